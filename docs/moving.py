@@ -60,13 +60,13 @@ def record() -> tuple[Fabric, float, list[Crossing], list[Record]]:
     """Run a stream, cut a cable; returns the fabric, when that was, all crossings, and the history since then."""
     fabric = Fabric(FabricSpec())
     with virtual_world(fabric, seed=1) as world, Desk(world, 1.0, threaded=False).open() as desk:
-        desk.flows.start({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
+        desk.lab.start_traffic({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
         world.pause(SETTLED - BEFORE)
         desk.step()
         watch = world.watch()
         world.pause(SETTLED - world.now)
         seen = len(world.history_since(0))
-        desk.strike("link_down", {"link": CABLE, "name": "cut"})
+        desk.inject("link_down", {"link": CABLE, "name": "cut"})
         cut = world.now
         world.pause(AFTER)
         taken = watch.taken()

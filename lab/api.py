@@ -24,8 +24,8 @@ from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.session.lab import Lab
 from mrclab.lab.tables import Table
-from mrclab.lab.testing.fixture import LabFixture
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.linux.paths import RUN_DIR
 
@@ -233,10 +233,6 @@ def read(directory: str | Path) -> Run:
         return Run(collected.loaded, runner.judged(place), place)
 
 
-Lab = LabFixture
-"""A lab that is up: `link`, `switch`, `fault`, `start`, `transfer`, `advance`, `paths`, `qps`. Given by `up`."""
-
-
 @contextmanager
 def up(
     fabric: Mapping[str, Any] | None = None,
@@ -253,18 +249,21 @@ def up(
     """
     setting, made = files.setting({"world": world, "seed": seed, "fabric": dict(fabric or {}), **options})
     worlds.check_machine_for(setting.world)
-    with worlds.world_up(
-        setting.world,
-        made,
-        _unwatched,
-        target=target,
-        seed=setting.seed,
-        run_dir=RUN_DIR,
-        mapper=setting.mapper,
-        transport=setting.transport,
-        repeatable=setting.repeatable,
-    ) as session:
-        yield LabFixture(session, setting.transport.qps)
+    with (
+        worlds.world_up(
+            setting.world,
+            made,
+            _unwatched,
+            target=target,
+            seed=setting.seed,
+            run_dir=RUN_DIR,
+            mapper=setting.mapper,
+            transport=setting.transport,
+            repeatable=setting.repeatable,
+        ) as carried,
+        Lab(carried, setting.transport.qps) as lab,
+    ):
+        yield lab
 
 
 def _unwatched(stage: str, done: int, total: int) -> None:

@@ -11,8 +11,9 @@ from mrclab import compiled
 
 if TYPE_CHECKING:
     from mrclab.experiments.campaign.calls import campaign
-    from mrclab.lab.api import Lab, Run, Scenario, read, run, scenario, up
+    from mrclab.lab.api import Run, Scenario, read, run, scenario, up
     from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
+    from mrclab.lab.session.lab import Lab
     from mrclab.lab.tables import Table
 
     __version__: str
@@ -36,9 +37,11 @@ __all__ = [
 
 HOME = Path(__file__).parent  # what comes with the packages stands here too: p4src, scenarios
 
-_ELSEWHERE = {"campaign": "experiments.campaign.calls", "Table": "lab.tables"} | dict.fromkeys(
-    ("LabError", "Refused", "RunError", "ScenarioError"), "lab.errors"
-)
+_ELSEWHERE = {
+    "campaign": "experiments.campaign.calls",
+    "Lab": "lab.session.lab",
+    "Table": "lab.tables",
+} | dict.fromkeys(("LabError", "Refused", "RunError", "ScenarioError"), "lab.errors")
 
 compiled.offer()
 

@@ -1,8 +1,8 @@
 """A survey, worked off part by part: what its records hold is not done again."""
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.session.lab import Lab
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load
 
@@ -75,43 +76,48 @@ class Survey:
 
     def _localise(self, deadline: float, say: Say) -> None:
         with (
-            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as world,
-            closing(Surveyor(world, CYCLE)) as surveyor,
+            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as lab,
+            closing(Surveyor(lab, CYCLE)) as surveyor,
         ):
-            busy = _controller_cpu(world)
+            busy = _controller_cpu(lab.world)
             for case in (case for case in self._cases if f"case {case.number}" not in self._store):
                 if time.monotonic() >= deadline:
                     return
                 busy()
                 found = surveyor.work(case)
-                self._write(world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
+                self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
                 said = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
                 say(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {said or 'nothing said'}")
 
     def _healing(self, number: int) -> Callable[[], None]:
         def job() -> None:
-            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as world:
-                self._write(world, f"healing {number}", healing.run(world, self._seed + number))
+            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as lab:
+                self._write(lab.world, f"healing {number}", healing.run(lab, self._seed + number))
 
         return job
 
     def _start_up(self, name: str, mapper: MapperSpec | None) -> Callable[[], None]:
         def job() -> None:
-            with self._lab(Fabric(load(_STARTUP)), mapper) as world:
-                self._write(world, name, startup.run(world, self._seed, mapper is not None))
+            with self._lab(Fabric(load(_STARTUP)), mapper) as lab:
+                self._write(lab.world, name, startup.run(lab, self._seed, mapper is not None))
 
         return job
 
-    def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> AbstractContextManager[World]:
-        return world_up(
-            self._world,
-            fabric,
-            self._progress,
-            target=self._target,
-            seed=self._seed,
-            run_dir=self._run_dir,
-            mapper=mapper,
-        )
+    @contextmanager
+    def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> Iterator[Lab]:
+        with (
+            world_up(
+                self._world,
+                fabric,
+                self._progress,
+                target=self._target,
+                seed=self._seed,
+                run_dir=self._run_dir,
+                mapper=mapper,
+            ) as world,
+            Lab(world) as lab,
+        ):
+            yield lab
 
     def _write(self, world: World, kind: str, found: dict[str, Any]) -> None:
         known = record.circumstances(str(world.facts()["target"]))

@@ -10,8 +10,9 @@ from typing import Any
 from mrclab.experiments.survey.cases import NIC_LOSS
 from mrclab.experiments.survey.streams import Streams
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import EventQueue, World
-from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Loss
+from mrclab.lab.run.world import EventQueue
+from mrclab.lab.session.lab import Lab
+from mrclab.topo.cables.cablefaults import Direction
 
 WINDOW = 8.0  # seconds over which goodput is measured
 SETTLE_RTTS = 40
@@ -19,27 +20,27 @@ WRITES = 128  # of 4 MiB, posted at once: more than the experiment can send
 DENIED_WITHIN = 60.0  # seconds
 
 
-def run(world: World, seed: int) -> dict[str, Any]:
+def run(lab: Lab, seed: int) -> dict[str, Any]:
     """Goodput before the fault, with it, and after the denial, as bytes per second; and when it was denied."""
-    fabric = world.fabric
+    fabric = lab.fabric
     rng = random.Random(f"healing {seed}")
     source, destination = fabric.hosts[0], fabric.hosts[-1]
     victim = rng.choice([source, destination])
     cable = victim.port(rng.randint(1, fabric.planes)).link
     direction: Direction = rng.choice(("up", "down"))
     settle = SETTLE_RTTS * fabric.base_rtt(source.name, destination.name)
-    streams = Streams(world, [(source.name, destination.name)], writes=WRITES)
+    streams = Streams(lab.world, [(source.name, destination.name)], writes=WRITES)
     streams.start()
-    with closing(world.subscribe(["controller"], ["denied"])) as events:
-        world.pause(settle)
-        before = _goodput(world, streams)
-        begun = world.now
-        world.injector.inject([(cable, Loss(NIC_LOSS))], match=EVERY_PACKET, direction=direction)
-        lossy, denied = _until_denied(world, streams, events, cable, begun)
-        world.pause(settle)
-        after = _goodput(world, streams)
+    with closing(lab.subscribe("controller", "denied")) as events:
+        lab.advance(settle)
+        before = _goodput(lab, streams)
+        begun = lab.now
+        with lab.link(cable).loss(f"{NIC_LOSS:%}", direction=direction, seeded=False):
+            lossy, denied = _until_denied(lab, streams, events, cable, begun)
+            lab.advance(settle)
+            after = _goodput(lab, streams)
     streams.stop()
-    world.call("controller", "undeny", what=cable)
+    lab.world.call("controller", "undeny", what=cable)
     return {
         "cable": cable,
         "direction": direction,
@@ -51,19 +52,19 @@ def run(world: World, seed: int) -> dict[str, Any]:
     }
 
 
-def _goodput(world: World, streams: Streams, seconds: float = WINDOW) -> float:
+def _goodput(lab: Lab, streams: Streams, seconds: float = WINDOW) -> float:
     """Bytes placed per second over a while."""
-    begun, placed = world.now, streams.placed()
-    world.pause(seconds)
-    return (streams.placed() - placed) / (world.now - begun)
+    begun, placed = lab.now, streams.placed()
+    lab.advance(seconds)
+    return (streams.placed() - placed) / (lab.now - begun)
 
 
-def _until_denied(world: World, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
+def _until_denied(lab: Lab, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
     """Goodput from the fault to the denial, and the seconds between them."""
     placed = streams.placed()
-    while world.now < begun + DENIED_WITHIN:
+    while lab.now < begun + DENIED_WITHIN:
         for _node, event in events.wait(begun + DENIED_WITHIN):
             if event.get("element") == cable:
                 seconds = event["t"] - begun
-                return (streams.placed() - placed) / (world.now - begun), round(seconds, 2)
+                return (streams.placed() - placed) / (lab.now - begun), round(seconds, 2)
     raise RunError(f"Clustermapper did not deny {cable} within {DENIED_WITHIN:g} s")

@@ -1,35 +1,35 @@
 """Clustermapper against seeded faults on a running fabric, one case after the other: which verdicts, after how long."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from mrclab.experiments.survey.cases import NIC_LOSS, Case, Injury
-from mrclab.lab.run.world import GONE, World
-from mrclab.topo.cables.cablefaults import EVERY_PACKET, Drop, Loss
+from mrclab.lab.run.world import GONE
+from mrclab.lab.session.lab import Lab
 
-SETTLE = 4  # cycles after a fault was healed in which nothing is judged
+SETTLE = 4  # cycles after a fault was cleared in which nothing is judged
 QUIET = 12  # healthy cycles before a fault, so that a healthy past is there to mislead
 MOST = 250  # cycles after which a fault counts as not found
-AFTER = 4  # cycles that are still watched once everything is named: a late slander counts
+AFTER = 4  # cycles that are still watched once everything is named: a late false positive counts
 
 
 class Surveyor:
     """Works off cases on a lab with Clustermapper on."""
 
-    def __init__(self, world: World, cycle: float) -> None:
-        self._world = world
+    def __init__(self, lab: Lab, cycle: float) -> None:
+        self._lab = lab
         self._cycle = cycle
-        self._events = world.subscribe(["controller"], ["verdict"])
+        self._events = lab.subscribe("controller", "verdict")
 
     def work(self, case: Case) -> dict[str, Any]:
-        """One case: a healthy time, the fault, the verdicts until all is named or the adaptive ends."""
+        """One case: a healthy time, the fault, the verdicts until all is named or the time is over."""
         self._begin_anew(SETTLE)
         self._begin_anew(QUIET)
-        alarms = [_said(event, 0.0, self._cycle) for _node, event in self._events.wait(self._world.now)]
+        alarms = [_said(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]
         truth = {injury.element for injury in case.injuries}
-        with injured(self._world, case.injuries):
-            begun = self._world.now
+        with injured(self._lab, case.injuries):
+            begun = self._lab.now
             verdicts = list(self._until_named(truth, begun))
         named = {verdict["element"]: verdict["cycles"] for verdict in reversed(verdicts) if verdict["element"] in truth}
         return {
@@ -46,22 +46,22 @@ class Surveyor:
 
     def _begin_anew(self, cycles: int) -> None:
         """Have Clustermapper forget, and wait until it has judged so many cycles since."""
-        self._world.call("controller", "forget")
-        wanted = self._world.call("controller", "map")["looks"] + cycles
-        while (lacking := wanted - self._world.call("controller", "map")["looks"]) > 0:
-            self._world.pause(lacking * self._cycle)
+        self._lab.world.call("controller", "forget")
+        wanted = self._lab.world.call("controller", "map")["looks"] + cycles
+        while (lacking := wanted - self._lab.world.call("controller", "map")["looks"]) > 0:
+            self._lab.advance(lacking * self._cycle)
 
     def _until_named(self, truth: set[str], begun: float) -> Iterator[dict[str, Any]]:
         """Verdicts as they come, until all of `truth` was named and a little longer."""
         left = set(truth)
         deadline = begun + MOST * self._cycle
-        while self._world.now < deadline:
+        while self._lab.now < deadline:
             for _node, event in self._events.wait(deadline):
                 if event["kind"] == GONE:
                     return
                 yield _said(event, begun, self._cycle)
                 if left and not (left := left - {event["element"]}):
-                    deadline = self._world.now + AFTER * self._cycle
+                    deadline = self._lab.now + AFTER * self._cycle
 
 
 def _said(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
@@ -70,19 +70,18 @@ def _said(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any
 
 
 @contextmanager
-def injured(world: World, injuries: tuple[Injury, ...]) -> Iterator[None]:
-    """The faults hold inside the block, and are healed in reverse order at its end."""
+def injured(lab: Lab, injuries: tuple[Injury, ...]) -> Iterator[None]:
+    """The faults are in force inside the block, and are cleared in reverse order at its end."""
     with ExitStack() as stack:
         for injury in injuries:
-            stack.callback(_injure(world, injury))
+            stack.enter_context(_fault(lab, injury))
         yield
 
 
-def _injure(world: World, injury: Injury) -> Callable[[], object]:
-    """Make an element faulty; returns what heals it."""
-    injector = world.injector
+def _fault(lab: Lab, injury: Injury) -> AbstractContextManager[None]:
     if injury.kind == "t1":
-        injector.freeze(injury.element)
-        return lambda: injector.thaw(injury.element)
-    action = Drop() if injury.kind == "cable" else Loss(NIC_LOSS)
-    return injector.inject([(injury.element, action)], match=EVERY_PACKET, direction=injury.direction).heal
+        return lab.switch(injury.element).freeze()
+    cable = lab.link(injury.element)
+    if injury.kind == "cable":
+        return cable.silent_drop(direction=injury.direction)
+    return cable.loss(f"{NIC_LOSS:%}", direction=injury.direction, seeded=False)

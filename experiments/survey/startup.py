@@ -10,8 +10,7 @@ from typing import Any
 
 from mrclab.experiments.survey.streams import Qp, Streams
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.world import World
-from mrclab.topo.cables.cablefaults import EVERY_PACKET, Drop
+from mrclab.lab.session.lab import Lab
 from mrclab.topo.model import Fabric
 
 BROKEN_SHARE = 0.15  # of all T0–T1 cables
@@ -36,18 +35,19 @@ def bad_paths(fabric: Fabric, broken: list[str], source: str, destination: str) 
     }
 
 
-def run(world: World, seed: int, mapped: bool) -> dict[str, Any]:
+def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
     """The experiment on a lab with or without Clustermapper, as it was brought up."""
-    fabric = world.fabric
+    fabric = lab.fabric
     broken = broken_cables(fabric, seed)
-    world.injector.inject([(name, Drop()) for name in broken], match=EVERY_PACKET, direction="both")
-    denied_after = _until_denied(world, broken) if mapped else None
-    streams = Streams(world, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
-    begun = world.now
+    for name in broken:
+        lab.inject(lab.fault_of("silent_drop", {"link": name}))
+    denied_after = _until_denied(lab, broken) if mapped else None
+    streams = Streams(lab.world, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
+    begun = lab.now
     streams.start()
     totals = []
     for second in range(1, SECONDS + 1):
-        world.pause(max(0.0, begun + second - world.now))
+        lab.advance_to(begun + second)
         lost = streams.lost()
         totals.append(sum(lost))
     on_bad = _lost_on_bad(fabric, broken, streams)
@@ -72,18 +72,18 @@ def _pairs(fabric: Fabric) -> list[tuple[str, str]]:
     return [(one.name, other.name) for one, other in product(fabric.hosts, fabric.hosts) if one.group != other.group]
 
 
-def _until_denied(world: World, broken: list[str]) -> float:
+def _until_denied(lab: Lab, broken: list[str]) -> float:
     """Seconds until every broken cable is denied; RunError where that does not happen."""
-    begun = world.now
+    begun = lab.now
     while True:
-        denied = {entry["element"] for entry in world.call("controller", "status")["denied"]}
-        seconds = world.now - begun
+        denied = {entry["element"] for entry in lab.world.call("controller", "status")["denied"]}
+        seconds = lab.now - begun
         if denied >= set(broken):
             return round(seconds, 2)
         if seconds > DENIED_WITHIN:
             missing = ", ".join(sorted(set(broken) - denied))
             raise RunError(f"Clustermapper did not deny {missing} within {DENIED_WITHIN:g} s")
-        world.pause(0.1)
+        lab.advance(0.1)
 
 
 def _lost_on_bad(fabric: Fabric, broken: list[str], streams: Streams) -> dict[Qp, list[int]]:

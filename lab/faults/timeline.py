@@ -6,8 +6,7 @@ progress shall be exact.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,14 +168,3 @@ class TimeLine:
             stops=list(fault.stops(fabric)) or None,
         )
         self._context.record(concerned, at)
-
-
-@contextmanager
-def scoped(context: FaultContext, fault: FaultBase) -> Iterator[None]:
-    """Keep a fault in force inside the block, whatever its triggers; one that changes with time stands still in it."""
-    line = TimeLine(context, [])
-    try:
-        line.inject(fault)
-        yield
-    finally:
-        line.clear_all()

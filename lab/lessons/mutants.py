@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mrclab.lab.testing.fixture import Flowing, LabFixture
+from mrclab.lab.session.handles import StartedTraffic
+from mrclab.lab.session.lab import Lab
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,12 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = request.config.getoption("--mrclab-mutant")
     if mutant == "faults":
-        monkeypatch.setattr(LabFixture, "fault", _nothing)
+        monkeypatch.setattr(Lab, "fault", _nothing)
     elif mutant == "bytes":
-        outcome = Flowing._outcome  # noqa: SLF001 - what every call ends in
-        monkeypatch.setattr(Flowing, "_outcome", lambda flowing: replace(outcome(flowing), intact=False))
+        outcome = StartedTraffic._outcome  # noqa: SLF001 - what every call ends in
+        monkeypatch.setattr(StartedTraffic, "_outcome", lambda flowing: replace(outcome(flowing), intact=False))
 
 
 @contextmanager
-def _nothing(_lab: LabFixture, _kind: str, **_fields: Any) -> Iterator[None]:
+def _nothing(_lab: Lab, _kind: str, **_fields: Any) -> Iterator[None]:
     yield

@@ -82,7 +82,7 @@ class WordCompleter(Completer):
             return [f"{plane}/{uplink}" for plane, uplink in fabric.paths(done[0], done[1])]
         known = {
             "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables, "WORD": [*WORDS, *_LOCAL],
-            "FAULT": list(self._desk.faults), "FLOW": list(self._desk.flows.all), "WHAT": switches + cables,
+            "FAULT": list(self._desk.faults), "FLOW": list(self._desk.lab.traffics), "WHAT": switches + cables,
             "WHERE": hosts + switches + cables + [f"p{plane}" for plane in planes],
             "PLANE": [str(plane) for plane in planes],
         }  # fmt: skip

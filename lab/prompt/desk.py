@@ -13,13 +13,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.faults.base import FaultBase, no_kind_of
-from mrclab.lab.faults.live import parse
-from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.prompt.capturing import CaptureCommand
-from mrclab.lab.prompt.flows import RunningTraffics
 from mrclab.lab.prompt.turns import TurnLock, caller
 from mrclab.lab.run.world import World
+from mrclab.lab.session.lab import Lab
 from mrclab.topo.errors import TopoError
 
 T = TypeVar("T")
@@ -54,15 +51,11 @@ class Desk:
     ) -> None:
         self.world = world
         self.lock = TurnLock()
-        self.flows = RunningTraffics(world)
+        self.lab = Lab(world)
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
         self.trouble: list[str] = []  # what went wrong while nobody asked
         self.looks: list[Callable[[], None]] = []  # called after each step, beside the mirror
-        self._struck: dict[str, FaultBase] = {}
-        self._line = TimeLine(world, [])
-        self._began = world.now
-        self._count = 0
         self._pace = pace
         self._anchor = time.monotonic(), world.now
         self._before: tuple[float, float] | None = None  # the pace that comes back, and when on the machine's clock
@@ -76,25 +69,19 @@ class Desk:
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
-    def strike(self, kind: str, fields: dict[str, Any]) -> str:
-        """Strike a fault given by kind and fields; returns a phrase. ValueError says what is wrong."""
+    def inject(self, kind: str, fields: dict[str, Any]) -> str:
+        """Inject a fault given by kind and fields; returns a phrase. ValueError says what is wrong."""
         with self.lock:
-            self._count += 1
-            fault = parse(kind, {"name": f"fault-{self._count}", **fields}, self.world)
-            if self.world.name not in fault.worlds:
-                raise ValueError(no_kind_of(fault, self.world.name))
-            if fault.name in self.faults:
-                raise ValueError(f"{fault.name} is in force already; heal it, or give another name=")
-            phrase = self._line.inject(fault)
-            self._struck[fault.name] = fault
+            phrase = self.lab.inject(self.lab.fault_of(kind, fields))
             self.capture.note(phrase)
-            self._line.advance(self.world.now - self._began, {})
+            self.lab.apply_due()
             return phrase
 
-    def heal(self, name: str = "") -> list[str]:
-        """Heal one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
+    def clear(self, name: str = "") -> list[str]:
+        """Clear one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
         with self.lock:
-            said = self._line.clear_all() if not name else [self._line.clear(name)]
+            line = self.lab.time_line
+            said = line.clear_all() if not name else [line.clear(name)]
             for phrase in said:
                 self.capture.note(phrase)
             return said
@@ -103,23 +90,13 @@ class Desk:
     def faults(self) -> dict[str, str]:
         """Name and phrase of each fault in force."""
         with self.lock:
-            return {fault.name: fault.text(self.world.fabric) for fault in self._line.active}
-
-    @property
-    def struck(self) -> list[tuple[FaultBase, float, float | None]]:
-        """Every fault since the lab is up: when it struck, and was healed; of several of one name the last."""
-        with self.lock:
-            found: list[tuple[FaultBase, float, float | None]] = []
-            for name, fault in self._struck.items():
-                begin, end = self._line.times[name], self._line.times.get(f"{name}.end")
-                found.append((fault, begin, end if end is not None and end >= begin else None))
-            return found
+            return {fault.name: fault.text(self.world.fabric) for fault in self.lab.time_line.active}
 
     def down(self) -> dict[str, list[str]]:
         """Cables that a fault holds down or spoils, and which faults do."""
         with self.lock:
             found: dict[str, list[str]] = {}
-            for fault in self._line.active:
+            for fault in self.lab.time_line.active:
                 for link in fault.links(self.world.fabric):
                     found.setdefault(link, []).append(f"{fault.name} ({fault.kind_name})")
             return found
@@ -189,7 +166,7 @@ class Desk:
                     return found
                 if self._pace is not None:
                     at = time.monotonic()
-                    self._advance(min(deadline, self.world.now + step))
+                    self.lab.advance_to(min(deadline, self.world.now + step))
                     self._anchor = time.monotonic(), self.world.now
                     step = step / 2 if self._anchor[0] - at > _LONG else step
                     continue
@@ -205,9 +182,8 @@ class Desk:
             if self._thread is not None:
                 self._thread.join()
             with self.lock:
-                self.flows.close()
                 self.capture.close()
-                self._line.clear_all()
+                self.lab.close()
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -232,7 +208,8 @@ class Desk:
 
     def _pass(self) -> None:
         if self._pace is None:
-            self._due()
+            self.lab.apply_due()
+            self.lab.step(self.world.now)
             return
         if self._before and time.monotonic() >= self._before[1]:
             self.pace = self._before[0]
@@ -240,17 +217,6 @@ class Desk:
         target = began + (time.monotonic() - since) * self._pace
         limit = time.monotonic() + _REST  # words wait no longer than this
         while self.world.now < target and time.monotonic() < limit:
-            self._advance(min(target, self.world.now + _SLICE * self._pace))
+            self.lab.advance_to(min(target, self.world.now + _SLICE * self._pace))
         if self.world.now < target:  # this machine is slower than the pace: go on from here
             self._anchor = time.monotonic(), self.world.now
-
-    def _advance(self, until: float) -> None:
-        """Let virtual time pass, doing what is due on the way."""
-        while self.world.now < until:
-            step = min(until, max(self._line.next_due(), self.world.now + 1e-9))
-            self.world.pause(step - self.world.now)
-            self._due()
-
-    def _due(self) -> None:
-        self._line.advance(self.world.now - self._began, {})
-        self.flows.advance()

@@ -16,7 +16,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import ClientGone, Desk
 from mrclab.lab.prompt.words import Answer, fields, word, wrong
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
-from mrclab.lab.traffic.running.started import StartedTraffic
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.model import Link
 from mrclab.topo.spec import parse_duration
 
@@ -72,7 +72,7 @@ def precheck(desk: Desk, _arguments: Sequence[str]) -> Answer:
 def down(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Cut a cable."""
     link = _link(desk, arguments, "down")
-    desk.strike("link_down", {"link": link.name, "name": _cut_name(link)})
+    desk.inject("link_down", {"link": link.name, "name": _cut_name(link)})
     return Answer(f"{link.name} is down", {"link": link.name, "up": False})
 
 
@@ -81,7 +81,7 @@ def up(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Bring a cable back."""
     link = _link(desk, arguments, "up")
     if _cut_name(link) in desk.faults:
-        desk.heal(_cut_name(link))
+        desk.clear(_cut_name(link))
     if held := desk.down().get(link.name):
         raise LabError(f"{link.name} is still held by {', '.join(held)}; `heal NAME` ends a fault")
     return Answer(f"{link.name} is up", {"link": link.name, "up": True})
@@ -96,14 +96,14 @@ def fault(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Strike a fault."""
     if not arguments:
         wrong("fault")
-    said = desk.strike(arguments[0], fields(arguments[1:]))
+    said = desk.inject(arguments[0], fields(arguments[1:]))
     return Answer(escape(said), {"said": said})
 
 
 @word("heal [FAULT]", "heal a fault, or all of them, the last first")
 def heal(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Heal."""
-    said = desk.heal(arguments[0] if arguments else "")
+    said = desk.clear(arguments[0] if arguments else "")
     return Answer(escape("\n".join(said) or "nothing to heal"), {"healed": said})
 
 
@@ -117,8 +117,7 @@ def traffic(desk: Desk, arguments: Sequence[str]) -> Answer:
     if not arguments:
         wrong("traffic")
     with desk.lock:
-        background = desk.flows.start({**fields(arguments[1:]), "kind": arguments[0]})
-    name = background.running.name
+        name = desk.lab.start_traffic({**fields(arguments[1:]), "kind": arguments[0]}).name
     return Answer(f"{name} runs", {"name": name})
 
 
@@ -128,9 +127,9 @@ def stop(desk: Desk, arguments: Sequence[str]) -> Answer:
     if len(arguments) != 1:
         wrong("stop")
     with desk.lock:
-        if arguments[0] not in desk.flows.all:
+        if arguments[0] not in desk.lab.traffics:
             raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
-        desk.flows.stop(arguments[0])
+        desk.lab.stop(arguments[0])
     return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
 
 
@@ -141,39 +140,38 @@ def send(desk: Desk, arguments: Sequence[str]) -> Answer:
         wrong("send")
     source, destination, what = arguments
     with desk.lock:
-        background = _sent(desk, source, destination, what)
-    running = background.running
+        running = _sent(desk, source, destination, what)
     try:
         desk.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(desk.world.now))
     except ClientGone:
         with desk.lock, contextlib.suppress(ValueError):  # it is over already
-            desk.flows.stop(running.name)
+            desk.lab.stop(running.name)
         raise
     if running.ended is None or running.began is None:
         raise LabError(f"{running.name} did not arrive within {_LONGEST_SEND:g} s; it goes on, `flows` shows it")
     seconds, size = running.ended - running.began, running.size or 0
     rate = show_rate(size / seconds) if seconds else "–"
-    line = f"{show_bytes(size)} in {show_seconds(seconds)} ({rate}), {background.state}"
-    return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": background.state, "name": running.name})
+    line = f"{show_bytes(size)} in {show_seconds(seconds)} ({rate}), {running.state}"
+    return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": running.state, "name": running.name})
 
 
 @word("wait [FLOW or TIME]", "wait for one traffic, for all, or for a time: wait 2s")
 def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Let the lab go on."""
     name = arguments[0] if arguments else ""
-    if name and name not in desk.flows.all:
+    if name and name not in desk.lab.traffics:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
         desk.wait_until(lambda: None, seconds, f"wait {name}")
     else:
-        wanted = [desk.flows.all[name]] if name else desk.flows.active
+        wanted = [desk.lab.traffics[name]] if name else desk.lab.active
 
         def share() -> float:
-            return min((each.running.share(desk.world.now) for each in wanted), default=1.0)
+            return min((each.share(desk.world.now) for each in wanted), default=1.0)
 
-        over = f"wait {', '.join(each.running.name for each in wanted)}"
-        desk.wait_until(lambda: all(each.running.ended is not None for each in wanted) or None, stage=over, share=share)
-    states = {each: background.state for each, background in desk.flows.all.items()}
+        over = f"wait {', '.join(each.name for each in wanted)}"
+        desk.wait_until(lambda: all(each.ended is not None for each in wanted) or None, stage=over, share=share)
+    states = {each: running.state for each, running in desk.lab.traffics.items()}
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
@@ -225,16 +223,16 @@ def report(desk: Desk, arguments: Sequence[str]) -> Answer:
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
     lines = [f"no result: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
-    goes_on = [each.running.name for each in desk.flows.active]
+    goes_on = [each.name for each in desk.lab.active]
     lines += [f"still running: {', '.join(goes_on)}"] if goes_on else []
     told = {"directory": str(outcome.directory), **asdict(facts)}
     return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), told)
 
 
-def _sent(desk: Desk, source: str, destination: str, what: str) -> StartedTraffic:
+def _sent(desk: Desk, source: str, destination: str, what: str) -> Running:
     fabric = desk.world.fabric
     here, there = fabric.host(source).name, fabric.host(destination).name
-    name = next(f"send-{n}" for n in range(1, len(desk.flows.all) + 2) if f"send-{n}" not in desk.flows.all)
+    name = desk.lab.free_name("send")
     path = Path(what)
     if path.is_file():
         target = desk.world.files / here / name
@@ -245,7 +243,7 @@ def _sent(desk: Desk, source: str, destination: str, what: str) -> StartedTraffi
         raise ValueError(f"there is no file {what}; name one that is there, or a size such as 16MiB")
     else:
         size = parse_size(what)
-    return desk.flows.start({"kind": "write", "name": name, "from": here, "to": there, "size": size})
+    return desk.lab.start_traffic({"kind": "write", "name": name, "from": here, "to": there, "size": size})
 
 
 def _link(desk: Desk, arguments: Sequence[str], name: str) -> Link:

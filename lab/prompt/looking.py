@@ -70,7 +70,7 @@ def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Return the status of everything."""
     told = desk.ask("status", LOOK_S, ask=LOOK_S)
     lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
-    lines.append(f"traffic   {', '.join(each.running.name for each in desk.flows.active) or 'none'}")
+    lines.append(f"traffic   {', '.join(each.name for each in desk.lab.active) or 'none'}")
     if desk.pace is not None:
         lines.append(f"time      {desk.world.now:.6f} s of virtual time, {desk.pace:g} s per second")
     return Answer(Group(views.status(told), escape("\n".join(lines))), {**told, "faults": desk.faults})
@@ -271,7 +271,7 @@ def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
 def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Background traffic."""
     with desk.lock:
-        entries = [_flow(desk, name) for name in desk.flows.all]
+        entries = [_flow(desk, name) for name in desk.lab.traffics]
     shown = [
         {**each, "done": f"{each['done']:.0%}", "bytes": show_bytes(each["bytes"]),
          "goodput": "–" if each["goodput"] is None else show_rate(each["goodput"])}
@@ -283,8 +283,7 @@ def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
 
 def _flow(desk: Desk, name: str) -> dict[str, Any]:
     """Share done, payload bytes that arrived, and bytes per second of the lab's clock."""
-    background = desk.flows.all[name]
-    running = background.running
+    running = desk.lab.traffics[name]
     began, ended, done = running.began, running.ended, running.acked
     seconds = (ended or desk.world.now) - began if began is not None else 0.0
     share = running.share(desk.world.now)
@@ -293,7 +292,7 @@ def _flow(desk: Desk, name: str) -> dict[str, Any]:
         share = min((done if running.size else seconds) / whole, 0.9999) if whole else 0.0
     return {
         "name": name, "kind": running.entry.kind_name, "done": round(share, 6), "bytes": done,
-        "goodput": round(done / seconds, 3) if seconds > 0 else None, "state": background.state,
+        "goodput": round(done / seconds, 3) if seconds > 0 else None, "state": running.state,
     }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ _GOES_ON = _OVER[1:]  # what has not arrived yet is no mistake
 
 def write(desk: Desk, parent: Path) -> runner.Outcome:
     """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
-    if not desk.flows.all:
+    if not desk.lab.traffics:
         raise LabError("nothing was sent since the lab is up; begin with for example send h1 h3 16MiB")
     results.check_parent(parent)
     with desk.lock:
@@ -35,17 +35,17 @@ def write(desk: Desk, parent: Path) -> runner.Outcome:
 
 def as_scenario(desk: Desk) -> Loaded:
     """Return what was done so far as a scenario: of several of one name the last."""
-    began = min(each.running.began or 0.0 for each in desk.flows.all.values())
+    began = min(each.began or 0.0 for each in desk.lab.traffics.values())
     data: dict[str, Any] = {
         "name": NAME,
         "title": "At the prompt",
         "seed": desk.world.seed,
         **desk.setting,
         "fabric": desk.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
-        "traffic": [_traffic(each.running.entry, each.running.began, began) for each in desk.flows.all.values()],
-        "expect": _GOES_ON if desk.flows.active else _OVER,
+        "traffic": [_traffic(each.entry, each.began, began) for each in desk.lab.traffics.values()],
+        "expect": _GOES_ON if desk.lab.active else _OVER,
     }
-    faults = [_fault(fault, begin, end, began) for fault, begin, end in desk.struck]
+    faults = [_fault(fault, begin, end, began) for fault, begin, end in desk.lab.injected]
     try:
         return scenario.from_data({**data, "faults": faults}, NAME)
     except ScenarioError:  # of one name and struck twice, or in an order that only hands can bring about

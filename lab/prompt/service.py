@@ -36,9 +36,9 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
-        "strike": lambda kind, fields: {"said": desk.strike(str(kind), dict(fields))},
+        "strike": lambda kind, fields: {"said": desk.inject(str(kind), dict(fields))},
         "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
-        "heal": lambda name="": {"said": "\n".join(desk.heal(str(name))) or "nothing to heal"},
+        "heal": lambda name="": {"said": "\n".join(desk.clear(str(name))) or "nothing to heal"},
         "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
         "pace": lambda value: {"said": set_pace(desk, value), "now": packets.look()["now"]},
         "slow": lambda pace, seconds: {"said": slow_down(desk, pace, seconds), "now": packets.look()["now"]},
@@ -105,7 +105,7 @@ def _beside(
 
 def _start(desk: Desk, traffic: dict[str, Any]) -> str:
     with desk.lock:
-        return f"{desk.flows.start(traffic).running.name} runs"
+        return f"{desk.lab.start_traffic(traffic).name} runs"
 
 
 def _word(desk: Desk, line: str, width: int) -> dict[str, Any]:

@@ -8,30 +8,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mrclab.events.run import LabLate, MachineSlow, RunBroken, ScenarioText
+from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
-from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.training import TrainingSteps
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import GOOD_STATES
-from mrclab.lab.run.world import GONE, Progress, World, record_counters
+from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.traffic.running.flows import Running
+from mrclab.lab.session.lab import Lab
 from mrclab.sim.lines import Lines
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.paths import RUN_DIR
 
 T = TypeVar("T")
 
-_LATE = 0.01  # seconds: the run writes down when it was woken up later than this
 # In times between two samples of a host:
 _LONGEST_REST = 1  # between two looks at faults that go on by themselves, and at what people see
 _LINGER_POLL = 2  # between two looks at the EVs
@@ -59,7 +57,7 @@ class Outcome:
 
 
 class Run:
-    """The part of a run during which the lab is up."""
+    """The part of a run during which the lab is up: a scenario's traffic and faults, each begun when it is due."""
 
     def __init__(self, world: World, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
         self._world = world
@@ -69,69 +67,60 @@ class Run:
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
         self._traffics = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
-        self._time_line = TimeLine(world, loaded.scenario.faults)
-        self._hearing = world.subscribe(sorted({host for traffic in self._traffics for host in traffic.hosts}))
-        self._mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
+        mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
+        self._lab = Lab(world, qps, faults=loaded.scenario.faults, kinds=KINDS, mortal=mortal)
+        self._lab.subscribe_to(sorted({host for traffic in self._traffics for host in traffic.hosts}))
         self._no_end_since = math.inf  # time since which nothing is in sight that ends the run
-        self._began = 0.0  # time on the world's clock at which `_drive` began
 
     def go(self) -> None:
-        """Traffic and faults to the end; every fault is healed whatever happens."""
+        """Traffic and faults to the end; every fault is cleared whatever happens."""
         try:
             for done, traffic in enumerate(self._traffics):
                 self._progress("queue pairs", done, len(self._traffics))
-                traffic.prepare()
+                self._lab.prepare(traffic)
             record_counters(self._world)
             self._drive()
             self._linger()
-            self._heal()
-        except BaseException:  # it says why the run ends; what cannot be healed then only follows from it
+            self._clear()
+        except BaseException:  # it says why the run ends; what cannot be cleared then only follows from it
             with contextlib.suppress(LabError, TopoError, OSError):
-                self._heal()
+                self._clear()
             raise
         finally:
-            self._hearing.close()
-        self._time_line.verify_cleared()
+            self._lab.leave()
+        self._lab.time_line.verify_cleared()
         self._world.pause(self._world.fabric.spec.quiet)
         record_counters(self._world)
 
-    def _heal(self) -> None:
-        for phrase in self._time_line.clear_all():
+    def _clear(self) -> None:
+        for phrase in self._lab.time_line.clear_all():
             self._say(phrase)
 
     def _drive(self) -> None:
-        """Start, strike and heal what is due, and take in what the agents tell, until nothing is left to happen."""
-        self._began = self._world.now
-        while any(traffic.ended is None for traffic in self._traffics) or self._time_line.pending:
+        """Begin what is due, and take in what the agents report, until nothing is left to happen."""
+        lab = self._lab
+        lab.began = self._world.now
+        while any(traffic.ended is None for traffic in self._traffics) or lab.time_line.pending:
             now = self._world.now
-            seconds = now - self._began
-            if seconds > self._scenario.timeout:
+            if now - lab.began > self._scenario.timeout:
                 self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
-            shares = {traffic.name: traffic.share(now) for traffic in self._traffics}
-            self._start_due(seconds, shares)
-            for phrase in self._time_line.advance(seconds, shares, self._moments()):
+            shares = lab.shares()
+            self._start_due(now - lab.began, shares)
+            for phrase in lab.apply_due():
                 self._say(phrase)
             self._look_for_an_end(now)
             self._progress("traffic", int(1000 * sum(shares.values()) / len(shares)), 1000)
-            until = self._next(now)
-            heard = self._hearing.wait(until)
-            if (late := self._world.now - until) > _LATE:
-                self._world.record(LabLate(late=round(late, 6)))
-            for host, event in heard:
-                self._take(host, event)
-            for traffic in self._traffics:
-                if traffic.running and traffic.over:
-                    traffic.finish()
-                    if "error" in traffic.outcome:
-                        self._say(f"{traffic.name}: {traffic.outcome['error']}")
+            for traffic in lab.step(self._next(now)):
+                if "error" in traffic.outcome:
+                    self._say(f"{traffic.name}: {traffic.outcome['error']}")
 
     def _look_for_an_end(self, now: float) -> None:
         """Give up where neither a known time nor anything that goes on can end the run."""
-        moments = self._moments()
-        triggers = self._time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
+        moments = self._lab.moments()
+        triggers = self._lab.time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
-        goes_on = any(traffic.running for traffic in self._traffics) and not self._world.deadlocked()
-        if comes or goes_on or self._time_line.next_due() < math.inf:
+        goes_on = bool(self._lab.active) and not self._world.deadlocked()
+        if comes or goes_on or self._lab.time_line.next_due() < math.inf:
             self._no_end_since = math.inf
             return
         self._no_end_since = min(self._no_end_since, now)
@@ -140,65 +129,39 @@ class Run:
 
     @property
     def _unfinished(self) -> list[str]:
-        return [traffic.name for traffic in self._traffics if traffic.ended is None] + self._time_line.waiting
+        return [traffic.name for traffic in self._traffics if traffic.ended is None] + self._lab.time_line.waiting
 
     def _give_up(self, why: str, remedy: str) -> None:
         found = self._world.stuck()
         stuck = f"; {several(found)}" if found else ""
         limit = f"{why}: it waits for {several(self._unfinished)}{stuck}"
-        for traffic in self._traffics:
-            if traffic.running:
-                traffic.finish(limit)
+        for traffic in self._lab.active:
+            traffic.finish(limit)
         raise RunError(f"{limit}; {remedy}")
 
     def _start_due(self, seconds: float, shares: Mapping[str, float]) -> None:
-        moments = self._moments()
+        moments = self._lab.moments()
         for traffic in self._traffics:
             if traffic.began is None and traffic.entry.start.due(seconds, shares, moments):
-                if not traffic.ready:
-                    self._join_again(traffic)
-                traffic.start(self._world.now + self._world.lead(len(traffic.hosts)))
-
-    def _join_again(self, traffic: Running) -> None:
-        """An agent of this traffic was started anew since it was prepared."""
-        for host in traffic.hosts:
-            if not self._hearing.hears(host):
-                self._hearing.join(host)
-        traffic.prepare()
-
-    def _moments(self) -> dict[str, float]:
-        """Seconds at which traffics began and ended, and faults struck and were healed."""
-        times = dict(self._time_line.times)
-        for traffic in self._traffics:
-            if traffic.began is not None:
-                times[traffic.name] = traffic.began
-            if traffic.ended is not None:
-                times[f"{traffic.name}.end"] = traffic.ended
-        return {name: at - self._began for name, at in times.items()}
+                self._lab.start_now(traffic)
 
     def _next(self, now: float) -> float:
         """Return when the next event is due whose time is known, or when to look in any case."""
-        moments = self._moments()
+        moments = self._lab.moments()
         starts = [traffic.entry.start for traffic in self._traffics if traffic.began is None]
         known = [
-            self._began + moments.get(trigger.moment, 0.0) + trigger.seconds
+            self._lab.began + moments.get(trigger.moment, 0.0) + trigger.seconds
             for trigger in starts
             if trigger.fraction is None and (not trigger.moment or trigger.moment in moments)
         ]
-        return min([now + _LONGEST_REST * self._unit, self._time_line.next_due(), *known])
-
-    def _take(self, host: str, event: Mapping[str, Any]) -> None:
-        if event["kind"] == GONE and host not in self._mortal:
-            raise RunError(f"the agent of {host} ended: {self._world.last_output(host)}")
-        for traffic in self._traffics:
-            traffic.dispatch(host, event)
+        return min([now + _LONGEST_REST * self._unit, self._lab.time_line.next_due(), *known])
 
     def _linger(self) -> None:
         """Wait until every EV is back, at most as long as the scenario says."""
         deadline = self._world.now + self._scenario.linger
-        senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._hearing.hears(host)})
+        senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._lab.hears(host)})
         while self._world.now < deadline:
-            rows = {host: self._world.call(host, "stats").get("paths", []) for host in senders}
+            rows = {host: self._lab.paths(host) for host in senders}
             waiting = sum(traffic.bad_paths(rows, GOOD_STATES) for traffic in self._traffics)
             if not waiting:
                 return

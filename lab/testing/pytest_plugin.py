@@ -112,30 +112,33 @@ def lab_options() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator[Any]:
-    """A lab that is up for all tests of a module, a lab.fixture.LabFixture; on the wire they are skipped without
+    """A lab that is up for all tests of a module, a `mrclab.Lab`; on the wire they are skipped without
     root.
     """
     from mrclab.lab.run import size  # noqa: PLC0415
     from mrclab.lab.run.worlds import world_up  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
-    from mrclab.lab.testing.fixture import LabFixture  # noqa: PLC0415
+    from mrclab.lab.session.lab import Lab  # noqa: PLC0415
 
     setting, fabric = scenario.setting(lab_options)
     _need_root(setting.world)
     if setting.world == "wire":
         size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
-    with world_up(
-        setting.world,
-        fabric,
-        _silent,
-        target=request.config.getoption("--mrclab-target"),
-        seed=setting.seed,
-        run_dir=_run_dir(request.config),
-        mapper=setting.mapper,
-        transport=setting.transport,
-        repeatable=setting.repeatable,
-    ) as world:
-        yield LabFixture(world, setting.transport.qps)
+    with (
+        world_up(
+            setting.world,
+            fabric,
+            _silent,
+            target=request.config.getoption("--mrclab-target"),
+            seed=setting.seed,
+            run_dir=_run_dir(request.config),
+            mapper=setting.mapper,
+            transport=setting.transport,
+            repeatable=setting.repeatable,
+        ) as world,
+        Lab(world, setting.transport.qps) as made,
+    ):
+        yield made
 
 
 def _run_dir(config: pytest.Config) -> Path:

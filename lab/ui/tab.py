@@ -143,9 +143,9 @@ class Tab:
         self._runs = 0  # how often another source was shown
         self._own.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "strike": lambda kind, fields: self.desk.strike(str(kind), dict(fields)),
-            "heal": lambda name="": "\n".join(self.desk.heal(str(name))) or "nothing to heal",
-            "traffic": lambda traffic: f"{self.desk.flows.start(dict(traffic)).running.name} runs",
+            "strike": lambda kind, fields: self.desk.inject(str(kind), dict(fields)),
+            "heal": lambda name="": "\n".join(self.desk.clear(str(name))) or "nothing to heal",
+            "traffic": lambda traffic: f"{self.desk.lab.start_traffic(traffic).name} runs",
             "pace": lambda value: packetwatch.set_pace(self.desk, value),
             "slow": self._slow,
         }

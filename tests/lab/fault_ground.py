@@ -1,10 +1,12 @@
 """Faults of scenarios on a running fabric that has neither controller nor agents."""
 
 import time
+from contextlib import contextmanager
 
 from pydantic import TypeAdapter
 
 from mrclab.lab.faults.models import Fault
+from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 
 
@@ -47,3 +49,14 @@ class Ground:
 def fault(ground, name, kind, at=0, **fields):
     entry = {"name": name, "kind": kind, "at": at, **fields}
     return TypeAdapter(Fault).validate_python(entry, context={"fabric": ground.fabric})
+
+
+@contextmanager
+def scoped(ground, one):
+    """Keep a fault in force inside the block, whatever its triggers."""
+    line = TimeLine(ground, [])
+    try:
+        line.inject(one)
+        yield
+    finally:
+        line.clear_all()

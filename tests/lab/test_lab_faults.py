@@ -6,12 +6,12 @@ import signal
 import time
 
 import pytest
-from fault_ground import Ground, fault
+from fault_ground import Ground, fault, scoped
 from mrclab_command import Command, small_scenario
 from topo_helpers import StandIn, ports, run_dir, small_fabric
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.timeline import TimeLine, scoped
+from mrclab.lab.faults.timeline import TimeLine
 from mrclab.topo.linux import state
 from mrclab.topo.linux.emulation import Emulation
 

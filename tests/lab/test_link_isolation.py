@@ -4,11 +4,10 @@ import os
 
 import pytest
 from bmv2 import TARGETS, needs_bmv2
-from fault_ground import Ground, fault
+from fault_ground import Ground, fault, scoped
 from mrc_switch import MrcSwitch
 from topo_helpers import END, ports, run_dir, small_fabric
 
-from mrclab.lab.faults.timeline import scoped
 from mrclab.topo import srv6
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import thrift

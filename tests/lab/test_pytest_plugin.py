@@ -53,8 +53,8 @@ def test_a_file_crosses_while_a_cable_is_cut(lab):
 
 
 def test_what_a_lossy_cable_costs(lab):
-    flowing = lab.start("stream", **{"from": "h1", "to": "h2"}, size="512 KiB")
     with lab.link("h1-p2").loss("10%"):
+        flowing = lab.start("stream", **{"from": "h1", "to": "h2"}, size="512 KiB")
         flowing.reach(0.5)
     done = flowing.wait()
     assert done.intact
@@ -127,7 +127,7 @@ def test_scenario_files_and_the_fixture_run_on_the_target_asked_for(own_pytest, 
     (tmp_path / "tiny.yaml").write_text(SCENARIOS)
     (tmp_path / "test_target.py").write_text(
         "def test_a_file_crosses(lab):\n"
-        "    assert lab.session.emulation.target.name == 'bmv2'\n"
+        "    assert lab.world.emulation.target.name == 'bmv2'\n"
         "    assert lab.transfer('h1', 'h2', '64 KiB').intact\n"
     )
     done = own_pytest("--mrclab", "--mrclab-target", "bmv2", "tiny.yaml", "test_target.py", "-k", "not tiny-fails")

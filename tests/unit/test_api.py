@@ -180,6 +180,21 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         pass
 
 
+def test_a_flap_goes_on_while_the_lab_is_stepped_and_what_runs_at_the_end_is_ended():
+    with mrclab.up(FABRIC, seed=2) as lab:
+        lab.start("stream", **{"from": "h1", "to": "h2"}, size="1 GiB")
+        states = set()
+        with lab.link("h1-p1").fault("flap", period="100us", duty="50%", count=3):
+            for _ in range(40):
+                lab.advance("10us")
+                states.add(next(path["state"] == "PORT_DOWN" for path in lab.paths("h1") if path["plane"] == 1))
+            assert states == {True, False}
+        assert not lab.time_line.active
+        with lab.link("h1-p1").down(), pytest.raises(ValueError, match="in force already; clear it"):
+            lab.inject(lab.fault_of("link_down", {"link": "h1-p2", "name": lab.time_line.active[0].name}))
+    assert [running.outcome["error"] for running in lab.traffics.values()] == ["the lab was taken down"]
+
+
 def test_pictures_leave_the_users_backend_alone():
     program = (
         "import matplotlib; matplotlib.use('svg', force=True); import mrclab.lab.report.plots;"

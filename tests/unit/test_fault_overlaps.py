@@ -103,6 +103,17 @@ class Session:
     def record(self, _event, t=None):
         return t
 
+    def subscribe(self, _nodes, _kinds):
+        return NoEvents()
+
+
+class NoEvents:
+    def wait(self, _until):
+        return []
+
+    def close(self):
+        pass
+
 
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
@@ -123,9 +134,9 @@ def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_p
     for model in (RelayedFault, SwapCables):
         monkeypatch.setattr(model, "action", lambda fault, context: Nothing(context, fault))
     with Desk(Session(tmp_path)).open() as desk:
-        desk.strike(kind, {**one, "name": "first"})
+        desk.inject(kind, {**one, "name": "first"})
         with pytest.raises(RunError, match="cannot begin while first is in force: both concern the way of frames"):
-            desk.strike(kind, {**other, "name": "again"})
-        desk.heal("first")
-        desk.strike(kind, {**other, "name": "again"})
+            desk.inject(kind, {**other, "name": "again"})
+        desk.clear("first")
+        desk.inject(kind, {**other, "name": "again"})
         assert list(desk.faults) == ["again"]

@@ -19,9 +19,9 @@ def cut(*, watched: bool):
     fabric = Fabric(FabricSpec())
     with virtual_world(fabric, seed=1) as world, Desk(world, 1.0, threaded=False).open() as desk:
         watch = world.watch() if watched else None
-        desk.flows.start({"kind": "write", "from": "h1", "to": "h3", "size": "2 MiB", "name": "file"})
+        desk.lab.start_traffic({"kind": "write", "from": "h1", "to": "h3", "size": "2 MiB", "name": "file"})
         world.pause(0.1)
-        desk.strike("link_down", {"link": CABLE, "name": "cut"})
+        desk.inject("link_down", {"link": CABLE, "name": "cut"})
         world.pause(0.2)
         seen = watch.taken() if watch else []
         if watch:

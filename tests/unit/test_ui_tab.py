@@ -60,7 +60,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
         operation="traffic",
         arguments={"traffic": {"kind": "stream", "from": "h1", "to": "h3", "size": "4 MiB"}},
     )
-    tab.desk._advance(0.1)
+    tab.desk.lab.advance_to(0.1)
     ask(tab, "api/operation", operation="slow", arguments={"pace": 0.001, "seconds": 60})
     ask(
         tab,
@@ -68,7 +68,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
         operation="strike",
         arguments={"kind": "link_down", "fields": {"link": "t0-p1-1/t1-p1-2"}},
     )
-    tab.desk._advance(tab.desk.world.now + 0.05)
+    tab.desk.lab.advance_to(tab.desk.world.now + 0.05)
     tab.step()
     packets = [each for each in told if each["kind"] == "packets"]
     seen = [one for each in packets for one in each["seen"]]

@@ -164,6 +164,22 @@ class Running:
         """True if every flow has ended; of a collective, one that failed is enough, since all wait for it."""
         return not self._open or (self._failed and self.entry.together)
 
+    @property
+    def intact(self) -> bool:
+        """True if it ended without an error and both ends have the same bytes."""
+        end = self.outcome
+        return (
+            bool(end.get("sent_sha256")) and end["sent_sha256"] == end.get("received_sha256") and not end.get("error")
+        )
+
+    @property
+    def state(self) -> str:
+        """`runs`, `stalled` and why, `intact`, or what went wrong."""
+        if self.ended is None:
+            reasons = dict.fromkeys(self.stalled.values())
+            return f"stalled: {'; '.join(reasons)}" if reasons else "runs"
+        return str(self.outcome.get("error") or ("intact" if self.intact else "NOT INTACT"))
+
     def share(self, now: float) -> float:
         """Return the share that is done, from 0 to 1; 1 only at its end."""
         if self.ended is not None:

@@ -1,0 +1,318 @@
+"""A lab that is up, and what goes on in it: traffic, faults, events, and time that passes.
+
+Runs of scenarios, the prompt, tests, surveys and the Python API all drive a `Lab`; they differ in what they begin, and
+when. Its one loop clears and injects what is due, lets time pass until an event comes, hands the event to its traffic,
+and ends traffics that are over. The Python API shows it as `mrclab.Lab`:
+
+    with lab.link("t0-p1-1", "t1-p1-2").down():
+        assert lab.transfer("h1", "h3", "1 MiB").intact
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from typing_extensions import Self
+
+from mrclab.events.run import LabLate
+from mrclab.lab.errors import RunError
+from mrclab.lab.faults.base import FaultBase, no_kind_of
+from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
+from mrclab.lab.session.entries import entry
+from mrclab.lab.session.handles import TIMEOUT, LabLink, LabSwitch, StartedTraffic, Transferred
+from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
+from mrclab.lab.traffic.running.flows import Running
+from mrclab.topo.spec import parse_duration
+
+_LATE = 0.01  # seconds: the history has it when time went on for longer than asked
+_REST = 0.1  # seconds between two looks at what no event tells
+
+
+class Lab:
+    """A lab that is up, with its faults and traffic.
+
+    `faults` begin and end at their triggers; their second 0 is `began`. `kinds` are the events of hosts that are taken
+    in. Where `mortal` names the hosts that may end, the end of another one is an error (RunError).
+    """
+
+    def __init__(
+        self,
+        world: World,
+        qps: int = 1,
+        *,
+        faults: Sequence[FaultBase] = (),
+        kinds: Collection[str] = (*KINDS, *PROGRESS_KINDS),
+        mortal: Collection[str] | None = None,
+    ) -> None:
+        self.world = world
+        self.fabric = world.fabric
+        self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
+        self.time_line = TimeLine(world, faults)
+        self.began = world.now
+        self._qps = qps
+        self._mortal = mortal
+        self._events = world.subscribe((), kinds)
+        self._injected: dict[str, FaultBase] = {}
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what runs, clear all faults, and hear nobody any more."""
+        try:
+            for running in self.active:
+                self.finish(running, "the lab was taken down")
+        finally:
+            self.leave()
+            self.time_line.clear_all()
+
+    def leave(self) -> None:
+        """Hear the hosts no more; everything else goes on."""
+        self._events.close()
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Time on the lab's clock, seconds; virtual time begins at 0."""
+        return self.world.now
+
+    def advance(self, duration: float | str) -> float:
+        """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for what is no duration."""
+        seconds = parse_duration(duration)
+        if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+            raise ValueError(f"{duration!r} is no duration; write seconds from 0 on, or for example 2ms, 500us or 1.5s")
+        return self.advance_to(self.now + seconds)
+
+    def advance_to(self, until: float) -> float:
+        """Let time pass to a time on the lab's clock; returns the time after it."""
+        while self.now < until:
+            self.go_on(until)
+        self.apply_due()
+        return self.now
+
+    def wait_until(self, happened: Callable[[], bool], timeout: float = TIMEOUT, what: str = "") -> None:
+        """Let time pass until something happened; RunError where it takes longer."""
+        deadline = self.now + timeout
+        while not happened():
+            if self.now > deadline:
+                raise RunError(f"{what or 'what the test waits for'} did not happen within {timeout:g} s")
+            self.go_on(self.now + _REST)
+
+    def go_on(self, until: float) -> None:
+        """Do what is due, then let time pass until an event comes or something is due, at most until a time."""
+        self.apply_due()
+        self.step(min(until, self.now + _REST, max(self.time_line.next_due(), self.now)))
+
+    def apply_due(self) -> list[str]:
+        """Inject and clear the faults that are due; return a phrase for each."""
+        return self.time_line.advance(self.now - self.began, self.shares(), self.moments())
+
+    def step(self, until: float) -> list[Running]:
+        """Let time pass until an event comes, at most until a time; take in all that came.
+
+        Returns the traffics that this ended. RunError where a host ended that may not.
+        """
+        events = self._events.wait(until)
+        if (late := self.now - until) > _LATE:
+            self.world.record(LabLate(late=round(late, 6)))
+        for host, event in events:
+            self._take(host, event)
+        over = [running for running in self.active if running.over]
+        for running in over:
+            self.finish(running)
+        return over
+
+    def _take(self, host: str, event: Mapping[str, Any]) -> None:
+        if event["kind"] == GONE and self._mortal is not None and host not in self._mortal:
+            raise RunError(f"the agent of {host} ended: {self.world.last_output(host)}")
+        for running in self.traffics.values():
+            if running.ended is None:
+                running.dispatch(host, event)
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of each traffic that is done, 0 to 1."""
+        now = self.now
+        return {name: running.share(now) for name, running in self.traffics.items()}
+
+    def moments(self) -> dict[str, float]:
+        """Return the seconds at which traffics began and ended (NAME, NAME.end), and faults began and were cleared."""
+        times = dict(self.time_line.times)
+        for name, running in self.traffics.items():
+            if running.began is not None:
+                times[name] = running.began
+            if running.ended is not None:
+                times[f"{name}.end"] = running.ended
+        return {name: at - self.began for name, at in times.items()}
+
+    # --- faults -----------------------------------------------------------------------------------------------------
+
+    def link(self, *ends: str) -> LabLink:
+        """A cable by its name, by its two ends in either order, by one port, or by a host and a plane."""
+        return LabLink(self, self.fabric.link(" ".join(ends)).name)
+
+    def switch(self, name: str) -> LabSwitch:
+        """A switch by name."""
+        return LabSwitch(self, self.fabric.switch(name).name)
+
+    def nic_down(self, host: str) -> AbstractContextManager[None]:
+        """All NIC ports of a host lose carrier."""
+        return self.fault("nic_down", host=host)
+
+    def plane_down(self, plane: int) -> AbstractContextManager[None]:
+        """All of a plane fails."""
+        return self.fault("plane_down", plane=plane)
+
+    @contextmanager
+    def fault(self, kind: str, **fields: Any) -> Iterator[None]:
+        """Any fault of a scenario, with its fields, in force inside the block. ValueError names a field at fault."""
+        fault = self.fault_of(kind, fields)
+        try:
+            self.inject(fault)
+            yield
+        finally:
+            if fault in self.time_line.active:
+                self.time_line.clear(fault.name)
+
+    def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:
+        """Return a fault given by kind and fields; ValueError says what is wrong with them."""
+        self._count += 1
+        fault = entry(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
+        if self.world.name not in fault.worlds:
+            raise ValueError(no_kind_of(fault, self.world.name))
+        if any(other.name == fault.name for other in self.time_line.active):
+            raise ValueError(f"{fault.name} is in force already; clear it, or give another name=")
+        return fault
+
+    def inject(self, fault: FaultBase) -> str:
+        """Inject a fault now; returns a phrase. It lasts until its own end, or until `time_line` clears it."""
+        phrase = self.time_line.inject(fault)
+        self._injected[fault.name] = fault
+        return phrase
+
+    @property
+    def injected(self) -> list[tuple[FaultBase, float, float | None]]:
+        """Every fault that `inject` began: when, and when it was cleared; of several of one name the last."""
+        found: list[tuple[FaultBase, float, float | None]] = []
+        for name, fault in self._injected.items():
+            begin, end = self.time_line.times[name], self.time_line.times.get(f"{name}.end")
+            found.append((fault, begin, end if end is not None and end >= begin else None))
+        return found
+
+    # --- traffic ----------------------------------------------------------------------------------------------------
+
+    def transfer(
+        self, source: str, destination: str, size: str | int, timeout: float = TIMEOUT, **fields: Any
+    ) -> Transferred:
+        """Write so many random bytes from host to host, and compare them."""
+        return self.run("write", timeout, size=size, **{"from": source, "to": destination}, **fields)
+
+    def run(self, kind: str, timeout: float = TIMEOUT, **fields: Any) -> Transferred:
+        """Any traffic of a scenario, with its fields, to its end; `from` is written `**{"from": "h1"}`."""
+        return self.start(kind, **fields).wait(timeout)
+
+    def start(self, kind: str, **fields: Any) -> StartedTraffic:
+        """Any traffic of a scenario, started; ValueError names a field at fault."""
+        return StartedTraffic(self, self.start_traffic({**fields, "kind": kind}, kind.replace("_", "-")))
+
+    def start_traffic(self, fields: Mapping[str, Any], stem: str = "flow") -> Running:
+        """Start a traffic given as in a scenario, named STEM-1 and so on where it has no name. ValueError as `start`.
+
+        The QPs of what is over and shares a host with it are destroyed: until then their EVs can be looked at.
+        """
+        name = str(fields.get("name") or self.free_name(stem))
+        if name in self.traffics and self.traffics[name].ended is None:
+            raise ValueError(f"{name} runs already; give another name=")
+        model = entry(TRAFFIC, str(fields.get("kind", "")), {**fields, "name": name}, self.fabric)
+        self._release(model)
+        running = model.running(self.world, model.qps or self._qps, self.world.seed)
+        self.prepare(running)
+        self.start_now(running)
+        return running
+
+    def free_name(self, stem: str) -> str:
+        """Return the first of STEM-1, STEM-2 … that no traffic has."""
+        return next(name for n in itertools.count(1) if (name := f"{stem}-{n}") not in self.traffics)
+
+    def _release(self, model: TrafficBase) -> None:
+        hosts = set(model.hosts_in(self.fabric, self.world.seed))
+        for name, running in self.traffics.items():
+            if running.ended is not None and hosts & set(running.hosts):
+                for host in running.hosts:
+                    self.world.call(host, "release_workload", name=name)
+
+    def prepare(self, running: Running) -> None:
+        """Make the QPs and memory of a traffic, and subscribe to its hosts; RunError where an agent refuses."""
+        self.subscribe_to(running.hosts)
+        running.prepare()
+        self.traffics[running.name] = running
+
+    def start_now(self, running: Running) -> None:
+        """Have the hosts of a prepared traffic begin; prepares it again where an agent was restarted since."""
+        if not running.ready:
+            self.prepare(running)
+        running.start(self.now + self.world.lead(len(running.hosts)))
+
+    def stop(self, name: str) -> Running:
+        """End a traffic before its time. KeyError where none has this name, ValueError where it is over."""
+        running = self.traffics[name]
+        if running.ended is not None:
+            raise ValueError(f"{name} is over already")
+        self.finish(running, "it was stopped")
+        return running
+
+    def finish(self, running: Running, error: str = "") -> None:
+        """End a traffic, with an error where it is ended before its time."""
+        try:
+            running.finish(error)
+        except RunError as trouble:  # its outcome could not be written; it is over nevertheless
+            running.outcome = {"error": str(trouble)}
+            running.ended = self.now
+            raise
+
+    @property
+    def active(self) -> list[Running]:
+        """Traffics that run."""
+        return [running for running in self.traffics.values() if running.running]
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, node: str, *kinds: str) -> EventQueue:
+        """Events of a host or the `controller`, of these kinds, from now on; close it after use."""
+        return self.world.subscribe([node], kinds)
+
+    def subscribe_to(self, hosts: Iterable[str]) -> None:
+        """Take in the events of hosts from now on, again where an agent was restarted."""
+        for host in hosts:
+            if not self._events.hears(host):
+                self._events.join(host)
+
+    def hears(self, host: str) -> bool:
+        """Return True if events of a host come in: a traffic has it, and its agent did not end since."""
+        return self._events.hears(host)
+
+    def paths(self, host: str) -> list[dict[str, Any]]:
+        """EVs of a host's QPs: plane, uplink, state, packets sent and lost."""
+        rows: list[dict[str, Any]] = self.world.call(host, "stats").get("paths", [])
+        return rows
+
+    def qps(self, host: str) -> list[dict[str, Any]]:
+        """Counters of a host's QPs."""
+        rows: list[dict[str, Any]] = self.world.call(host, "stats")["qps"]
+        return rows
+
+    def drops(self) -> dict[str, int]:
+        """Packets that switches have dropped since they started, by reason."""
+        found: dict[str, int] = {}
+        for switch in self.world.call("controller", "counters")["switches"].values():
+            for reason, count in switch.get("drops", {}).items():
+                found[reason] = found.get(reason, 0) + int(count)
+        return found
