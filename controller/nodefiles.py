@@ -27,6 +27,7 @@ from mrclab.topo.nodeconfig import (
     Template,
     TransportSection,
 )
+from mrclab.topo.spec import FabricSpec
 from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
@@ -90,7 +91,7 @@ class Configs(Mapping[str, NodeConfig]):
             made = _first_of_group(self._fabric, host, self._version, self._mapper, choice)
             common = self._of_group[key] = made.model_copy(update={"directory": self._directory})
         denied = tuple(self._denylists.get(name, ()))
-        own = {"host": _section(host), "ports": _ports(host), "denylist": denied}
+        own = {"host": _section(host), "ports": _ports(host, self._fabric.spec), "denylist": denied}
         return _lean(common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None}))
 
     def __iter__(self) -> Iterator[str]:
@@ -128,7 +129,7 @@ def _first_of_group(
         host=_section(host),
         path_mtu=spec.path_mtu,
         link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.looks),
-        ports=_ports(host),
+        ports=_ports(host, spec),
         templates=tuple(templates) if spec.t0s <= MOST_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),
         transport=transport(fabric, choice),
@@ -148,7 +149,7 @@ def _section(host: Host) -> HostSection:
     return _lean(made)
 
 
-def _ports(host: Host) -> tuple[NicPortConfig, ...]:
+def _ports(host: Host, spec: FabricSpec) -> tuple[NicPortConfig, ...]:
     return tuple(
         _lean(
             NicPortConfig(
@@ -159,10 +160,19 @@ def _ports(host: Host) -> tuple[NicPortConfig, ...]:
                 peer_switch=port.peer.node,
                 peer_port=port.peer.number,
                 peer_mac=port.peer.mac,
+                **_own_rate(spec, port.plane),
             )
         )
         for port in host.ports
     )
+
+
+def _own_rate(spec: FabricSpec, plane: int) -> dict[str, float]:
+    """The field that a port has where its link is not as fast as the fabric's."""
+    if not spec.links:
+        return {}
+    rate = spec.times("nic", plane).rate
+    return {} if rate == spec.link.rate else {"rate": rate}
 
 
 def _lean(made: Part) -> Part:
@@ -185,6 +195,7 @@ def template(fabric: Fabric, own: int, group: int) -> Template:
         uplinks=_of_planes(fabric.planes, uplinks),
         base_rtt=base_rtt(fabric, links),
         links=links,
+        byte_time=fabric.spec.byte_time(links) if fabric.spec.links else None,
     )
     return _lean(made)
 
@@ -234,7 +245,7 @@ def transport(fabric: Fabric, choice: TransportSpec = DEFAULT_TRANSPORT) -> Tran
     """Defaults of a QP, scaled to the fabric's round-trip time and bandwidth-delay product, with the run's choice."""
     spec = fabric.spec
     rtt = longest_rtt(fabric)
-    in_flight = rtt * spec.link.rate_pps * fabric.planes  # one BDP over all planes, packets
+    in_flight = rtt * spec.line_pps  # one BDP over all planes, packets
     defaults = {
         "mpr": min(255, max(1, math.ceil(MPR_BDPS * in_flight / MPR_UNIT))),
         "timeout_exponent": timeout_exponent(TIMEOUT_RTTS * rtt),

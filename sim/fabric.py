@@ -104,15 +104,19 @@ class SimFabric:
         return found
 
     def _make_cable(self, index: int) -> Cable:
-        made = Cable(self.clock, index, self._delay)
+        delay, behind_switch = self._delay, self._behind_switch
+        if self.model.spec.links:
+            delay = ticks(self.model.link_times(index).delay)
+            behind_switch = delay + ticks(self.model.spec.latency)
+        made = Cable(self.clock, index, delay)
         for way, (far, port) in zip(made.ways, reversed(self._ends(index)), strict=True):
             way.lead_to(far, port)
         up, down = made.ways
         if self.model.is_nic_link(index):
             up.delay += self._nic
-            down.delay = self._behind_switch + self._nic
+            down.delay = behind_switch + self._nic
         else:
-            up.delay = down.delay = self._behind_switch
+            up.delay = down.delay = behind_switch
         return made
 
     def _ends(self, index: int) -> list[tuple[CableEnd, int]]:
@@ -138,14 +142,17 @@ class SimFabric:
         model = self.model
         tier, plane, switch = model.switch_numbers(place)
         to_host = tier == "t0" and number < model.spec.hosts_per_t0
-        cable = self.cable_at(model.switch_link_index(tier, plane, switch, number + 1))
+        index = model.switch_link_index(tier, plane, switch, number + 1)
+        cable = self.cable_at(index)
+        spec = model.spec
+        rate = model.link_times(index).rate if spec.links else spec.link.rate
         way = cable.ways[1 if to_host or tier == "t1" else 0]
         seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
-        if model.spec.queue.buffer:
+        if spec.queue.buffer:
             buffer = self._buffer(place)
-            made: SimSwitchPort = PausablePort(self.clock, number + 1, model.spec, to_host, way, seed, buffer)
+            made: SimSwitchPort = PausablePort(self.clock, number + 1, spec, to_host, way, seed, buffer, rate)
         else:
-            made = SimSwitchPort(self.clock, number + 1, model.spec, to_host, way, seed)
+            made = SimSwitchPort(self.clock, number + 1, spec, to_host, way, seed, rate)
         way.port = made
         made.evs = self.switches.at(place).evs
         return made

@@ -28,8 +28,8 @@ class SimNicPort(Work):
     """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
 
     __slots__ = (
-        "_free_then", "_nic", "armed", "cable", "config", "foreign", "free_at", "injected", "number", "paused",
-        "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up", "way",
+        "_free_then", "_nic", "armed", "bits_per_second", "cable", "config", "foreign", "free_at", "injected",
+        "number", "paused", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up", "way",
     )  # fmt: skip
 
     def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: HalfLink) -> None:
@@ -39,6 +39,7 @@ class SimNicPort(Work):
         self.cable = cable
         self.way = way
         self.up = False
+        self.bits_per_second = 0
         self.free_at = 0
         self.armed = False  # somebody comes when it is free
         self.paused = False  # by the switch: it is not free until that lets go
@@ -105,8 +106,8 @@ class SimNic:
         self._host = config.host.name
         self._path_mtu = config.path_mtu
         self._wire_format = wire_format
-        self._set_rate(config)
         self.ports = tuple(SimNicPort(self, port, *cables(port)) for port in config.ports)
+        self._set_rate(config)
         # by number: a place in a list is found sooner than a key
         self._by_number: list[SimNicPort | None] = [None] * (1 + max([port.number for port in self.ports], default=0))
         for port in self.ports:
@@ -122,7 +123,9 @@ class SimNic:
     def _set_rate(self, config: NodeConfig) -> None:
         link = config.link
         bytes_per_second = round(link.rate_pps * full_size(config) if link.rate is None else link.rate / 8)
-        self._bits_per_second = 8 * bytes_per_second
+        for port in self.ports:
+            own = port.config.rate
+            port.bits_per_second = 8 * (bytes_per_second if own is None else round(own / 8))
         self._stores = link.rate is not None  # a frame is on its way when its last bit is
 
     def _listener(self, port: SimNicPort) -> Callable[[bool], None]:
@@ -303,7 +306,7 @@ class SimNic:
         size = frame.size
         port.tx_packets += 1
         port.tx_bytes += size
-        port.free_at = now + takes(size, self._bits_per_second)
+        port.free_at = now + takes(size, port.bits_per_second)
         port.way.enter(frame, port.free_at if self._stores else now)
 
     def pause(self, number: int, on: bool) -> None:

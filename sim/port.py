@@ -74,7 +74,7 @@ def _longest_control(depth: int, rate: float | None) -> int:
 class SimSwitchPort:
     """One port of a switch. `register` is the P4 program's: depth of the data queue at the last packet that left it.
 
-    Depths and thresholds are in packets or, where the link has a rate in bits, in bytes.
+    Depths and thresholds are in packets or, where the link has a `rate` in bits, in bytes.
 
     `waiting` frames stand in the queue, from `_first` on by `SimFrame.behind`; the first leaves at `next_leaves`.
     """
@@ -86,21 +86,32 @@ class SimSwitchPort:
         "number", "register", "trims", "waiting", "way",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: HalfLink, seed: str) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        number: int,
+        spec: FabricSpec,
+        to_host: bool,
+        way: HalfLink,
+        seed: str,
+        rate: float | None,
+    ) -> None:
         queue = spec.queue
         self._clock = clock
         self.way = way
         self.next_leaves = NEVER
         self.register = 0
-        unit = 1 if spec.link.rate is None else spec.path_mtu + FULL_HEADER_BYTES
+        unit = 1
+        if spec.link.rate is not None and rate is not None:  # as long in time as at the fabric's rate
+            unit = round((spec.path_mtu + FULL_HEADER_BYTES) * rate / spec.link.rate)
         self._trim_at = 0  # 0: never
         if spec.trimming:
             self._trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
         self._trim_from = self._trim_at - (self._trim_at >> 2) if self._trim_at else NEVER  # least depth that may trim
-        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, spec.link.rate)
+        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, rate)
         self._last = -self._interval
         self._depth = unit * queue.depth
-        self._control_longest = _longest_control(queue.control_depth, spec.link.rate)
+        self._control_longest = _longest_control(queue.control_depth, rate)
         self.waiting = 0
         self._backlog = 0  # what waits, as depths count it
         self._first: SimFrame | None = None

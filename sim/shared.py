@@ -73,8 +73,7 @@ class SwitchBuffer:
     """
 
     def __init__(self, clock: Clock, spec: FabricSpec, ports: int, peer: Callable[[HalfLink], Pausable | None]) -> None:
-        queue, rate = spec.queue, spec.link.rate
-        assert rate is not None
+        queue, (rate, delay) = spec.queue, spec.worst
         self._clock = clock
         self._peer = peer
         self._full = spec.path_mtu + FULL_HEADER_BYTES
@@ -82,7 +81,7 @@ class SwitchBuffer:
         self.pfc = queue.pfc is not None
         self._xoff = queue.pfc.xoff if queue.pfc else 0
         self._xon = queue.pfc.xon if queue.pfc else 0
-        self._signal = ticks(spec.link.delay) + takes(self._full + PAUSE_BYTES, round(rate))
+        self._signal = ticks(delay) + takes(self._full + PAUSE_BYTES, round(rate))
         spare = spec.headroom
         self._spare = spare
         self.size = queue.buffer - spare * ports
@@ -206,9 +205,17 @@ class PausablePort(SimSwitchPort):
     )  # fmt: skip
 
     def __init__(
-        self, clock: Clock, number: int, spec: FabricSpec, to_host: bool, way: HalfLink, seed: str, buffer: SwitchBuffer
+        self,
+        clock: Clock,
+        number: int,
+        spec: FabricSpec,
+        to_host: bool,
+        way: HalfLink,
+        seed: str,
+        buffer: SwitchBuffer,
+        rate: float | None,
     ) -> None:
-        super().__init__(clock, number, spec, to_host, way, seed)
+        super().__init__(clock, number, spec, to_host, way, seed, rate)
         self._buffer = buffer
         self._data_queue: deque[SimFrame] = deque()
         self._control_queue: deque[SimFrame] = deque()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from mrclab.topo import names, sentences, srv6
 from mrclab.topo.errors import TopoError
+from mrclab.topo.links import LinkRule, LinkTimes
 from mrclab.topo.made import Made
 from mrclab.topo.names import Tier
 from mrclab.topo.spec import FabricSpec, SpecError
@@ -167,6 +168,7 @@ class Fabric:
         self.links: Sequence[Link] = Made(links, self._link, _KEPT)
         last = _switch_ref("t0", spec.planes, spec.t0s, spec.hosts_per_t0 + spec.t1s).interface
         also = _switch_ref("t1", spec.planes, spec.t1s, spec.t0s).interface
+        self._cable_rules = self._rules_of_cables()
         for name in (last, also, f"{self.hosts[-1].name}-p{spec.planes}"):
             if len(name) > MAX_INTERFACE_NAME:
                 raise SpecError(f"interface {name} exceeds {MAX_INTERFACE_NAME} bytes; lower planes or t0s")
@@ -180,6 +182,25 @@ class Fabric:
     def planes(self) -> int:
         """Planes, which is the number of ports of each NIC."""
         return self.spec.planes
+
+    def _rules_of_cables(self) -> dict[int, list[LinkRule]]:
+        """Rules for cables that are named one by one, by place in `links`; SpecError where there is none of a name."""
+        found: dict[int, list[LinkRule]] = {}
+        for number, rule in enumerate(self.spec.links, 1):
+            for name in rule.cables:
+                try:
+                    found.setdefault(self.link(name).index, []).append(rule)
+                except UnknownName as error:
+                    raise SpecError(f"links.{number}.cables: {error}") from None
+        return found
+
+    def link_times(self, index: int) -> LinkTimes:
+        """Rate (bits per second) and delay of the link at this place in `links`; with a rate in bits only."""
+        plane, _, _ = self.link_numbers(index)
+        found = self.spec.times("nic" if self.is_nic_link(index) else "fabric", plane)
+        for rule in self._cable_rules.get(index, ()):
+            found = rule.apply(found)
+        return found
 
     # --- look-up ----------------------------------------------------------------------------------------------------
 

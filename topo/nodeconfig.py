@@ -64,7 +64,7 @@ class HostSection(_Part):
 
 
 class LinkSection(_Part):
-    """One link of the fabric; all are alike."""
+    """One link of the fabric; ports and templates say what differs."""
 
     rate_pps: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # full-size packets per second
     delay: Seconds  # propagation, one way, per link: applied by the receiving NIC's delay line
@@ -82,6 +82,7 @@ class NicPortConfig(_Part):
     peer_switch: str
     peer_port: Positive
     peer_mac: Mac
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # bits per second, where not the link's
 
 
 class Template(_Part):
@@ -98,6 +99,9 @@ class Template(_Part):
     uplinks: dict[Plane, tuple[UsidIndex, ...]]  # per plane the T0 uplinks that lead there; empty tuples where t0-local
     base_rtt: Seconds  # of one full-size packet and its SACK on an idle network
     links: Positive  # cables crossed one way
+    byte_time: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = (
+        None  # seconds on all of them, if they differ
+    )
 
     _address = field_validator("address")(_ipv6)
 
@@ -279,6 +283,15 @@ class NodeConfig(_Part):
                 f"transport.ev_profile names {self.transport.ev_profile!r}, which ev_profiles does not have"
             )
         return self
+
+    def weight(self, port: NicPortConfig) -> float:
+        """Rate of a port over that of the link section."""
+        return 1.0 if port.rate is None or self.link.rate is None else port.rate / self.link.rate
+
+    @property
+    def all_ports(self) -> float:
+        """Rate of all ports together over that of the link section."""
+        return sum(self.weight(port) for port in self.ports)
 
     def port(self, number: int) -> NicPortConfig:
         """NIC port `number`; KeyError if the host has none such."""

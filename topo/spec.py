@@ -4,16 +4,16 @@
 act on, and `load` does both and raises `SpecError`.
 """
 
-import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
+from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
-from mrclab.topo.sentences import brief, nearest, shown
+from mrclab.topo.quantities import BitRate, Delay, Duration
+from mrclab.topo.sentences import nearest, shown
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
@@ -24,61 +24,9 @@ _PAUSE_BYTES = 64
 SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host that people watch
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
-_LONG_DELAY = 0.1  # seconds of delay; what is longer has to be written with its unit
-_IN_A_SECOND = {"ns": 1e9, "us": 1e6, "µs": 1e6, "ms": 1e3, "s": 1.0, None: 1.0}
-
 
 class SpecError(TopoError, ValueError):
     """A fabric description that cannot be built; its text names every field at fault and the remedy."""
-
-
-def parse_duration(value: object) -> object:
-    """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. What is no text is passed on for pydantic to take or refuse."""
-    if not isinstance(value, str):
-        return value
-    match = _DURATION.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no duration; write for example 2ms, 500us or 1.5s")
-    return float(match[1]) / _IN_A_SECOND[match[2]]
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
-
-
-def parse_delay(value: object) -> object:
-    """The same for times of milliseconds: a number of many seconds without its unit was hardly meant."""
-    seconds = parse_duration(value)
-    bare = not isinstance(value, str) or value.strip()[-1:].isdigit()
-    if bare and isinstance(seconds, (int, float)) and _LONG_DELAY < seconds < math.inf:
-        raise ValueError(f"{value} would be {seconds:g} seconds; write {seconds:g}ms, or {seconds:g}s if that is meant")
-    return seconds
-
-
-def _show_delay(seconds: float) -> str:
-    return f"{seconds!r}s"
-
-
-Delay = Annotated[  # seconds
-    float, BeforeValidator(parse_delay), PlainSerializer(_show_delay, return_type=str, when_used="json")
-]
-
-
-_BIT_RATE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kMGT]?)(?:b/s|bit/s|bps)\s*")
-_PER_SECOND = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-
-
-def parse_bit_rate(value: object) -> object:
-    """`"100 Gb/s"` → bits per second. What is no text is passed on for pydantic to take or refuse."""
-    if not isinstance(value, str):
-        return value
-    match = _BIT_RATE.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no link rate; write for example 100 Gb/s or 25 Mb/s")
-    return float(match[1]) * _PER_SECOND[match[2]]
-
-
-BitRate = Annotated[float, BeforeValidator(parse_bit_rate)]  # bits per second
 
 
 class _Strict(BaseModel):
@@ -212,6 +160,11 @@ class FabricSpec(_Strict):
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
     path_mtu: int = Field(default=4096, ge=256, le=MAX_INTERFACE_MTU - MTU_HEADROOM, description="payload bytes")
     link: LinkSpec = LinkSpec()
+    links: tuple[LinkRule, ...] = Field(
+        default=(),
+        exclude_if=_not,
+        description="links that are not as link says, by tier, plane or cable; later ones win. With link.rate only",
+    )
     queue: QueueSpec = QueueSpec()
     trimming: bool = True
     last_hop_ecn: bool = Field(default=False, description="T0 ports towards hosts mark ECN as those between switches")
@@ -249,6 +202,7 @@ class FabricSpec(_Strict):
         object.__setattr__(self, "link", self.link.at_mtu(self.path_mtu))  # frozen for users; completed here once
         if self.switch_latency is None:
             object.__setattr__(self, "switch_latency", _PROCESS_LATENCY if self.link.rate is None else _CHIP_LATENCY)
+        self._check_links()
         queue = self.queue.resolved(self.bdp_packets)
         _check_queue(queue)
         object.__setattr__(self, "queue", queue)
@@ -256,6 +210,45 @@ class FabricSpec(_Strict):
         if self.flowlet_gap is not None and self.load_balancing != "flowlet":
             raise ValueError(f"flowlet_gap means nothing with load_balancing {self.load_balancing}; leave it out")
         return self
+
+    def _check_links(self) -> None:
+        if self.links and self.link.rate is None:
+            raise ValueError("links have rates in bits, and link counts packets: give link.rate, such as 400 Gb/s")
+        for number, rule in enumerate(self.links, 1):
+            if absent := [plane for plane in rule.planes or () if not 1 <= plane <= self.planes]:
+                raise ValueError(f"links.{number}.planes: there is no plane {absent[0]}, but 1 to {self.planes}")
+
+    def times(self, tier: LinkTier, plane: int) -> LinkTimes:
+        """Rate and delay of a tier's cables in a plane, single cables that differ apart; with a rate in bits only."""
+        assert self.link.rate is not None
+        found = LinkTimes(self.link.rate, self.link.delay)
+        for rule in self.links:
+            if rule.holds(tier, plane):
+                found = rule.apply(found)
+        return found
+
+    @property
+    def line_pps(self) -> float:
+        """Full-size packets per second that all NIC ports of a host take together."""
+        if not self.links or self.link.rate is None:
+            return self.planes * self.link.rate_pps
+        return sum(self.port_pps(plane) for plane in range(1, self.planes + 1))
+
+    def port_pps(self, plane: int, tier: LinkTier = "nic") -> float:
+        """Full-size packets per second of a NIC port, or of a cable between switches."""
+        if not self.links or self.link.rate is None:
+            return self.link.rate_pps
+        return self.link.rate_pps * self.times(tier, plane).rate / self.link.rate
+
+    @property
+    def worst(self) -> LinkTimes:
+        """The highest rate and the longest delay of all tiers."""
+        assert self.link.rate is not None
+        if not self.links:
+            return LinkTimes(self.link.rate, self.link.delay)
+        every = [self.times(tier, plane) for tier in LINK_TIERS for plane in range(1, self.planes + 1)]
+        single = [rule.apply(LinkTimes(0.0, 0.0)) for rule in self.links if rule.cables]
+        return LinkTimes(max(one.rate for one in every + single), max(one.delay for one in every + single))
 
     def _check_buffer(self) -> None:
         queue = self.queue
@@ -267,7 +260,7 @@ class FabricSpec(_Strict):
         ports = max(self.hosts_per_t0 + self.t1s, self.t0s)
         least = ports * self.headroom + 4 * full
         if not queue.buffer:
-            chip = round(_CHIP_BUFFER * ports * self.link.rate / 8)
+            chip = round(_CHIP_BUFFER * ports * self.worst.rate / 8)
             object.__setattr__(self, "queue", queue.model_copy(update={"buffer": max(chip, 2 * least)}))
             return
         if queue.buffer < least:
@@ -285,7 +278,7 @@ class FabricSpec(_Strict):
         pfc = self.queue.pfc
         if pfc is None or self.link.rate is None:
             return 0
-        under_way = self.link.rate / 8 * (2 * self.link.delay + self.latency + self.nic_latency)
+        under_way = self.worst.rate / 8 * (2 * self.worst.delay + self.latency + self.nic_latency)
         return pfc.headroom or round(under_way) + 3 * (self.path_mtu + FULL_HEADER_BYTES) + _PAUSE_BYTES
 
     @property
@@ -319,6 +312,8 @@ class FabricSpec(_Strict):
     def base_rtt(self, links: int) -> float:
         """Seconds over `links` links and back on an idle fabric, what NICs take at both ends included.
 
+        Of the slowest plane, single cables that differ apart.
+
         At a rate in bits, for a full packet and its SACK, what switches take and what links take for the bytes
         included; else without, since switches and hosts then are processes that take what they take.
         """
@@ -326,7 +321,24 @@ class FabricSpec(_Strict):
         if self.link.rate is None:
             return there_and_back or 1 / self.link.rate_pps  # without any delay, the time of one packet
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
-        return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
+        if not self.links:
+            return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
+        planes = range(1, self.planes + 1)
+        slowest = max(sum(2 * one.delay + bits / one.rate for one in self.way(links, plane)) for plane in planes)
+        return 4 * self.nic_latency + 2 * (links - 1) * self.latency + slowest
+
+    def way(self, links: int, plane: int) -> list[LinkTimes]:
+        """The links between two hosts of a plane, as many as there are between them."""
+        nic, fabric = self.times("nic", plane), self.times("fabric", plane)
+        return [nic, *[fabric] * (links - 2), nic]
+
+    def byte_time(self, links: int) -> float:
+        """Seconds that a byte takes on so many links of the slowest plane; 0 where links count packets."""
+        if self.link.rate is None:
+            return 0.0
+        if not self.links:
+            return 8 * links / self.link.rate
+        return max(sum(8 / one.rate for one in self.way(links, plane)) for plane in range(1, self.planes + 1))
 
     @property
     def gap(self) -> float:

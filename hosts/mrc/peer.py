@@ -90,9 +90,9 @@ class Peer:
         self.heard_turn = 0  # the same among those that its data lately came by
         self.heard = [0.0] * len(config.ports)  # by port in their order: when data last came by it
         self.lately = _LATELY_RTTS * self.template.base_rtt
-        link = config.link
+        link, template = config.link, self.template
         # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
-        self.byte_time = 0.0 if link.rate is None else 8 * self.template.links / link.rate
+        self.byte_time = 0.0 if link.rate is None else template.byte_time or 8 * template.links / link.rate
         self.unheard = False  # the last packet that found its port silent took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
@@ -200,7 +200,7 @@ class Peer:
             mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
             facts = path_facts(
                 settings.base_rtt,
-                rate * len(self._config.ports) * settings.base_rtt * mtu,
+                rate * self._config.all_ports * settings.base_rtt * mtu,
                 mtu,
                 settings.trimming,
                 self._config.transport.drop_threshold,

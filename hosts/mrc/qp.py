@@ -158,6 +158,9 @@ class MrcQueuePair(
 
     def _new_evs(self) -> EvSet:
         made = self._draw_evs()
+        config = self.host.config
+        if any(port.rate is not None for port in config.ports):
+            made.weigh({port.plane: config.weight(port) for port in config.ports})
         s = self.settings
         made.selection = path_selection(s.path_selection, self.host.rng, s.path_config, self._time, s.base_rtt)
         return made

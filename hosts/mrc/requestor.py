@@ -204,7 +204,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if ev is None:
             return None
         heappop(self.lost)
-        evs.planes[plane].share += 1
+        used = evs.planes[plane]
+        used.share += used.step
         self.qp.stats.retx_packets += 1
         ev.retransmitted += 1
         old = packet.ev.value

@@ -82,7 +82,8 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     def _begin(self) -> None:
         s = self.settings
-        facts = RateFacts(s.line_rate, s.base_rtt, s.path_mtu, s.dcqcn)
+        line = s.line_rate * self.host.config.weight(self.port)
+        facts = RateFacts(line, s.base_rtt, s.path_mtu, s.dcqcn)
         self.cc = rate_control(s.cc_profile, facts, self.host.now, s.cc_config)
         self.requestor = RoceRequestor(self)
         self.responder = RoceResponder(self)

@@ -51,7 +51,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._mtu = s.path_mtu
         self._window = s.mpr_psns
         if s.window_bdps:
-            bdp = s.line_rate * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
+            line = s.line_rate * qp.host.config.weight(qp.port)
+            bdp = line * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
         self._recovery = Recovery() if s.recovery == "selective_repeat" else None
         self._telemetry = type(qp.cc).telemetry

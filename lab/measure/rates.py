@@ -33,8 +33,8 @@ class Rates:
             flows = [flow for flow in flows if flow.ran(*within)]
         spec = self._fabric.spec
         pairs = min(len({flow.source for flow in flows}), len({flow.destination for flow in flows}))
-        planes = 1 if chosen.plane else spec.planes
-        return float(pairs * planes * spec.link.rate_pps * spec.path_mtu)
+        packets = spec.port_pps(chosen.plane) if chosen.plane else spec.line_pps
+        return float(pairs * packets * spec.path_mtu)
 
     @cached_property
     def by_plane(self) -> dict[int, list[CountSeries]]:

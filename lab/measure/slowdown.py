@@ -36,14 +36,14 @@ def of(fabric: Fabric, flow: CompletedWork) -> float:
 def idle(fabric: Fabric, flow: CompletedWork) -> float:
     """Seconds that a flow of its size and ends takes on an idle fabric."""
     spec = fabric.spec
-    rate = spec.planes * spec.link.rate_pps * spec.path_mtu
+    rate = spec.line_pps * spec.path_mtu
     source, _, rest = flow.flow.rpartition("/")[2].partition(">")
     destination = rest.partition("#")[0]
     known = fabric.has_host(source) and fabric.has_host(destination)
     links = 2 if known and fabric.group(source) == fabric.group(destination) else spec.longest
     rtt = spec.base_rtt(links)
     if spec.link.rate is not None:  # the base RTT is that of a full packet
-        rtt -= links * 8 * max(0, spec.path_mtu - flow.size) / spec.link.rate
+        rtt -= spec.byte_time(links) * max(0, spec.path_mtu - flow.size)
     return rtt + max(0.0, (flow.size - spec.path_mtu * spec.planes) / rate)
 
 

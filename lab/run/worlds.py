@@ -20,6 +20,7 @@ from mrclab.topo.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
+from mrclab.topo.spec import FabricSpec
 from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
@@ -106,7 +107,6 @@ def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
 
 
 def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
-    spec = loaded.fabric.spec
     mapper = loaded.scenario.mapper
     if loaded.scenario.history == "none":
         yield (
@@ -126,35 +126,34 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
     for entry in loaded.scenario.traffic:
         for why in entry.refusals("wire"):
             yield f"{loaded.source}: traffic {entry.name}: {why}"
-    if spec.beyond_p4:
-        yield f"{loaded.source}: fabric: {spec.beyond_p4}"
-    if spec.queue.buffer:
-        yield (
-            f"{loaded.source}: fabric.queue.buffer: ports of the wire have queues of their own; leave it out,"
-            " or run it with --world sim"
-        )
     if _needs_telemetry(loaded.scenario.transport):
         yield (
             f"{loaded.source}: transport.congestion_control: {loaded.scenario.transport.control} needs telemetry of the"
             " switches, which those of the wire do not write; choose another, or run it with --world sim"
         )
+    for field, why in _virtual_fabric(loaded.fabric.spec):
+        yield f"{loaded.source}: fabric{field}: {why}"
+
+
+def _virtual_fabric(spec: FabricSpec) -> Iterator[tuple[str, str]]:
+    """Fields of a fabric that the wire cannot have, each with the reason and the remedy."""
+    instead = "leave it out, or run it with --world sim"
+    if spec.beyond_p4:
+        yield "", spec.beyond_p4
+    if spec.queue.buffer:
+        yield ".queue.buffer", f"ports of the wire have queues of their own; {instead}"
+    if spec.links:
+        yield ".links", f"cables of the wire are all alike; {instead}"
     if spec.load_balancing != "ecmp":
-        yield (
-            f"{loaded.source}: fabric.load_balancing: {spec.load_balancing}: switches of the wire hash (ecmp); leave it"
-            " out, or run it with --world sim"
-        )
+        yield ".load_balancing", f"{spec.load_balancing}: switches of the wire hash (ecmp); {instead}"
     if spec.nic_latency:
-        yield (
-            f"{loaded.source}: fabric.nic_latency: NICs of the wire are processes that take what they take; leave it"
-            " out, or run it with --world sim"
-        )
+        yield ".nic_latency", f"NICs of the wire are processes that take what they take; {instead}"
     if spec.link.rate_pps > WIRE_MOST_PPS:
         most = WIRE_MOST_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
-        yield (
-            f"{loaded.source}: fabric.link: {spec.link.rate_pps} packets/s are more than the {WIRE_MOST_PPS}"
-            f" ({most / 1e6:.0f} Mb/s at this path_mtu) that one cable of the wire carries; lower it, or run it with"
-            " --world sim"
+        what = (
+            f"{spec.link.rate_pps} packets/s are more than the {WIRE_MOST_PPS} ({most / 1e6:.0f} Mb/s at this path_mtu)"
         )
+        yield ".link", f"{what} that one cable of the wire carries; lower it, or run it with --world sim"
 
 
 def _needs_telemetry(transport: TransportSpec) -> bool:

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
-from mrclab.topo.spec import parse_duration
+from mrclab.topo.quantities import parse_duration
 from mrclab.topo.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
 
 MAX_QPS = 64  # of one flow

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from mrclab.topo.quantities import Duration
 from mrclab.topo.sentences import brief
-from mrclab.topo.spec import Duration
 
 __all__ = [
     "Duration",

@@ -208,8 +208,7 @@ def outstanding(fabric: Fabric, qps: int, message: int, depth: int | None) -> in
 
 def line_rate(fabric: Fabric) -> float:
     """Payload that a host can send with all its NIC ports, bytes per second."""
-    spec = fabric.spec
-    return float(spec.planes * spec.link.rate_pps * spec.path_mtu)
+    return float(fabric.spec.line_pps * fabric.spec.path_mtu)
 
 
 def bdp(fabric: Fabric) -> float:

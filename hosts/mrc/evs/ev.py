@@ -8,7 +8,7 @@ the API view calls them GOOD.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, IntFlag
 from typing import Any, Final, Protocol, TypeVar
 
@@ -38,6 +38,8 @@ class EvState(Enum):
 
 _GOOD: Final = EvState.GOOD
 _NOBODY: Final = Denier(0)  # made once: making a flag is a function in Python
+
+_STEPS: Final = 60  # of a packet by the fastest plane
 
 NO_COPIES: Final[list[tuple[int, Any]]] = []
 """Copies on an EV that no packet took yet; whoever adds one puts a list of its own there first."""
@@ -150,7 +152,7 @@ class Plane:
     Those that `supply` has left are as good as made: first they fill the rotation, then they are backups.
     """
 
-    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "skipped", "supply", "target", "up")
+    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "skipped", "step", "supply", "target", "up")
 
     def __init__(self, number: int, evs: list[Ev], target: int, supply: Supply | None = None) -> None:
         self.supply = supply
@@ -161,6 +163,7 @@ class Plane:
         self.at = 0  # next in rotation
         self.skipped = 0  # EVs in SKIP
         self.share = 0  # data packets sent, kept level with the other planes
+        self.step = 1  # that each adds to it: more in a plane that is slower than others
         self.up = True
         self.down_at = 0.0
 
@@ -230,6 +233,12 @@ class EvSet:
             plane = self.planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
             self._plane_list.append(plane)
 
+    def weigh(self, rates: Mapping[int, float]) -> None:
+        """Send by each plane as its rate is among all: packets of slow planes count for more, in sixtieths."""
+        fastest = max(rates.values())
+        for number, plane in self.planes.items():
+            plane.step = max(1, round(_STEPS * fastest / rates[number]))
+
     def fill(self) -> None:
         """Have an EV in every plane that can have one."""
         for plane in self._plane_list:
@@ -274,7 +283,7 @@ class EvSet:
                 return None
         ev = self._next(plane, None)
         if ev is not None:
-            plane.share = share + 1
+            plane.share = share + plane.step
         return ev
 
     def select(self, plane_number: int, avoid: Ev | None = None) -> Ev | None:

@@ -161,8 +161,9 @@ class Credits:
         if account.in_turn:
             self._waiting.append(account)
         self._send_grant(account)
-        ports = max(1, self._endpoint.port_mask.bit_count())
-        self._pacer.arm(now + units / (self._rate * ports))
+        config, mask = self._endpoint.config, self._endpoint.port_mask
+        ports = sum([config.weight(port) for port in config.ports if mask >> port.plane - 1 & 1])
+        self._pacer.arm(now + units / (self._rate * (ports or 1.0)))
 
     def _send_grant(self, account: Account) -> None:
         if not account.grant_waits:

@@ -84,7 +84,7 @@ def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> 
 
 def _numbers(fabric: Fabric) -> Iterator[str]:
     spec = fabric.spec
-    rate = spec.planes * spec.link.rate_pps * spec.path_mtu
+    rate = spec.line_pps * spec.path_mtu
     queue = spec.queue
     yield (
         f"{len(fabric.switches)} switches, {len(fabric.hosts)} hosts, {len(fabric.links)} cables:"

@@ -14,7 +14,7 @@ from mrclab.lab.scenario.names import CableName
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
-from mrclab.topo.spec import Delay as DelayTime
+from mrclab.topo.quantities import Delay as DelayTime
 
 _UP: dict[str, Any] = {"link": CABLE, "direction": "up"}
 

@@ -111,5 +111,9 @@ class OpenLoop(TrafficBase):
 def host_share(fabric: Fabric) -> float:
     """Bytes of payload per second that each host can send across the fabric when all do: 100 % of load."""
     spec = fabric.spec
-    uplinks = spec.t1s / spec.hosts_per_t0 if spec.t0s > 1 else 1.0
-    return line_rate(fabric) * min(1.0, uplinks)
+    line = line_rate(fabric)
+    if spec.t0s == 1:
+        return line
+    planes = range(1, spec.planes + 1)
+    faster = sum(spec.port_pps(plane, "fabric") for plane in planes) / spec.line_pps  # uplinks than NIC ports
+    return line * min(1.0, faster * spec.t1s / spec.hosts_per_t0)
