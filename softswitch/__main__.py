@@ -130,9 +130,9 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
     """Start the P4Runtime server, unless told not to."""
     if args.no_grpc:
         return None
-    from mrclab.softswitch.p4runtime.messages import lean  # noqa: PLC0415 - grpc costs time and memory: only where it is wanted
+    from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415 - grpc takes time and memory
 
-    lean.load_grpc()
+    eventengine.leave_out()
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415
     from mrclab.softswitch.p4runtime.messages.address import default_address  # noqa: PLC0415
 
@@ -153,9 +153,9 @@ def hoard_little() -> None:
 
 def prepare(program: str = "") -> None:
     """Import what a switch imports when it needs it, and compile a program (a path): for switches that are forked."""
-    from mrclab.softswitch.p4runtime.messages import lean  # noqa: PLC0415
+    from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415
 
-    lean.leave_out_the_event_engine()
+    eventengine.leave_out()
     from mrclab.softswitch.p4runtime import server  # noqa: PLC0415 - grpc is not for those that serve none
     from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
     from mrclab.softswitch.process import control_socket, realtime  # noqa: F401, PLC0415

@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 
 from mrclab.bench.switch.wire import BenchError
-from mrclab.softswitch.p4runtime.messages.lean import EXPERIMENTS
+from mrclab.softswitch.p4runtime.messages.eventengine import EXPERIMENTS
 from mrclab.softswitch.process.realtime import be_realtime
 
 _SERVICE, _METHOD = "bench.Floor", "Nothing"

@@ -78,7 +78,7 @@ def parts(scene: Scene) -> dict[str, int]:
     found = {}
     for pid in processes.of_labs().get(scene.run_dir.parent.resolve(), ()):
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+            words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").split()
             if name := _name(words):
                 found[name] = pid
     return found

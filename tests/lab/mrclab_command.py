@@ -105,7 +105,7 @@ class Command:
         found = []
         for pid in with_token(self.token()):
             with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
+                if mark in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").split():
                     found.append(pid)
         return found
 

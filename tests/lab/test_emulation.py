@@ -191,7 +191,7 @@ def test_switches_are_forks_of_one_process_and_outlive_it(lab, directory):
 
 
 def _words(pid):
-    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").split()
 
 
 def _space(pid, kind):

@@ -1,6 +1,10 @@
-"""Processes that a fork server starts, from the side of the lab: they behave as those of subprocess do."""
+"""Processes that a fork server starts, from the side of the lab: they behave as those of subprocess do.
+
+The lab becomes a subreaper: it is the parent of these processes, and of any that its other children leave behind.
+"""
 
 import contextlib
+import ctypes
 import json
 import os
 import select
@@ -20,6 +24,7 @@ _MODULE = "mrclab.topo.linux.forkserver"
 _ANSWER_TIMEOUT = 60.0  # seconds; the first answer comes when all is imported, one or two seconds after the start
 _LOOK = 0.1  # seconds between two looks at a server that has not answered
 _SILENCE = 5.0  # seconds without any CPU time, and without wanting some, after which it will not answer
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _STOPPED, _WANTS_CPU = "T", "R"  # states of a process in /proc
 
 
@@ -112,6 +117,7 @@ class ForkServer:
         self._gone = False
         self._silent = 0  # servers in a row that have not answered yet
         self._lock = threading.Lock()
+        _adopt_orphans()
         self._launch()
 
     def _launch(self) -> None:
@@ -125,7 +131,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=self._environment,
+                env=self._environment | {forkserver.NO_ENVIRONMENT: "1"},
                 start_new_session=True,
                 umask=self._umask,
                 pass_fds=[theirs.fileno()],
@@ -190,6 +196,13 @@ class ForkServer:
         self._socket.close()
         self._process.kill()
         self._process.wait()
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what descendants leave behind: of what the fork server forks, that is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl: the lab cannot adopt the processes of its fork server")
 
 
 def _activity(pid: int) -> tuple[str, int]:

@@ -1,17 +1,20 @@
-"""A process that has imported what others are going to run, and starts each of them by a fork: `python -m
+"""Fork server: a process that has imported what others run, and starts each of them by a fork: `python -m
 mrclab.topo.linux.forkserver --socket FD MODULE=WORD…`.
 
-A new Python that imports gRPC takes as long as fifty forks, and nothing of what it imports is shared. The fork is made
-with CLONE_PARENT (clone(2)), so that it is a child of whoever started this process, the lab, which waits for it and
-signals it like any other child; that this process lives is of no matter to it then. Nothing here makes a thread or a
-gRPC core. A fork carries the environment of this process, by which it is found, and a command line of its own.
+A new Python that imports gRPC takes as long as fifty forks, and nothing of what it imports is shared. Each process is
+forked twice: the one in between exits at once, and the kernel hands its child to the lab, which is a subreaper
+(PR_SET_CHILD_SUBREAPER of prctl(2), set by `forked`). So the lab waits for it and signals it like any other child, and
+does not depend on this process living on. Nothing here makes a thread or a gRPC core. A fork has the environment of
+this process, by which it is found.
 
 A module is a package whose `__main__` has `main(argv)`; where it has `prepare(word)` as well, that comes before the
 first fork.
 """
 
 import argparse
+import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import json
@@ -23,51 +26,59 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-ROOM = 8192  # bytes of a command line that a fork can have
+ROOM = 8192  # bytes for the titles of forks, which setproctitle writes over the command line
 GAP_BYTES = 60_000  # what the half-empty pages of each size of objects take at most
 LARGEST_OBJECT, OBJECT_STEP = 512, 16  # bytes: what Python puts on pages of one size each (Objects/obmalloc.c)
 MAX_REQUEST = 1 << 16  # bytes
+NO_ENVIRONMENT = "SPT_NOENV"  # setproctitle leaves the environment alone where it is set: it has the run's token
 
-_SYS_CLONE3 = 435  # the same number on every architecture
-_CLONE_PARENT, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID = 0x8000, 0x0020_0000, 0x0100_0000
-_PR_SET_NAME, _PR_GET_TID_ADDRESS = 15, 40
-_ARG_START, _ARG_END = 45, 46  # of /proc/self/stat, counted after the command name
-
-_libc = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock, as os.fork does
+_libc = ctypes.PyDLL(None, use_errno=True)
 
 
-def fork_sibling() -> int:
-    """As os.fork, but the new process is a child of this one's parent. OSError where the kernel refuses that."""
-    thread = ctypes.c_void_p()  # where the C library keeps the number of this thread; its own fork renews it likewise
-    flags = _CLONE_PARENT
-    if _libc.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(thread), 0, 0, 0) == 0:
-        flags |= _CLONE_CHILD_CLEARTID | _CLONE_CHILD_SETTID
-    arguments = (ctypes.c_uint64 * 8)(flags, 0, thread.value or 0, 0, 0, 0, 0, 0)  # struct clone_args, first version
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid: int = _libc.syscall(ctypes.c_long(_SYS_CLONE3), arguments, ctypes.c_size_t(ctypes.sizeof(arguments)))
-    error = ctypes.get_errno()
-    if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        return 0
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
+def fork_for_parent() -> int:
+    """As os.fork, but the new process is a child of this one's parent, a subreaper. OSError where the kernel refuses.
+
+    When the parent learns of it, it is its child already: the process in between has been waited for.
+    """
+    ours, theirs = os.pipe()
+    try:
+        between = os.fork()
+        if between == 0:
+            os.close(ours)
+            pid = _fork_quietly()
+            if pid == 0:
+                os.close(theirs)
+                return 0
+            os.write(theirs, str(pid).encode())
+            os._exit(0)
+        os.close(theirs)
+        theirs = -1
+        os.waitpid(between, 0)
+        pid = int(os.read(ours, 20) or -1)
+    finally:
+        for descriptor in (ours, theirs):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
     if pid < 0:
-        raise OSError(error, f"clone3: {os.strerror(error)}")
+        raise OSError(errno.EAGAIN, "there are too many processes")
     return pid
 
 
+def _fork_quietly() -> int:
+    """As os.fork; -1 where the kernel refuses."""
+    try:
+        return os.fork()
+    except OSError:
+        return -1
+
+
 def entitle(name: str, argv: Sequence[str]) -> None:
-    """Be called `name`, with `argv` as the command line, as far as there is room for its words."""
-    _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
-    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
-    words = b""
-    for word in argv:
-        more = os.fsencode(word) + b"\0"
-        if len(words) + len(more) > end - start:
-            break
-        words += more
-    ctypes.memset(start, 0, end - start)
-    ctypes.memmove(start, words, len(words))
+    """Be called `name` in `ps` and `top`, with `argv` as the command line. For people only: nothing depends on it."""
+    with contextlib.suppress(ImportError):
+        from setproctitle import setproctitle, setthreadtitle  # noqa: PLC0415 - a lab runs without
+
+        setproctitle(" ".join(argv))
+        setthreadtitle(name)
 
 
 def enter(pid: int) -> None:
@@ -104,7 +115,7 @@ def _serve(requests: socket.socket, modules: dict[str, ModuleType]) -> None:
         if not data:
             return
         try:
-            pid = fork_sibling()
+            pid = fork_for_parent()
         except OSError as error:
             answer: dict[str, object] = {"error": str(error)}
         else:
@@ -137,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the lab hangs up; return the exit status."""
     parser = argparse.ArgumentParser(prog="mrclab.topo.linux.forkserver")
     parser.add_argument("--socket", type=int, required=True, help="descriptor on which requests come")
-    parser.add_argument("--room", default="", help="only takes up room, for the command lines of forks")
+    parser.add_argument("--room", default="", help="only takes up room, for the titles of forks")
     parser.add_argument("modules", nargs="+", metavar="MODULE=WORD", help="package that forks run")
     options = parser.parse_args(argv)
     entitle("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver"])
