@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from mrclab.lab.run.wire.session import lab_session
+from mrclab.lab.run.wire.wireworld import wire_world
 from mrclab.topo.linux import kernel, state
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -113,7 +113,7 @@ def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) 
     _wait_for_the_kernel(f"{run_dir.parent.name}-wait-{os.getpid()}")
     wanted = fabric(switches)
     watch = Stopwatch(run_dir.parent)
-    with lab_session(wanted, watch.progress, target=target, run_dir=run_dir) as lab:
+    with wire_world(wanted, watch.progress, target=target, run_dir=run_dir) as lab:
         watch.lap("")
         weights: dict[str, list[Weight]] = {}
         for name, pid in lab.emulation.processes().items():

@@ -128,10 +128,10 @@ def _controller_cpu(world: World) -> Callable[[], float]:
     """Tells what share of a core the controller used since the last call, in percent; 0 where it is no process."""
     if world.facts()["world"] != "wire":
         return lambda: 0.0
-    from mrclab.lab.run.wire.session import LabSession  # noqa: PLC0415 - Linux alone has what the wire needs
     from mrclab.lab.run.wire.watch import cpu_seconds  # noqa: PLC0415
+    from mrclab.lab.run.wire.wireworld import WireWorld  # noqa: PLC0415 - Linux alone has what the wire needs
 
-    assert isinstance(world, LabSession)
+    assert isinstance(world, WireWorld)
     pid, seen = world.emulation.processes()["controller"], [(time.monotonic(), 0.0)]
 
     def busy() -> float:

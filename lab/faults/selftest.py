@@ -15,7 +15,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.faults.timeline import TimeLine
-from mrclab.lab.run.wire.session import LabSession, lab_session
+from mrclab.lab.run.wire.wireworld import WireWorld, wire_world
 from mrclab.topo import srv6
 from mrclab.topo.cables import selftest as back_ends
 from mrclab.topo.cables.selftest import SelfTestVerdict
@@ -37,13 +37,13 @@ _POLL = 0.02
 class LabProbe:
     """One fault on its time line in the lab of the self-test; a `mrclab.lab.faults.probe.FaultProbe`."""
 
-    def __init__(self, lab: LabSession, fault: FaultBase) -> None:
+    def __init__(self, lab: WireWorld, fault: FaultBase) -> None:
         self.lab = lab
         self.fault = fault
         self.line = TimeLine(lab, [fault])
 
     @classmethod
-    def of(cls, lab: LabSession, kind: str, fields: dict[str, Any]) -> "LabProbe":
+    def of(cls, lab: WireWorld, kind: str, fields: dict[str, Any]) -> "LabProbe":
         """Return a probe of a kind with these fields."""
         entry = {"name": f"test-{kind}".replace("_", "-"), "kind": kind, "at": 0, **fields}
         return cls(lab, FAULTS[kind].model_validate(entry, context={"fabric": lab.fabric}))
@@ -182,7 +182,7 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
     LabError or TopoError where no lab can be brought up.
     """
     base = Path(f"/run/mrclab-faults-{os.getpid()}")
-    with lab_session(Fabric(load(FABRIC)), lambda *_: None, target=target, run_dir=base / "lab") as lab:
+    with wire_world(Fabric(load(FABRIC)), lambda *_: None, target=target, run_dir=base / "lab") as lab:
         for kind in FAULTS.names:
             if not only or kind in only:
                 yield _verdict(lab, kind)
@@ -190,7 +190,7 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
     yield SelfTestVerdict("nothing is left of the lab", not left, f"still there: {', '.join(left)}" if left else "")
 
 
-def _verdict(lab: LabSession, kind: str) -> SelfTestVerdict:
+def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
     probe = LabProbe.of(lab, kind, FAULTS[kind].example)
     before = _footprint(lab)
     try:
@@ -206,7 +206,7 @@ def _verdict(lab: LabSession, kind: str) -> SelfTestVerdict:
     return SelfTestVerdict(kind, holds=True)
 
 
-def _footprint(lab: LabSession) -> dict[str, Any]:
+def _footprint(lab: WireWorld) -> dict[str, Any]:
     """Return what a fault may not change for good."""
     return {
         "processes": sorted(lab.emulation.processes()),

@@ -1,6 +1,6 @@
 """World of a run, as everything above sees it: a clock, nodes with operations, cables that break, events.
 
-The wire is one world (`mrclab.lab.run.wire.session`): namespaces, processes, the machine's clock. Virtual time
+The wire is one world (`mrclab.lab.run.wire.wireworld`): namespaces, processes, the machine's clock. Virtual time
 is the other (`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
 """
 

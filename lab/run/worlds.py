@@ -79,9 +79,9 @@ def check_machine_for(world: WorldName) -> None:
         if missing := missing_packages():
             what = "`pip install '.[wire]'` in the clone"
             raise Refused(f"{', '.join(missing)} not installed: real frames need {what}, virtual time `--world sim`")
-        from mrclab.lab.run.wire import session  # noqa: PLC0415
+        from mrclab.lab.run.wire import wireworld  # noqa: PLC0415
 
-        session.check_machine()
+        wireworld.check_machine()
 
 
 def missing_packages() -> list[str]:
@@ -198,9 +198,9 @@ def world_up(
     (`of_hosts`), and a lab can do without a history, in virtual time only.
     """
     if world == "wire":
-        from mrclab.lab.run.wire.session import lab_session  # noqa: PLC0415
+        from mrclab.lab.run.wire.wireworld import wire_world  # noqa: PLC0415
 
-        with lab_session(
+        with wire_world(
             fabric,
             progress,
             target=target,

@@ -11,7 +11,7 @@ from mrclab_command import Command
 from topo_helpers import run_dir
 
 from mrclab.lab.run.wire import programs
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.linux import state
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -55,7 +55,7 @@ def mrclab(request):
 
 def test_programs_that_start_side_by_side_make_one_network(tmp_path):
     """Eight hosts come at once, whoever is first: each has its address afterwards, and the one bridge has them all."""
-    lab = Lab(tmp_path, Fabric(FabricSpec(hosts_per_t0=4)))
+    lab = LabClients(tmp_path, Fabric(FabricSpec(hosts_per_t0=4)))
     cables = state.namespace(tmp_path.parent, "cables")
     subprocess.run(["ip", "netns", "add", cables], check=True)
     hosts = {}

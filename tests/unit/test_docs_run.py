@@ -190,8 +190,8 @@ def reader(place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place / "run"))  # beside the folder, mrclab/ in it would be the package
     assert virtual_run_dir() == place / "run" / "mrclab"
-    for name in ("check_machine", "lab_session"):
-        monkeypatch.setattr(f"mrclab.lab.run.wire.session.{name}", _not_here)
+    for name in ("check_machine", "wire_world"):
+        monkeypatch.setattr(f"mrclab.lab.run.wire.wireworld.{name}", _not_here)
     made = Reader(place)
     yield made
     made.let_go()

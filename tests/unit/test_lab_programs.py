@@ -8,7 +8,7 @@ import pytest
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import worlds
 from mrclab.lab.run.wire import programs
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.scenario import scenario
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -27,7 +27,7 @@ expect: [{kind: integrity}]
 """
 
 
-class World(Lab):
+class World(LabClients):
     """A lab of plain processes, whose hosts have one QP each."""
 
     def __init__(self, run_dir):

@@ -10,7 +10,7 @@ import pytest
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import HistoryWriter
 from mrclab.lab.report import results
-from mrclab.lab.run.wire import session, watchdog
+from mrclab.lab.run.wire import watchdog, wireworld
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Watchdog, deleted_files
 from mrclab.lab.scenario.scenario import loads
@@ -138,7 +138,7 @@ def test_results_that_do_not_fit_go_elsewhere_whole_and_nothing_half_stays(tmp_p
 
 @pytest.mark.parametrize(("begun", "kind"), [(True, RunError), (False, EmulationError)])
 def test_a_lab_that_does_not_come_up_has_broken_off_unless_nothing_was_begun(run_dir, monkeypatch, begun, kind):
-    lab = session.LabSession(LOADED.fabric, target="soft", run_dir=run_dir)
+    lab = wireworld.WireWorld(LOADED.fabric, target="soft", run_dir=run_dir)
 
     def fails(_progress, keep_files):
         assert keep_files
@@ -152,7 +152,7 @@ def test_a_lab_that_does_not_come_up_has_broken_off_unless_nothing_was_begun(run
 
 
 def test_a_run_directory_that_vanishes_while_the_lab_comes_up_is_said(run_dir, monkeypatch):
-    lab = session.LabSession(LOADED.fabric, target="soft", run_dir=run_dir)
+    lab = wireworld.WireWorld(LOADED.fabric, target="soft", run_dir=run_dir)
     monkeypatch.setattr(lab.emulation, "start", lambda *_, **__: shutil.rmtree(run_dir))
     with pytest.raises(RunError, match="was removed while the lab ran"):
         lab.start(lambda *_: None)

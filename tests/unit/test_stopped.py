@@ -75,7 +75,7 @@ def test_a_call_to_a_stopped_process_ends_in_seconds_and_names_it_unless_it_is_m
 
 def test_the_lab_names_a_stopped_agent_and_never_blames_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "STOPPED_S", 0.3)
-    lab = attach.Lab(tmp_path, FABRIC)
+    lab = attach.LabClients(tmp_path, FABRIC)
     with stopped_server(tmp_path / "h1.sock") as process:
         assert lab.stopped() == {"h1": process.pid}
         with pytest.raises(Stopped, match=rf"the agent of h1 is stopped \(process {process.pid}, state T.*kill -CONT"):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mrclab.lab.errors import RunError, TooSlow
-from mrclab.lab.run.wire import attach, session
+from mrclab.lab.run.wire import attach, wireworld
 from mrclab.topo.errors import EmulationError, MachineTooSlow
 from mrclab.topo.linux import adaptivetimeout
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Glance, Pace
@@ -82,7 +82,7 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
         return False
 
     with pytest.raises(RunError, match=r"h1 took more than .* to make its socket: it said nothing") as caught:
-        session.LabSession._wait(lab, never, "h1", "its socket")
+        wireworld.WireWorld._wait(lab, never, "h1", "its socket")
     assert type(caught.value) is kind
     assert caught.value.status == (3 if kind is TooSlow else 1)
 
@@ -90,7 +90,7 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
 @pytest.mark.parametrize(("idle", "kind"), [(0.02, TooSlow), (1.0, RunError)])
 def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypatch, idle, kind):
     monkeypatch.setattr(attach, "ANSWER_TIMEOUT", 0.05)
-    lab = attach.Lab(tmp_path, Fabric(FabricSpec()))
+    lab = attach.LabClients(tmp_path, Fabric(FabricSpec()))
     counted = adaptivetimeout.glance
     monkeypatch.setattr(adaptivetimeout, "glance", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
     with socket.socket(socket.AF_UNIX) as deaf:

@@ -12,7 +12,7 @@ from mrclab.lab.capture.where import cables
 from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.quantities import parse_duration
 
 app = typer.Typer()
@@ -87,7 +87,7 @@ def capture(
 class _CaptureEnd:
     """End of a capture: a signal, time over, frames enough, or the lab gone."""
 
-    def __init__(self, lab: Lab, seconds: float, packets: int, guard: Interrupts) -> None:
+    def __init__(self, lab: LabClients, seconds: float, packets: int, guard: Interrupts) -> None:
         guard.shield()  # a signal is noted here and interrupts no write
         self._guard = guard
         self._base = lab.run_dir.parent

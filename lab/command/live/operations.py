@@ -25,7 +25,7 @@ from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
 from mrclab.rpc.peers import stopped_text
 
 if TYPE_CHECKING:
-    from mrclab.lab.run.wire.attach import Lab
+    from mrclab.lab.run.wire.attach import LabClients
 
 app = typer.Typer(no_args_is_help=True)
 out = console.standard(highlight=False)
@@ -118,7 +118,7 @@ def shell(context: typer.Context, switch: SwitchName) -> None:
     raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
 
 
-def running_lab(run_dir: Path, instead: str = "") -> "Lab":
+def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
     """The lab that is up on the wire; LabError with the remedy where there is none.
 
     `instead` is what to do where the lab that is held is one in virtual time.

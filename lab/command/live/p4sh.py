@@ -10,14 +10,14 @@ import tempfile
 
 from mrclab import HOME
 from mrclab.lab.errors import Refused, RunError
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.linux import killed
 
 PYTHON = HOME.parent / ".venv-p4sh" / "bin" / "python"
 _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike
 
 
-def attach(lab: Lab, name: str) -> int:
+def attach(lab: LabClients, name: str) -> int:
     """Open the shell on the switch `name`, on this terminal or with what is piped in; returns its exit status.
 
     UnknownName where there is no such switch, Refused where the shell is not installed, RunError where the switch's

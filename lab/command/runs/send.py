@@ -22,7 +22,7 @@ from mrclab.lab.prompt import remote
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
-from mrclab.lab.run.wire.attach import Lab, attach
+from mrclab.lab.run.wire.attach import LabClients, attach
 from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.lab.run.world import NodeAccess, Progress
 from mrclab.lab.run.world import World as LiveWorld
@@ -118,7 +118,7 @@ class _Notices:
     """Says, while a transfer goes on, which processes of its lab a signal has stopped."""
 
     def __init__(self, lab: NodeAccess) -> None:
-        self._lab = lab if isinstance(lab, Lab) else None
+        self._lab = lab if isinstance(lab, LabClients) else None
         self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._say) if self._lab else None
         self._due = 0.0
 

@@ -19,7 +19,7 @@ from mrclab.topo.spec import SpecError
 ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
 
 
-class Lab:
+class LabClients:
     """Clients of one running lab; each connection is made when it is first needed."""
 
     def __init__(self, run_dir: Path, fabric: Fabric) -> None:
@@ -100,7 +100,7 @@ class Lab:
             self.forget(node)
 
 
-def attach(run_dir: Path = RUN_DIR) -> Lab | None:
+def attach(run_dir: Path = RUN_DIR) -> LabClients | None:
     """The lab that runs now, or None. Refused when one is there but not ready."""
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 
@@ -109,7 +109,7 @@ def attach(run_dir: Path = RUN_DIR) -> Lab | None:
         return None
     fabric_file = run_dir / "fabric.yaml"
     try:
-        return Lab(run_dir, fabricfile.load(fabric_file))
+        return LabClients(run_dir, fabricfile.load(fabric_file))
     except OSError:
         pass  # it is not there yet, or no longer
     except SpecError:

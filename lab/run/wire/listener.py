@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
@@ -14,7 +14,7 @@ from mrclab.rpc.errors import RpcError
 class Listener:
     """Hears the agents of some hosts; connects when made."""
 
-    def __init__(self, lab: Lab, hosts: Iterable[str], kinds: Collection[str] = KINDS) -> None:
+    def __init__(self, lab: LabClients, hosts: Iterable[str], kinds: Collection[str] = KINDS) -> None:
         self._lab = lab
         self._kinds = list(kinds)
         self._clients: dict[str, Client] = {}

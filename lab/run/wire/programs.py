@@ -13,7 +13,7 @@ from pathlib import Path
 from mrclab import HOME
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.linux.processes import TOKEN_VARIABLE
 from mrclab.topo.linux.state import namespace
 
@@ -27,7 +27,7 @@ def address(number: int) -> str:
     return f"10.77.{number >> 8}.{number & 0xFF}"
 
 
-def environment(lab: Lab, host: str, pid: int) -> dict[str, str]:
+def environment(lab: LabClients, host: str, pid: int) -> dict[str, str]:
     """Return the environment of a program on a host; RunError where lib_mrc.so is not built."""
     if not LIBRARY.exists():
         raise RunError("lib_mrc.so is not built; run make libmrc")
@@ -55,7 +55,7 @@ def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def prepare(lab: Lab, host: str, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def prepare(lab: LabClients, host: str, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Command line and environment that run a program on a host, which is on the management network then."""
     name = lab.fabric.host(host).name
     pid = int(lab.call(name, "hello")["pid"])
@@ -64,18 +64,18 @@ def prepare(lab: Lab, host: str, argv: Sequence[str]) -> tuple[list[str], dict[s
     return ["mnexec", "-a", str(pid), *argv], made
 
 
-def run(lab: Lab, host: str, argv: Sequence[str]) -> int:
+def run(lab: LabClients, host: str, argv: Sequence[str]) -> int:
     """Run a program on a host with this terminal; its exit status."""
     command, made = prepare(lab, host, argv)
     return subprocess.run(command, env=made, check=False).returncode
 
 
-def join(lab: Lab, host: str) -> None:
+def join(lab: LabClients, host: str) -> None:
     """Put a host onto the management network, if it is not there yet."""
     _join(lab, host, int(lab.call(host, "hello")["pid"]))
 
 
-def _join(lab: Lab, host: str, pid: int) -> None:
+def _join(lab: LabClients, host: str, pid: int) -> None:
     import fcntl  # noqa: PLC0415 - programs of a world without Linux are asked about too
 
     lock = os.open(lab.run_dir, os.O_RDONLY)
@@ -86,7 +86,7 @@ def _join(lab: Lab, host: str, pid: int) -> None:
         os.close(lock)
 
 
-def _connect(lab: Lab, host: str, pid: int) -> None:
+def _connect(lab: LabClients, host: str, pid: int) -> None:
     if f"{_BRIDGE}:" in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii"):
         return
     number = lab.fabric.host(host).number

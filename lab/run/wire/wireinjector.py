@@ -16,7 +16,7 @@ _CONTROLLER = "controller"
 
 
 class Supervisor(Protocol):
-    """Watcher of the lab's processes; `lab.run.wire.session.LabSession` is one."""
+    """Watcher of the lab's processes; `lab.run.wire.wireworld.WireWorld` is one."""
 
     def excuse(self, *processes: str) -> None:
         """These may end from now on: it is part of a fault."""

@@ -17,7 +17,7 @@ from mrclab.events.workloads import TrainingStep
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.wire import programs
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.programs import Programs, ProgramSpec
 from mrclab.lab.traffic.running.flows import Running
@@ -47,9 +47,9 @@ class RunningPrograms(Running):
 
     def __init__(self, world: World, entry: Programs, seed: int) -> None:
         super().__init__(world, entry, 0, seed)
-        if not isinstance(world, Lab):
+        if not isinstance(world, LabClients):
             raise RunError(f"{entry.name}: programs need hosts that are processes; run it on the wire")
-        self._lab: Lab = world
+        self._lab: LabClients = world
         self._processes: list[_Process] = []
         self._pairs: dict[str, set[tuple[int, int]]] = {}  # flow → QPs at both ends
         self._error = ""

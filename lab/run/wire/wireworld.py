@@ -1,6 +1,6 @@
 """A lab from bring-up to teardown: fabric, controller and agents as processes, watched while it is up.
 
-Whatever happens, `lab_session` leaves nothing behind: an exception or a signal during bring-up rolls back what had
+Whatever happens, `wire_world` leaves nothing behind: an exception or a signal during bring-up rolls back what had
 begun.
 """
 
@@ -22,7 +22,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted, exhausted_by_log
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import Lab
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.run.wire.listener import Listener
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
@@ -53,8 +53,8 @@ _POLL = 0.05  # seconds between two looks at the controller
 _LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
 
 
-class LabSession(Lab):
-    """The lab that this process owns. Not to be made directly: see `lab_session`."""
+class WireWorld(LabClients):
+    """The lab that this process owns. Not to be made directly: see `wire_world`."""
 
     def __init__(
         self,
@@ -406,7 +406,7 @@ def check_machine() -> None:
 
 
 @contextmanager
-def lab_session(
+def wire_world(
     fabric: Fabric,
     progress: Progress,
     *,
@@ -416,15 +416,15 @@ def lab_session(
     mapper: MapperSpec | None = None,
     transport: TransportSpec | None = None,
     repeatable: bool = False,
-    on_failure: Callable[[LabSession, Exception], None] = lambda *_: None,
-) -> Iterator[LabSession]:
+    on_failure: Callable[[WireWorld, Exception], None] = lambda *_: None,
+) -> Iterator[WireWorld]:
     """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables.
 
     One that does not come up is handed to `on_failure`, stopped and with its files, before the error goes on.
     """
     check_machine()
     with guarded() as interrupts:
-        session = LabSession(
+        session = WireWorld(
             fabric,
             target=target,
             seed=seed,
@@ -446,8 +446,8 @@ def lab_session(
 
 
 def _up(
-    session: LabSession, progress: Progress, interrupts: Interrupts, on_failure: Callable[[LabSession, Exception], None]
-) -> Iterator[LabSession]:
+    session: WireWorld, progress: Progress, interrupts: Interrupts, on_failure: Callable[[WireWorld, Exception], None]
+) -> Iterator[WireWorld]:
     try:
         try:
             session.start(progress)
