@@ -24,6 +24,7 @@ from mrclab.topo.nodeconfig import (
     MapperSection,
     NicPortConfig,
     NodeConfig,
+    Scope,
     Template,
     TransportSection,
 )
@@ -138,6 +139,8 @@ def _first_of_group(
     return made if spec.t0s <= MOST_TEMPLATES else made.model_copy(update={"templates": templates})
 
 
+_SCOPES: dict[int, Scope] = {2: "t0-local", 4: "cross-t1", 6: "cross-t2"}
+
 Part = TypeVar("Part", bound=BaseModel)
 _GIVEN: dict[frozenset[str], set[str]] = {}
 
@@ -184,17 +187,17 @@ def _lean(made: Part) -> Part:
 
 def template(fabric: Fabric, own: int, group: int) -> Template:
     """Return the template by which hosts of T0 group `own` reach T0 group `group`."""
-    local = group == own
-    uplinks = () if local else _counted(fabric.uplinks)
-    links = 2 if local else 4
+    uplinks = _counted(fabric.uplinks_between(own, group))
+    links = fabric.links_between_groups(own, group)
     made = Template.model_construct(
         group=group,
         prefix=f"{srv6.text(srv6.group_prefix(group))}/64",
-        scope="t0-local" if local else "cross-t1",
-        address=srv6.text(srv6.template_for(own, group, 0)),
+        scope=_SCOPES[links],
+        address=srv6.text(fabric.template(own, group, 0)),
         uplinks=_of_planes(fabric.planes, uplinks),
         base_rtt=base_rtt(fabric, links),
         links=links,
+        fan=fabric.fan_between(own, group),
         byte_time=fabric.spec.byte_time(links) if fabric.spec.links else None,
     )
     return _lean(made)
@@ -223,12 +226,12 @@ def base_rtt(fabric: Fabric, links: int) -> float:
 
 def longest_rtt(fabric: Fabric) -> float:
     """Base RTT between the hosts that are furthest apart."""
-    return base_rtt(fabric, 4 if fabric.spec.t0s > 1 else 2)
+    return base_rtt(fabric, fabric.spec.longest)
 
 
 def default_profile(fabric: Fabric) -> EvProfileConfig:
     """Three quarters of a plane's paths active, the rest backup; at least a quarter of all EVs must stay active."""
-    found = min(fabric.uplinks, MOST_EVS // fabric.planes)
+    found = min(fabric.most_paths, MOST_EVS // fabric.planes)
     backup = found // BACKUP_SHARE
     active = found - backup
     return EvProfileConfig(

@@ -138,15 +138,20 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
 
     All paths of a plane share theirs but the T1's, the second of those that cross one.
     """
+    if ends.fan:
+        return tuple(
+            [word(one) for one in usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0), ends.fan)) or ()]
+        )
     words = ends.words.get(plane)
     if words is None or bool(uplink) != (words[1] & _T1_MASK == _T1):
         words = ends.words[plane] = usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0))) or ()
     if not uplink:
         return words
-    key = plane << 16 | uplink
+    number = ends.t1_base + uplink
+    key = plane << 16 | number
     at_t1 = _t1_words.get(key)
     if at_t1 is None:
-        at_t1 = _t1_words[key] = word(srv6.usid(srv6.UsidType.T1, plane, uplink))
+        at_t1 = _t1_words[key] = word(srv6.usid(srv6.UsidType.T1, plane, number))
     return (words[0], at_t1, *words[2:])
 
 

@@ -112,7 +112,7 @@ class SimFabric:
         for way, (far, port) in zip(made.ways, reversed(self._ends(index)), strict=True):
             way.lead_to(far, port)
         up, down = made.ways
-        if self.model.is_nic_link(index):
+        if index < self.model.shape.nic_links:
             up.delay += self._nic
             down.delay = behind_switch + self._nic
         else:
@@ -121,14 +121,15 @@ class SimFabric:
 
     def _ends(self, index: int) -> list[tuple[CableEnd, int]]:
         """Return the receivers of frames at both ends, with the number of the port there."""
-        model = self.model
-        plane, lower, upper = model.link_numbers(index)
-        down = model.spec.hosts_per_t0
-        if model.is_nic_link(index):
-            t0 = model.switch_index("t0", plane, (lower - 1) // down + 1)
-            return [(self._plug(lower), plane), (self.switches.at(t0), (lower - 1) % down + 1)]
-        t0, t1 = model.switch_index("t0", plane, lower), model.switch_index("t1", plane, upper)
-        return [(self.switches.at(t0), down + upper), (self.switches.at(t1), lower)]
+        shape = self.model.shape
+        plane, *ends = shape.link_ends(index)
+        found: list[tuple[CableEnd, int]] = []
+        for tier, number, port in ends:
+            if tier is None:
+                found.append((self._plug(number), plane))
+            else:
+                found.append((self.switches.at(shape.switch_index(tier, plane, number)), port))
+        return found
 
     # --- switches ---------------------------------------------------------------------------------------------------
 
@@ -140,13 +141,13 @@ class SimFabric:
     def _make_port(self, place: int, number: int) -> SimSwitchPort:
         """A port of the switch at this place of the model's; its number counts from 0 here."""
         model = self.model
-        tier, plane, switch = model.switch_numbers(place)
+        tier, plane, switch = model.shape.switch_at(place)
         to_host = tier == "t0" and number < model.spec.hosts_per_t0
-        index = model.switch_link_index(tier, plane, switch, number + 1)
+        index = model.shape.link_of_switch(tier, plane, switch, number + 1)
         cable = self.cable_at(index)
         spec = model.spec
         rate = model.link_times(index).rate if spec.links else spec.link.rate
-        way = cable.ways[1 if to_host or tier == "t1" else 0]
+        way = cable.ways[0 if model.shape.is_up(tier, number + 1) else 1]
         seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
         if spec.queue.buffer:
             buffer = self._buffer(place)
@@ -169,9 +170,9 @@ class SimFabric:
         if isinstance(way.port, PausablePort):
             return way.port
         for index, cable in self._cables.items():
-            if cable.ways[0] is way and self.model.is_nic_link(index):
-                plane, host, _ = self.model.link_numbers(index)
-                return self._plug(host).port(plane)
+            if cable.ways[0] is way and index < self.model.shape.nic_links:
+                plane, host, _ = self.model.shape.link_ends(index)
+                return self._plug(host.number).port(plane)
         return None
 
     # --- hosts ------------------------------------------------------------------------------------------------------

@@ -49,6 +49,9 @@ _KIND: Final = 13  # the bit that tells the uSIDs of a T0's ports apart: T1s and
 _ALIKE: Final = 0xDF00  # all other bits
 _KIND_AT: Final = 12  # where a uSID says of what kind it is
 _KINDS: Final = 3
+_NEXT: Final = {"t0": srv6.UsidType.DOWNLINK, "t1": srv6.UsidType.T0, "t2": srv6.UsidType.T1}
+"""Of the uSIDs that a tier forwards by; the others differ in one bit."""
+
 _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
@@ -92,8 +95,7 @@ class SimSwitch(CableEnd):
         self._clear_counters()
         self.usid = _NO_USID
         self._near: list[SimSwitchPort | None] = []
-        kinds = srv6.UsidType.DOWNLINK if model.tier == "t0" else srv6.UsidType.T0
-        self._alike = srv6.usid(kinds, model.plane, 0) & _ALIKE  # what all uSIDs that `_near` knows have in common
+        self._alike = srv6.usid(_NEXT[model.tier], model.plane, 0) & _ALIKE  # common to all uSIDs that `_near` knows
         self._wrong: dict[int, int] = {}
         self._plain: dict[int, tuple[SimSwitchPort, ...]] | None = None
         self.evs: dict[int, list[int]] = {}  # watched EV → packets and bytes that left
@@ -146,14 +148,9 @@ class SimSwitch(CableEnd):
             kind, plane, number = srv6.usid_fields(usid)
         except ValueError:
             return 0
-        spec, model = self._fabric.spec, self.model
-        if plane != model.plane:
+        if plane != self.model.plane:
             return 0
-        if model.tier == "t1":
-            return number if kind is srv6.UsidType.T0 and 1 <= number <= spec.t0s else 0
-        if kind is srv6.UsidType.DOWNLINK:
-            return number if 1 <= number <= spec.hosts_per_t0 else 0
-        return spec.hosts_per_t0 + number if kind is srv6.UsidType.T1 and 1 <= number <= spec.t1s else 0
+        return self._fabric.shape.port_for(self.model.tier, self.model.number, kind, number)
 
     def _find(self, usid: int) -> SimSwitchPort | None:
         """The port of a uSID that no frame has asked for yet."""
@@ -173,17 +170,15 @@ class SimSwitch(CableEnd):
 
     def _plain_routes(self) -> dict[int, tuple[SimSwitchPort, ...]]:
         """Ports by host address, and by the /64 of a group shifted down."""
-        model = self.model
-        if model.tier == "t1":
-            return {srv6.group_prefix(port.number) >> _GROUP_SHIFT: (port,) for port in self.ports}
+        model, shape = self.model, self._fabric.shape
         routes: dict[int, tuple[SimSwitchPort, ...]] = {}
-        for port in model.ports:
-            if port.to_host:
-                routes[srv6.host_address(model.number, port.number)] = (self.ports[port.number - 1],)
-        uplinks = tuple(self.ports[port.number - 1] for port in model.ports if not port.to_host)
+        if model.tier == "t0":
+            for port in range(1, shape.down + 1):
+                routes[srv6.host_address(model.number, port)] = (self.ports[port - 1],)
         for group in range(1, self._fabric.spec.t0s + 1):
-            if group != model.number:
-                routes[srv6.group_prefix(group) >> _GROUP_SHIFT] = uplinks
+            if model.tier != "t0" or group != model.number:
+                ports = shape.ports_to_group(model.tier, model.number, group)
+                routes[srv6.group_prefix(group) >> _GROUP_SHIFT] = tuple(self.ports[port - 1] for port in ports)
         return routes
 
     # --- frames -----------------------------------------------------------------------------------------------------
@@ -267,6 +262,7 @@ class SimSwitch(CableEnd):
         return (
             usid >> _KIND_AT & _KINDS == srv6.UsidType.T1
             and self.model.tier == "t0"
+            and self._fabric.spec.pods == 1
             and not self._balancer.flowlets
             and not TRIMMED <= kind_of(frame.dscp) <= CONTROL
         )

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from mrclab.topo.quantities import BitRate, Delay, Length
 
-LinkTier = Literal["nic", "fabric"]
-"""Cables of NICs, and those between T0s and T1s."""
+LinkTier = Literal["nic", "t0-t1", "t1-t2"]
+"""Cables of NICs, those between T0s and T1s, and those between T1s and T2s."""
 
-LINK_TIERS: tuple[LinkTier, ...] = ("nic", "fabric")
+LINK_TIERS: tuple[LinkTier, ...] = ("nic", "t0-t1", "t1-t2")
 
 METRE = 5e-9
 """Seconds that light takes for a metre of fibre."""
@@ -37,7 +37,9 @@ class LinkRule(BaseModel):
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-    tier: LinkTier | None = Field(default=None, description="nic: cables of hosts; fabric: those between T0s and T1s")
+    tier: LinkTier | None = Field(
+        default=None, description="nic: cables of hosts; the others: those between switches of two tiers"
+    )
     planes: Annotated[tuple[int, ...], AfterValidator(_some)] | None = Field(
         default=None, description="planes whose cables it is about; default: all"
     )

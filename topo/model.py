@@ -17,6 +17,7 @@ from mrclab.topo.errors import TopoError
 from mrclab.topo.links import LinkRule, LinkTimes
 from mrclab.topo.made import Made
 from mrclab.topo.names import Tier
+from mrclab.topo.shape import Shape
 from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.srv6 import UsidType
 
@@ -28,7 +29,8 @@ _NUMBER = re.compile(r"(?<!^t)\d+")  # t0 and t1 are kinds
 _KEPT = 4096  # hosts, switches, links of a fabric that are kept once made, of each
 _KEPT_PORTS = 64  # ports of a switch, where it has no more
 _FEW = 20_000  # names that are all looked through for the one that was meant
-_MAC_KIND = {"t0": 0x0A, "t1": 0x0B, "nic": 0x0C}
+_MAC_KIND = {"t0": 0x0A, "t1": 0x0B, "nic": 0x0C, "t2": 0x0D}
+_USID_OF: dict[Tier, UsidType] = {"t0": UsidType.T0, "t1": UsidType.T1, "t2": UsidType.T2}
 
 
 class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch says what it is
@@ -160,14 +162,13 @@ class Fabric:
 
     def __init__(self, spec: FabricSpec) -> None:
         self.spec = spec
-        switches = spec.planes * (spec.t0s + spec.t1s)
-        self._nic_links = spec.t0s * spec.hosts_per_t0 * spec.planes
-        links = self._nic_links + spec.planes * spec.t0s * spec.t1s
+        self.shape = shape = Shape(spec)
+        switches, links = spec.planes * shape.of_plane, shape.links
         self.hosts: Sequence[Host] = Made(spec.t0s * spec.hosts_per_t0, self._host, _KEPT)
         self.switches: Sequence[Switch] = Made(switches, self._switch, _KEPT)
         self.links: Sequence[Link] = Made(links, self._link, _KEPT)
         last = _switch_ref("t0", spec.planes, spec.t0s, spec.hosts_per_t0 + spec.t1s).interface
-        also = _switch_ref("t1", spec.planes, spec.t1s, spec.t0s).interface
+        also = _switch_ref("t1", spec.planes, shape.t1s, shape.ports["t1"]).interface
         self._cable_rules = self._rules_of_cables()
         for name in (last, also, f"{self.hosts[-1].name}-p{spec.planes}"):
             if len(name) > MAX_INTERFACE_NAME:
@@ -175,8 +176,13 @@ class Fabric:
 
     @property
     def uplinks(self) -> int:
-        """Uplinks of each T0, which is the number of T1s per plane."""
+        """Uplinks of each T0, which is the number of T1s per plane, or per pod."""
         return self.spec.t1s
+
+    @property
+    def most_paths(self) -> int:
+        """Paths of a plane between the hosts that are furthest apart: EVs number them from 1."""
+        return max(self.spec.t1s, self.spec.t2s)
 
     @property
     def planes(self) -> int:
@@ -196,8 +202,8 @@ class Fabric:
 
     def link_times(self, index: int) -> LinkTimes:
         """Rate (bits per second) and delay of the link at this place in `links`; with a rate in bits only."""
-        plane, _, _ = self.link_numbers(index)
-        found = self.spec.times("nic" if self.is_nic_link(index) else "fabric", plane)
+        plane, _, _ = self.shape.link_ends(index)
+        found = self.spec.times(self.shape.tier_of(index), plane)
         for rule in self._cable_rules.get(index, ()):
             found = rule.apply(found)
         return found
@@ -212,14 +218,14 @@ class Fabric:
     @property
     def switch_names(self) -> Sequence[str]:
         """Names of all switches."""
-        return Made(len(self.switches), lambda index: names.of_switch(*self.switch_numbers(index)))
+        return Made(len(self.switches), lambda index: names.of_switch(*self.shape.switch_at(index)))
 
     def switch_place(self, name: str) -> int:
         """Place of a switch in `switches`; UnknownName where there is none of this name."""
         found = names.switch(name)
         if found is None or not self._has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
-        return self.switch_index(*found)
+        return self.shape.switch_index(*found)
 
     def group(self, host: str) -> int:
         """The T0 group of a host."""
@@ -249,7 +255,7 @@ class Fabric:
         found = names.switch(name)
         if found is None or not self._has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
-        return self.switches[self.switch_index(*found)]
+        return self.switches[self.shape.switch_index(*found)]
 
     def host(self, name: str) -> Host:
         """The host with this name; UnknownName otherwise."""
@@ -304,8 +310,19 @@ class Fabric:
     # --- paths ------------------------------------------------------------------------------------------------------
 
     def links_between(self, source: str, destination: str) -> int:
-        """Links on the way from one host to another: 2 within a T0 group, else 4."""
-        return 2 if self.group(source) == self.group(destination) else 4
+        """Links on the way from one host to another: 2 within a T0 group, 4 within a pod, else 6."""
+        return self.links_between_groups(self.group(source), self.group(destination))
+
+    def links_between_groups(self, one: int, other: int) -> int:
+        """The same for hosts of two T0 groups."""
+        if one == other:
+            return 2
+        return 4 if self.shape.pod("t0", one) == self.shape.pod("t0", other) else 6
+
+    def uplinks_between(self, one: int, other: int) -> int:
+        """Paths of a plane between hosts of two T0 groups, by which EVs number them; 0 within a group."""
+        links = self.links_between_groups(one, other)
+        return 0 if links == 2 else self.spec.t1s if links == 4 else self.spec.t2s
 
     def base_rtt(self, source: str, destination: str) -> float:
         """Round-trip time of an idle fabric between two hosts, seconds; see `FabricSpec.base_rtt`."""
@@ -313,7 +330,8 @@ class Fabric:
 
     def paths(self, source: str, destination: str) -> list[tuple[int, int]]:
         """All paths between two hosts as (plane, uplink) pairs; uplink 0 within a T0 group."""
-        uplinks = [0] if self.links_between(source, destination) == 2 else range(1, self.uplinks + 1)
+        found = self.uplinks_between(self.group(source), self.group(destination))
+        uplinks = range(1, found + 1) if found else [0]
         return [(plane, uplink) for plane in range(1, self.planes + 1) for uplink in uplinks]
 
     def path_links(self, source: str, destination: str, plane: int, uplink: int) -> tuple[Link, ...]:
@@ -321,16 +339,38 @@ class Fabric:
         src, dst = self.host(source), self.host(destination)
         if (plane, uplink) not in self.paths(source, destination):
             raise UnknownName("path", f"{source} to {destination} by plane {plane}, uplink {uplink}", ())
-        first, last = self.link(src.port(plane).link), self.link(dst.port(plane).link)
+        ends = [self.links[self.shape.link_of_nic(host.number, plane)] for host in (src, dst)]
         if not uplink:
-            return first, last
-        t1 = f"t1-p{plane}-{uplink}"
-        return first, self.link(f"t0-p{plane}-{src.group}/{t1}"), self.link(f"t0-p{plane}-{dst.group}/{t1}"), last
+            return ends[0], ends[1]
+        shape, far = self.shape, self.links_between(source, destination) == 6
+        rail = (uplink - 1) // shape.fan + 1 if far else uplink
+        low = [shape.link_of_switch("t0", plane, host.group, shape.down + rail) for host in (src, dst)]
+        high = []
+        if far:
+            port = shape.t0s_of_pod + (uplink - 1) % shape.fan + 1
+            t1s = [shape.t1_base(host.group) + rail for host in (src, dst)]
+            high = [shape.link_of_switch("t1", plane, t1, port) for t1 in t1s]
+        places = [low[0], *high, low[1]]
+        return ends[0], *(self.links[place] for place in places), ends[1]
+
+    def template(self, one: int, other: int, downlink: int) -> int:
+        """The address template from hosts of one T0 group to a downlink of another or the same."""
+        links, base = self.links_between_groups(one, other), self.shape.t1_base
+        if links == 2:
+            return srv6.template_local(other, downlink)
+        if links == 4:
+            return srv6.template_cross(one, other, downlink, base(one))
+        return srv6.template_far(one, other, downlink, (base(one), base(other)))
+
+    def fan_between(self, one: int, other: int) -> int:
+        """T2s above each T1 where the way between two T0 groups crosses one, else 0."""
+        return self.spec.fan if self.links_between_groups(one, other) == 6 else 0
 
     def outer_address(self, source: str, destination: str, entropy: int) -> int:
         """Destination address on the wire between two hosts for an EV, as a 128-bit integer."""
         src, dst = self.host(source), self.host(destination)
-        return srv6.address(srv6.template_for(src.group, dst.group, dst.downlink), entropy)
+        template = self.template(src.group, dst.group, dst.downlink)
+        return srv6.address(template, entropy, self.fan_between(src.group, dst.group))
 
     # --- construction -----------------------------------------------------------------------------------------------
 
@@ -345,97 +385,53 @@ class Fabric:
         return Host(f"h{number}", number, group, downlink, address, tuple(ports))
 
     def _has_switch(self, tier: Tier, plane: int, number: int) -> bool:
-        return plane <= self.planes and number <= (self.spec.t0s if tier == "t0" else self.spec.t1s)
-
-    def switch_index(self, tier: Tier, plane: int, number: int) -> int:
-        """Place in `switches` of the switch with these numbers."""
-        spec = self.spec
-        return (plane - 1) * (spec.t0s + spec.t1s) + (spec.t0s if tier == "t1" else 0) + number - 1
-
-    def switch_numbers(self, index: int) -> tuple[Tier, int, int]:
-        """(tier, plane, number) of the switch at this place in `switches`."""
-        spec = self.spec
-        plane, place = index // (spec.t0s + spec.t1s) + 1, index % (spec.t0s + spec.t1s)
-        return ("t0", plane, place + 1) if place < spec.t0s else ("t1", plane, place - spec.t0s + 1)
+        return plane <= self.planes and number <= self.shape.counts[tier]
 
     def _switch(self, index: int) -> Switch:
-        spec = self.spec
-        tier, plane, number = self.switch_numbers(index)
-        count, make = (spec.hosts_per_t0 + spec.t1s, self._t0_port) if tier == "t0" else (spec.t0s, self._t1_port)
-        ports = Made(count, functools.partial(make, plane, number), count if count <= _KEPT_PORTS else 0)
-        own = srv6.usid(UsidType.T0 if tier == "t0" else UsidType.T1, plane, number)
+        tier, plane, number = self.shape.switch_at(index)
+        count = self.shape.ports[tier]
+        make = functools.partial(self._port, tier, plane, number)
+        ports = Made(count, make, count if count <= _KEPT_PORTS else 0)
+        own = srv6.usid(_USID_OF[tier], plane, number)
         return Switch(names.of_switch(tier, plane, number), tier, plane, number, index + 1, own, ports)
 
-    def _t0_port(self, plane: int, number: int, index: int) -> SwitchPort:
-        downlinks = self.spec.hosts_per_t0
-        me = _switch_ref("t0", plane, number, index + 1)
-        if index < downlinks:
-            peer = _nic_ref((number - 1) * downlinks + index + 1, plane)
-            return _port(me, peer, _link_name(peer, me), srv6.usid(UsidType.DOWNLINK, plane, index + 1), True)
-        up = index - downlinks + 1
-        peer = _switch_ref("t1", plane, up, number)
-        return _port(me, peer, _link_name(me, peer), srv6.usid(UsidType.T1, plane, up), False)
-
-    def _t1_port(self, plane: int, number: int, index: int) -> SwitchPort:
-        t0 = index + 1
-        me = _switch_ref("t1", plane, number, t0)
-        peer = _switch_ref("t0", plane, t0, self.spec.hosts_per_t0 + number)
-        return _port(me, peer, _link_name(peer, me), srv6.usid(UsidType.T0, plane, t0), False)
+    def _port(self, tier: Tier, plane: int, number: int, index: int) -> SwitchPort:
+        me = _switch_ref(tier, plane, number, index + 1)
+        far = self.shape.far(tier, number, index + 1)
+        if far.tier is None:
+            peer = _nic_ref(far.number, plane)
+            usid = srv6.usid(UsidType.DOWNLINK, plane, index + 1)
+        else:
+            peer = _switch_ref(far.tier, plane, far.number, far.port)
+            usid = srv6.usid(_USID_OF[far.tier], plane, far.number)
+        ends = (me, peer) if self.shape.is_up(tier, index + 1) else (peer, me)
+        return SwitchPort(me.number, me.interface, me.mac, _link_name(*ends), peer, usid, far.tier is None)
 
     def _link(self, index: int) -> Link:
-        spec = self.spec
-        plane, lower, upper = self.link_numbers(index)
-        if index < self._nic_links:
-            down = spec.hosts_per_t0
-            me, peer = _nic_ref(lower, plane), _switch_ref("t0", plane, (lower - 1) // down + 1, (lower - 1) % down + 1)
+        plane, lower, upper = self.shape.link_ends(index)
+        assert upper.tier is not None
+        peer = _switch_ref(upper.tier, plane, upper.number, upper.port)
+        if lower.tier is None:
+            me = _nic_ref(lower.number, plane)
             return Link(_link_name(me, peer), index, plane, "nic", me, peer)
-        me = _switch_ref("t0", plane, lower, spec.hosts_per_t0 + upper)
-        peer = _switch_ref("t1", plane, upper, lower)
+        me = _switch_ref(lower.tier, plane, lower.number, lower.port)
         return Link(_link_name(me, peer), index, plane, "fabric", me, peer)
 
     # --- cables by name ---------------------------------------------------------------------------------------------
-
-    def nic_link_index(self, host: int, plane: int) -> int:
-        """Place in `links` of the cable of a host's port; both count from 1."""
-        return (host - 1) * self.planes + plane - 1
-
-    def fabric_link_index(self, plane: int, t0: int, uplink: int) -> int:
-        """Place in `links` of the cable from a T0 to the T1 of this uplink; all count from 1."""
-        return self._nic_links + ((plane - 1) * self.spec.t0s + t0 - 1) * self.spec.t1s + uplink - 1
-
-    def is_nic_link(self, index: int) -> bool:
-        """Return True if the link at this place in `links` ends at a NIC."""
-        return index < self._nic_links
-
-    def link_numbers(self, index: int) -> tuple[int, int, int]:
-        """(plane, host, 0) of the NIC's link at this place in `links`, or (plane, T0, T1) of one between switches."""
-        if index < self._nic_links:
-            return index % self.planes + 1, index // self.planes + 1, 0
-        place, up = divmod(index - self._nic_links, self.spec.t1s)
-        return place // self.spec.t0s + 1, place % self.spec.t0s + 1, up + 1
-
-    def switch_link_index(self, tier: Tier, plane: int, number: int, port: int) -> int:
-        """Place in `links` of the cable of a switch's port."""
-        down = self.spec.hosts_per_t0
-        if tier == "t1":
-            return self.fabric_link_index(plane, port, number)
-        if port <= down:
-            return self.nic_link_index((number - 1) * down + port, plane)
-        return self.fabric_link_index(plane, number, port - down)
 
     def _link_of_port(self, word: str) -> Link | None:
         """The cable of the port with this interface name."""
         if (nic := names.nic_port(word)) is not None:
             host, plane = nic
             exists = host <= len(self.hosts) and plane <= self.planes
-            return self.links[self.nic_link_index(host, plane)] if exists else None
+            return self.links[self.shape.link_of_nic(host, plane)] if exists else None
         found = names.switch_port(word)
         if found is None or not self._has_switch(*found[:3]):
             return None
         tier, plane, number, port = found
-        if port > (self.spec.hosts_per_t0 + self.spec.t1s if tier == "t0" else self.spec.t0s):
+        if port > self.shape.ports[tier]:
             return None
-        return self.links[self.switch_link_index(tier, plane, number, port)]
+        return self.links[self.shape.link_of_switch(tier, plane, number, port)]
 
     def _link_between(self, first: str, second: str) -> Link | None:
         for name, other in ((first, second), (second, first)):
@@ -448,16 +444,17 @@ class Fabric:
         return None
 
     def _link_of_nodes(self, name: str, other: str) -> Link | None:
-        """The cable from a host or T0 to a switch."""
+        """The cable from a host or switch to one of the tier above."""
         there = names.switch(other)
         if there is None or not self._has_switch(*there):
             return None
         if self.has_host(name):
             return self._link_of_port(f"{name}-p{there[1]}")
         here = names.switch(name)
-        if here is None or not self._has_switch(*here) or (here[0], there[0]) != ("t0", "t1") or here[1] != there[1]:
+        if here is None or not self._has_switch(*here) or here[0] == there[0] or here[1] != there[1]:
             return None
-        return self.links[self.fabric_link_index(here[1], here[2], there[2])]
+        place = self.shape.link_between(here, there)
+        return None if place is None else self.links[place]
 
 
 def mac_bytes(mac: str) -> bytes:
@@ -469,10 +466,6 @@ def _joins(link: Link, first: str, second: str) -> bool:
     """Return True if each of two words, node or interface, names another end of a cable."""
     a, b = ({end.node, end.interface} for end in link.ends)
     return (first in a and second in b) or (first in b and second in a)
-
-
-def _port(me: PortRef, peer: PortRef, link: str, usid: int, to_host: bool) -> SwitchPort:
-    return SwitchPort(me.number, me.interface, me.mac, link, peer, usid, to_host)
 
 
 def _switch_ref(tier: Tier, plane: int, number: int, port: int) -> PortRef:

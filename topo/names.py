@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal, cast
 if TYPE_CHECKING:
     from mrclab.topo.spec import FabricSpec
 
-Tier = Literal["t0", "t1"]
+Tier = Literal["t0", "t1", "t2"]
 Kind = Literal["switch", "host", "link", "port"]
 
 _N = "([1-9][0-9]*)"
 _HOST = re.compile(f"h{_N}")
 _NIC_PORT = re.compile(f"h{_N}-p{_N}")
-_SWITCH = re.compile(f"(t0|t1)-p{_N}-{_N}")
-_SWITCH_PORT = re.compile(f"(t0|t1)-p{_N}-{_N}-{_N}")
+_SWITCH = re.compile(f"(t[012])-p{_N}-{_N}")
+_SWITCH_PORT = re.compile(f"(t[012])-p{_N}-{_N}-{_N}")
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -60,7 +60,9 @@ def guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Guesses:
 
 def _guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Iterator[str]:
     numbers = [int(digits[:9]) for digits in _DIGITS.findall(text)] or [1]
-    tiers = {"t0": spec.t0s, "t1": spec.t1s}
+    tiers = {"t0": spec.t0s, "t1": spec.pods * spec.t1s}
+    if spec.t2s:
+        tiers["t2"] = spec.t2s
     hosts = spec.t0s * spec.hosts_per_t0
     for kind in kinds:
         for number in numbers:

@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 MPR_UNIT = 128  # PSNs per unit of MPR
 ACK_TIMEOUT_UNIT = 1.024e-6  # seconds; the local ACK timeout is this × 2^t
 
-Scope = Literal["t0-local", "cross-t1"]
+Scope = Literal["t0-local", "cross-t1", "cross-t2"]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 Positive = Annotated[int, Field(ge=1)]
 Plane = Annotated[int, Field(ge=1, le=MAX_PLANE)]
@@ -88,8 +88,9 @@ class NicPortConfig(_Part):
 class Template(_Part):
     """Template of one T0 group: an SRv6 destination address with plane, T1 and downlink still open.
 
-    t0-local: `locator | T0 | downlink`; cross-t1: `locator | T0 src | T1 | T0 dst | downlink`. The plane field of every
-    uSID is 0, and so are the indices of the T1 and of the downlink; topo.srv6 fills them in.
+    t0-local: `locator | T0 | downlink`; cross-t1: `locator | T0 src | T1 | T0 dst | downlink`; cross-t2:
+    `locator | T0 src | T1 | T2 | T1 | T0 dst | downlink`. The plane field of every uSID is 0, and so are the indices of
+    the T2 and of the downlink; the T1s' are what those of a pod count on from. topo.srv6 fills them in.
     """
 
     group: UsidIndex
@@ -99,6 +100,7 @@ class Template(_Part):
     uplinks: dict[Plane, tuple[UsidIndex, ...]]  # per plane the T0 uplinks that lead there; empty tuples where t0-local
     base_rtt: Seconds  # of one full-size packet and its SACK on an idle network
     links: Positive  # cables crossed one way
+    fan: Annotated[int, Field(ge=0)] = 0  # cross-t2: T2s above each T1, and an uplink is a T2's number
     byte_time: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = (
         None  # seconds on all of them, if they differ
     )
@@ -116,7 +118,7 @@ class Template(_Part):
     @model_validator(mode="after")
     def _uplinks_fit_scope(self) -> Template:
         for plane, uplinks in self.uplinks.items():
-            if bool(uplinks) != (self.scope == "cross-t1"):
+            if bool(uplinks) != (self.scope != "t0-local"):
                 raise ValueError(f"a {self.scope} template cannot have uplinks {list(uplinks)} in plane {plane}")
         return self
 

@@ -156,7 +156,15 @@ class FabricSpec(_Strict):
 
     planes: int = Field(default=4, ge=1, le=MAX_PLANE, description="planes; as many ports has each NIC")
     t0s: int = Field(default=2, ge=1, le=MAX_INDEX, description="T0 switches per plane; as many T0 groups")
-    t1s: int = Field(default=2, ge=1, le=MAX_INDEX, description="T1 switches per plane; as many uplinks has each T0")
+    t1s: int = Field(
+        default=2, ge=1, le=MAX_INDEX, description="T1 switches per plane, or per pod; as many uplinks has each T0"
+    )
+    pods: int = Field(
+        default=1, ge=1, le=MAX_INDEX, exclude_if=_one, description="pods of each plane, with a third tier above them"
+    )
+    t2s: int = Field(
+        default=0, ge=0, le=MAX_INDEX, exclude_if=_not, description="T2 switches per plane, with pods; default t1s"
+    )
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
     path_mtu: int = Field(default=4096, ge=256, le=MAX_INTERFACE_MTU - MTU_HEADROOM, description="payload bytes")
     link: LinkSpec = LinkSpec()
@@ -202,6 +210,7 @@ class FabricSpec(_Strict):
         object.__setattr__(self, "link", self.link.at_mtu(self.path_mtu))  # frozen for users; completed here once
         if self.switch_latency is None:
             object.__setattr__(self, "switch_latency", _PROCESS_LATENCY if self.link.rate is None else _CHIP_LATENCY)
+        self._check_tiers()
         self._check_links()
         queue = self.queue.resolved(self.bdp_packets)
         _check_queue(queue)
@@ -210,6 +219,32 @@ class FabricSpec(_Strict):
         if self.flowlet_gap is not None and self.load_balancing != "flowlet":
             raise ValueError(f"flowlet_gap means nothing with load_balancing {self.load_balancing}; leave it out")
         return self
+
+    def _check_tiers(self) -> None:
+        if self.pods == 1 and self.t2s:
+            raise ValueError(f"t2s {self.t2s} join pods, and there is one; give pods, or leave t2s out")
+        if self.pods == 1:
+            return
+        if self.t0s % self.pods:
+            raise ValueError(f"t0s {self.t0s} do not make {self.pods} pods of as many; give a multiple of pods")
+        if not self.t2s:
+            object.__setattr__(self, "t2s", self.t1s)
+        if self.t2s % self.t1s:
+            raise ValueError(
+                f"t2s {self.t2s} cannot be shared out among {self.t1s} T1s of a pod; give a multiple of t1s"
+            )
+        if self.pods * self.t1s > MAX_INDEX:
+            raise ValueError(f"{self.pods} pods of {self.t1s} T1s are more than {MAX_INDEX}; lower pods or t1s")
+
+    @property
+    def fan(self) -> int:
+        """T2s above each T1; 0 in two tiers."""
+        return self.t2s // self.t1s
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches, 2 or 3."""
+        return 3 if self.pods > 1 else 2
 
     def _check_links(self) -> None:
         if self.links and self.link.rate is None:
@@ -257,7 +292,7 @@ class FabricSpec(_Strict):
         if self.link.rate is None:
             raise ValueError("queue.buffer is bytes, and links count packets: give link.rate, for example 400 Gb/s")
         full = self.path_mtu + FULL_HEADER_BYTES
-        ports = max(self.hosts_per_t0 + self.t1s, self.t0s)
+        ports = max(self.hosts_per_t0 + self.t1s, self.t0s // self.pods + self.fan, self.pods)
         least = ports * self.headroom + 4 * full
         if not queue.buffer:
             chip = round(_CHIP_BUFFER * ports * self.worst.rate / 8)
@@ -287,7 +322,7 @@ class FabricSpec(_Strict):
         most = CPU_PORT - 1  # v1model's port numbers have nine bits, and the last two are taken
         if self.hosts_per_t0 + self.t1s > most:
             what = f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {most} ports of a T0"
-        elif self.t0s > most:
+        elif self.t0s // self.pods + self.fan > most:
             what = f"t0s {self.t0s} exceed the {most} ports of a T1"
         else:
             return ""
@@ -301,7 +336,7 @@ class FabricSpec(_Strict):
     @property
     def longest(self) -> int:
         """Links between the hosts that are furthest apart."""
-        return 4 if self.t0s > 1 else 2
+        return 6 if self.pods > 1 else 4 if self.t0s > 1 else 2
 
     @property
     def latency(self) -> float:
@@ -329,8 +364,8 @@ class FabricSpec(_Strict):
 
     def way(self, links: int, plane: int) -> list[LinkTimes]:
         """The links between two hosts of a plane, as many as there are between them."""
-        nic, fabric = self.times("nic", plane), self.times("fabric", plane)
-        return [nic, *[fabric] * (links - 2), nic]
+        up = [self.times(tier, plane) for tier in LINK_TIERS[: links // 2]]
+        return [*up, *reversed(up)]
 
     def byte_time(self, links: int) -> float:
         """Seconds that a byte takes on so many links of the slowest plane; 0 where links count packets."""

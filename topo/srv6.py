@@ -30,6 +30,7 @@ _USID_AREA = 128 - LOCATOR_BITS
 _USID_AREA_MASK = (1 << _USID_AREA) - 1
 _PLANE_SHIFT_IN_USID = 8
 _KIND_SHIFT, _KIND_MASK = 12, 3
+_T2_PLACE = 2  # of a T2's uSID in an address
 _LOW = 0xFF  # bits of an index that stand together
 _HIGH_SHIFT_IN_USID = 6  # of the others: bits 9-8 become bits 15-14
 _UPLINK_SHIFT_IN_EV = 20
@@ -39,7 +40,8 @@ _HIGH_SHIFT_IN_EV = 8  # of an uplink's upper bits: 9-8 become 17-16
 class UsidType(IntEnum):
     """Kind of uSID. In the words of RFC 9800 the first two are the GIB of a plane, the third a T0's LIB."""
 
-    T1 = 1  # index: the T0 uplink number that leads to it
+    T2 = 0  # index: T2 number in its plane; a plane is never 0 on the wire, so the uSID is not either
+    T1 = 1  # index: T1 number in its plane; in two tiers the T0 uplink that leads to it
     T0 = 2  # index: T0 number in its plane
     DOWNLINK = 3  # index: downlink number; unique within one T0 only
 
@@ -53,7 +55,10 @@ class Usid(NamedTuple):
 
 
 class EvFields(NamedTuple):
-    """Fields of an entropy value. Uplink 0 means: no T1, the destination is in the sender's T0 group."""
+    """Fields of an entropy value. Uplink 0 means: no T1, the destination is in the sender's T0 group.
+
+    Towards another pod of three tiers it is the number of the T2, which says the T1s as well.
+    """
 
     plane: int
     uplink: int
@@ -61,7 +66,7 @@ class EvFields(NamedTuple):
 
 
 def usid(kind: UsidType, plane: int, index: int) -> int:
-    """Pack index bits 9-8 (2) | type(2) | plane(4) | index bits 7-0 (8), never 0. Plane 0 is for templates."""
+    """Pack index bits 9-8 (2) | type(2) | plane(4) | index bits 7-0 (8). Plane 0 is for templates."""
     _check("plane", plane, 0, MAX_PLANE)
     return kind << _KIND_SHIFT | plane << _PLANE_SHIFT_IN_USID | _index_bits(index)
 
@@ -78,8 +83,11 @@ def _kind(value: int) -> int:
 
 def usid_fields(value: int) -> Usid:
     """Unpack a uSID; ValueError where the type is none of ours."""
-    index = value >> _HIGH_SHIFT_IN_USID & MAX_INDEX & ~_LOW | value & _LOW
-    return Usid(UsidType(_kind(value)), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, index)
+    return Usid(UsidType(_kind(value)), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, _index(value))
+
+
+def _index(value: int) -> int:
+    return value >> _HIGH_SHIFT_IN_USID & MAX_INDEX & ~_LOW | value & _LOW
 
 
 def usid_route(value: int) -> int:
@@ -127,14 +135,29 @@ def ev_from_wire(udp_source_port: int, flow_label: int) -> int:
 # --- destination addresses ------------------------------------------------------------------------------------------
 
 
-def template_cross(source_t0: int, destination_t0: int, downlink: int) -> int:
+def template_cross(source_t0: int, destination_t0: int, downlink: int, t1_base: int = 0) -> int:
     """Template `locator | T0src | T1 | T0dst | downlink`: planes and T1 index are zero until `address` fills them in.
 
-    With both T0s the same it is the template of a self-probe through a T1.
+    With both T0s the same it is the template of a self-probe through a T1. The T1s of a pod count on from `t1_base`.
     """
     return _pack(
         usid(UsidType.T0, 0, source_t0),
-        usid(UsidType.T1, 0, 0),
+        usid(UsidType.T1, 0, t1_base),
+        usid(UsidType.T0, 0, destination_t0),
+        usid(UsidType.DOWNLINK, 0, downlink),
+    )
+
+
+def template_far(source_t0: int, destination_t0: int, downlink: int, bases: tuple[int, int]) -> int:
+    """Template `locator | T0src | T1 | T2 | T1 | T0dst | downlink` to another pod: all six uSIDs of an address.
+
+    The T2's is all zero until `address` fills it in; `bases` are the numbers that the T1s of both pods count on from.
+    """
+    return _pack(
+        usid(UsidType.T0, 0, source_t0),
+        usid(UsidType.T1, 0, bases[0]),
+        0,
+        usid(UsidType.T1, 0, bases[1]),
         usid(UsidType.T0, 0, destination_t0),
         usid(UsidType.DOWNLINK, 0, downlink),
     )
@@ -152,20 +175,24 @@ def template_for(source_group: int, group: int, downlink: int) -> int:
     return template_cross(source_group, group, downlink)
 
 
-def address(template: int, entropy: int) -> int:
+def address(template: int, entropy: int, fan: int = 0) -> int:
     """Destination address on the wire: the EV's plane in every uSID, its uplink in the T1's.
 
-    ValueError where template and EV do not fit: a T1 in the template needs an uplink, and the other way round.
+    With a `fan`, that many T2s above each T1, the uplink is a T2's number. ValueError where template and EV do not
+    fit: a T1 in the template needs an uplink, and the other way round.
     """
     plane, uplink, _tag = ev_fields(entropy)
     result = template
     wants_uplink = False
-    for shift in _USID_SHIFTS:
-        kind = _kind(template >> shift)
-        if kind:
+    for place, shift in enumerate(_USID_SHIFTS):
+        value = template >> shift & 0xFFFF
+        if value or (fan and place == _T2_PLACE):
             result |= plane << shift + _PLANE_SHIFT_IN_USID
-        if kind == UsidType.T1:
+        if value and _kind(value) == UsidType.T1:
             wants_uplink = True
+            index = _index(value) + ((uplink - 1) // fan + 1 if fan and uplink else uplink)
+            result = result & ~(usid(UsidType.T1, 0, MAX_INDEX) << shift) | usid(UsidType.T1, plane, index) << shift
+        elif fan and place == _T2_PLACE:
             result |= _index_bits(uplink) << shift
     if wants_uplink != bool(uplink):
         need = "needs an EV with an uplink" if wants_uplink else "crosses no T1 and needs an EV with uplink 0"
@@ -189,8 +216,15 @@ def ev_of_address(addr: int, tag: int = 0) -> int:
     fields = [usid_fields(value) for value in usids(addr)]
     if not fields:
         raise ValueError(f"{text(addr)} carries no uSID")
-    uplink = next((f.number for f in fields if f.kind == UsidType.T1), 0)
+    uplink = next((f.number for f in fields if f.kind == UsidType.T2), 0)
+    uplink = uplink or next((f.number for f in fields if f.kind == UsidType.T1), 0)
     return ev(fields[0].plane, uplink, tag)
+
+
+def t1_base(template: int) -> int:
+    """Return the number that the T1s above the sender count on from, of a template that crosses one; else 0."""
+    first = template >> _USIDS_SHIFT_OF_T1 & 0xFFFF
+    return _index(first) if _kind(first) == UsidType.T1 else 0
 
 
 def shift_usid(addr: int) -> int:
@@ -249,6 +283,7 @@ def from_text(addr: str) -> int:
 
 
 _USID_SHIFTS = tuple(range(_USID_AREA - USID_BITS, -1, -USID_BITS))
+_USIDS_SHIFT_OF_T1 = _USID_SHIFTS[1]
 
 
 def _pack(*values: int) -> int:

@@ -12,7 +12,7 @@ from typing import Literal
 from mrclab.topo.model import Fabric, Link, UnknownName
 from mrclab.topo.nodeconfig import DenyRule
 
-ElementKind = Literal["t0", "t1", "fabric-link", "nic-link", "plane", "path"]
+ElementKind = Literal["t0", "t1", "t2", "fabric-link", "nic-link", "plane", "path"]
 
 _PLANE = re.compile(r"(?:plane\s*|p)(\d+)")
 _PATH = re.compile(r"(\S+?)\s*(?:>|->|to)\s*(\S+)\s+p(?:lane)?\s*(\d+)(?:\s*,?\s*u(?:plink)?\s*(\d+))?")
@@ -64,7 +64,11 @@ def rules(fabric: Fabric, what: Element, reason: str) -> dict[str, tuple[DenyRul
 
 
 def _rules_of(fabric: Fabric, what: Element, reason: str) -> tuple[DenyRule, DenyRule, Iterable[str]]:
-    """The rule of most hosts, and another one with the names of those that it is for."""
+    """The rule of most hosts, and another one with the names of those that it is for; UnknownName for what has none."""
+    if fabric.spec.pods > 1 and what.kind in {"t1", "t2", "fabric-link"}:
+        raise UnknownName(
+            "element that can be denied in a fabric with pods", what.name, ["plane 1", "t0-p1-1", "h1-p1"]
+        )
 
     def rule(plane: int, **fields: int) -> DenyRule:
         return DenyRule(plane=plane, **fields, element=what.name, reason=reason)
@@ -129,7 +133,7 @@ def _unreachable(fabric: Fabric, own: int, mine: Sequence[DenyRule]) -> Iterable
     """Hosts that a host of the group `own` with these rules has no path to."""
     for group in range(1, fabric.spec.t0s + 1):
         here = [rule for rule in mine if rule.group in {None, group}]
-        uplinks = {0} if group == own else set(range(1, fabric.uplinks + 1))
+        uplinks = {0} if group == own else set(range(1, fabric.uplinks_between(own, group) + 1))
         names = _members(fabric, group)
         if _all_denied(fabric, uplinks, [rule for rule in here if rule.downlink is None]):
             yield from names

@@ -191,7 +191,7 @@ class HealthMap:
             raise ReportError(f"report of {host} ignored: a probe is no object")
         plane, uplink, sent, lost = (_number(host, probe, name) for name in ("plane", "uplink", "sent", "lost"))
         rtt = probe.get("rtt")
-        if not (1 <= plane <= self._fabric.planes and 0 <= uplink <= self._fabric.uplinks):
+        if not (1 <= plane <= self._fabric.planes and 0 <= uplink <= self._fabric.most_paths):
             raise ReportError(f"report of {host} ignored: there is no plane {plane}, uplink {uplink}")
         if not 0 <= lost <= sent <= MOST_PROBES or not (
             rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MOST_RTT)

@@ -94,18 +94,14 @@ def usid_route(port: SwitchPort) -> IntendedEntry:
 
 
 def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[IntendedEntry]:
-    """Plain IPv6: a host route per downlink, and a prefix per T0 group, by all uplinks of a T0 or one port of a T1."""
-    if switch.tier == "t1":
-        for port in switch.ports:
-            yield _plain(srv6.group_prefix(port.number), GROUP_PREFIX_BITS, [port])
-        return
+    """Plain IPv6: a host route per downlink, and a prefix per T0 group, by all uplinks or the port that leads there."""
     for port in switch.ports:
         if port.to_host:
             yield _plain(srv6.host_address(switch.number, port.number), ADDRESS_BITS, [port])
-    uplinks = [port for port in switch.ports if not port.to_host]
     for group in range(1, fabric.spec.t0s + 1):
-        if group != switch.number:
-            yield _plain(srv6.group_prefix(group), GROUP_PREFIX_BITS, uplinks)
+        if switch.tier != "t0" or group != switch.number:
+            numbers = fabric.shape.ports_to_group(switch.tier, switch.number, group)
+            yield _plain(srv6.group_prefix(group), GROUP_PREFIX_BITS, [switch.port(number) for number in numbers])
 
 
 def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> IntendedEntry:

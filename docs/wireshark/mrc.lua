@@ -21,7 +21,7 @@ local REASONS = {
     [11] = "PSN_OOR_WINDOW", [25] = "UNEXP_EVENT",
 }
 local ENDPOINT_OPS = {
-    [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE", [2] = "CREDIT_REQUEST", [3] = "CREDIT_GRANT",
+    [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE",
 }
 local DSCPS = {
     [0] = "NO_TRIM", [4] = "TRIMMABLE", [8] = "TRIMMABLE_RETX", [12] = "TRIMMED", [16] = "TRIMMED_LASTHOP", [46] = "CONTROL",

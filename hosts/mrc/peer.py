@@ -80,7 +80,8 @@ class Peer:
         self._config = config
         self._codec = codec
         self._own = own
-        self._ends = Ends(_with_downlink(srv6.from_text(self.template.address), downlink), own.address, self.address)
+        template = _with_downlink(srv6.from_text(self.template.address), downlink)
+        self._ends = Ends(template, own.address, self.address, self.template.fan)
         self.address_bytes = self._ends.destination
         self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
         self.reverse: dict[int, int] = {}  # plane → the uplink that control packets take
@@ -90,9 +91,9 @@ class Peer:
         self.heard_turn = 0  # the same among those that its data lately came by
         self.heard = [0.0] * len(config.ports)  # by port in their order: when data last came by it
         self.lately = _LATELY_RTTS * self.template.base_rtt
-        link, template = config.link, self.template
+        link = config.link
         # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
-        self.byte_time = 0.0 if link.rate is None else template.byte_time or 8 * template.links / link.rate
+        self.byte_time = 0.0 if link.rate is None else self.template.byte_time or 8 * self.template.links / link.rate
         self.unheard = False  # the last packet that found its port silent took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}

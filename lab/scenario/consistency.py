@@ -33,6 +33,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
     found += _evs(scenario, fabric)
+    found += _pods(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
@@ -89,10 +90,10 @@ def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
     if choice.kind != "mrc" or not choice.ev_profile:
         return
     profile, place = choice.profile(default_profile(fabric)), ("transport", "ev_profile")
-    if profile.active_per_plane > fabric.uplinks:
-        text = f"active_per_plane: {profile.active_per_plane} EVs and {fabric.uplinks} uplinks of a T0"
-        yield place, f"{text}; give at most {fabric.uplinks}, or raise fabric.t1s"
-    elif (evs := min(profile.ev_count, fabric.uplinks) * fabric.planes) > MOST_EVS:
+    if profile.active_per_plane > fabric.most_paths:
+        text = f"active_per_plane: {profile.active_per_plane} EVs and {fabric.most_paths} uplinks of a T0"
+        yield place, f"{text}; give at most {fabric.most_paths}, or raise fabric.t1s"
+    elif (evs := min(profile.ev_count, fabric.most_paths) * fabric.planes) > MOST_EVS:
         text = f"{profile.ev_count} EVs per plane, active and backup, make {evs}, but a QP has at most {MOST_EVS}"
         yield place, f"{text}; give at most {MOST_EVS // fabric.planes} per plane"
 
@@ -128,6 +129,17 @@ def _flow(entry: Any, flows: Mapping[str, None]) -> Rows:
         yield "flow", f"{flow} is none of the flows of {traffic}; leave one of both out"
 
 
+def _pods(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
+    """Parts of a scenario that know two tiers only."""
+    if fabric.spec.pods == 1:
+        return
+    if scenario.mapper is not None:
+        yield ("mapper",), "Clustermapper's probes turn at T1s, and this fabric has T2s; leave mapper or pods out"
+    for index, fault in enumerate(scenario.faults):
+        if fault.kind_name == "chaos":
+            yield ("faults", index, "kind"), "chaos counts paths of two tiers; name single faults, or leave pods out"
+
+
 def _places(entry: Any, fabric: Fabric) -> Rows:
     """Planes, paths, switches and cables that the fabric does not have."""
     planes = getattr(entry, "planes", None) or ([entry.plane] if getattr(entry, "plane", None) else [])
@@ -136,8 +148,8 @@ def _places(entry: Any, fabric: Fabric) -> Rows:
         field = "planes" if getattr(entry, "planes", None) else "plane"
         yield field, f"there is no plane {wrong[0]}; the fabric has planes 1 to {fabric.planes}"
     uplink = getattr(entry, "uplink", None)
-    if uplink is not None and uplink > fabric.uplinks:
-        yield "uplink", f"there is no uplink {uplink}; a T0 has uplinks 1 to {fabric.uplinks}, 0 is none"
+    if uplink is not None and uplink > fabric.most_paths:
+        yield "uplink", f"there is no uplink {uplink}; a T0 has uplinks 1 to {fabric.most_paths}, 0 is none"
     element = getattr(entry, "element", None)
     if element is not None:
         try:

@@ -51,8 +51,9 @@ def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
     fabric = (info.context or {}).get("fabric")
     if isinstance(fabric, Fabric):
         for path in paths:
-            if path.uplink > fabric.uplinks:
-                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {fabric.uplinks}, 0 is none")
+            if path.uplink > fabric.most_paths:
+                most = fabric.most_paths
+                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {most}, 0 is none")
     return paths
 
 

@@ -85,4 +85,4 @@ def test_what_only_mrc_has_is_refused_by_name(pair: AgentPair):
     with pytest.raises(RpcError, match="has no EVs") as refusal:
         h1.call("create_qp", peer="h2", profile="default")
     assert refusal.value.code == "EOPNOTSUPP"
-    assert h1.call("query_device")["cc_profiles"] == ["dcqcn", "none"]
+    assert h1.call("query_device")["cc_profiles"] == ["dcqcn", "hpcc", "none"]

@@ -25,7 +25,7 @@ def times(made: Fabric, name: str) -> tuple[float, float]:
 
 def test_later_rules_win_and_a_cable_may_differ_by_itself():
     made = fabric(
-        {"tier": "fabric", "rate": "400 Gb/s", "length": "200m"},
+        {"tier": "t0-t1", "rate": "400 Gb/s", "length": "200m"},
         {"planes": [2], "delay": "2us"},
         {"cables": ["h1-p1", "t0-p1-1/t1-p1-2"], "rate": "50 Gb/s"},
     )
@@ -38,7 +38,7 @@ def test_later_rules_win_and_a_cable_may_differ_by_itself():
 
 def test_the_base_rtt_is_that_of_the_slowest_plane_link_by_link():
     alike = fabric().spec
-    longer = fabric({"tier": "fabric", "length": "1km"}).spec
+    longer = fabric({"tier": "t0-t1", "length": "1km"}).spec
     assert longer.base_rtt(2) == alike.base_rtt(2)
     assert longer.base_rtt(4) - alike.base_rtt(4) == pytest.approx(4 * (5e-6 - 600e-9))
     slower = fabric({"planes": [2], "rate": "50 Gb/s"}).spec
@@ -48,7 +48,7 @@ def test_the_base_rtt_is_that_of_the_slowest_plane_link_by_link():
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ([{"tier": "fabric"}], "says nothing; give rate, delay or length"),
+        ([{"tier": "t0-t1"}], "says nothing; give rate, delay or length"),
         ([{"delay": "1us", "length": "3m"}], "delay and length say the same"),
         ([{"cables": ["h1-p1"], "tier": "nic", "rate": "1 Gb/s"}], "cables are named one by one"),
         ([{"planes": [3], "rate": "1 Gb/s"}], "links.1.planes: there is no plane 3, but 1 to 2"),
@@ -89,7 +89,7 @@ def goodput(**changes: Any) -> float:
 
 def test_faster_uplinks_make_up_for_their_number():
     half = goodput()  # four hosts and two uplinks in each plane
-    whole = goodput(links=[{"tier": "fabric", "rate": "200 Gb/s"}])
+    whole = goodput(links=[{"tier": "t0-t1", "rate": "200 Gb/s"}])
     assert half < 100
     assert whole > 1.7 * half
 

@@ -42,7 +42,7 @@ def test_the_last_of_everything_is_found_by_name_and_number(paper):
         == paper.link("t0-p8-512/t1-p8-256")
         == paper.link(paper.switch("t0-p8-512").port(512).link)
     )
-    assert paper.links[paper.nic_link_index(131_072, 8)].name == "h131072-p8/t0-p8-512"
+    assert paper.links[paper.shape.link_of_nic(131_072, 8)].name == "h131072-p8/t0-p8-512"
     assert len(paper.path_links("h1", "h131072", 8, 256)) == 4
 
 

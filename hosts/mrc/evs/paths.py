@@ -31,10 +31,12 @@ def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
 class Ends:
     """Common part of all paths from one host to another: the outer header's template and the inner addresses."""
 
-    __slots__ = ("destination", "source", "template", "words")
+    __slots__ = ("destination", "fan", "source", "t1_base", "template", "words")
 
-    def __init__(self, template: int, source: int, destination: int) -> None:
+    def __init__(self, template: int, source: int, destination: int, fan: int = 0) -> None:
         self.template = template
+        self.fan = fan  # T2s above each T1, where it crosses one
+        self.t1_base = srv6.t1_base(template)
         self.source = srv6.to_bytes(source)
         self.destination = srv6.to_bytes(destination)
         self.words: dict[int, tuple[int, ...]] = {}  # uSIDs by plane, for whoever keeps them so
@@ -65,7 +67,7 @@ class EvRoute(Route):
     @property
     def destination(self) -> int:
         """Of the outer header."""
-        return srv6.address(self.ends.template, self.value)
+        return srv6.address(self.ends.template, self.value, self.ends.fan)
 
     def write(
         self, traffic_class: int, packet: SentPacket, qpn: int, psn: int, flags: int, payload: memoryview | None

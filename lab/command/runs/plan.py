@@ -14,6 +14,7 @@ from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 MOST_ROWS = 256
 """Of a table, and names in a cell, that are shown in full."""
@@ -82,13 +83,20 @@ def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> 
     return told
 
 
+def _of_plane(spec: FabricSpec) -> str:
+    """The switches of a plane."""
+    if spec.pods == 1:
+        return f"{spec.t0s} T0 and {spec.t1s} T1"
+    return f"{spec.pods} pods, each {spec.t0s // spec.pods} T0 and {spec.t1s} T1, and {spec.t2s} T2"
+
+
 def _numbers(fabric: Fabric) -> Iterator[str]:
     spec = fabric.spec
     rate = spec.line_pps * spec.path_mtu
     queue = spec.queue
     yield (
         f"{len(fabric.switches)} switches, {len(fabric.hosts)} hosts, {len(fabric.links)} cables:"
-        f" {spec.planes} planes of {spec.t0s} T0 and {spec.t1s} T1 with {spec.hosts_per_t0} hosts on each T0"
+        f" {spec.planes} planes of {_of_plane(spec)} with {spec.hosts_per_t0} hosts on each T0"
     )
     yield (
         f"links: {spec.link.rate_pps} full-size packets/s, {show_seconds(spec.link.delay)} one way;"
@@ -142,13 +150,16 @@ def _switches(fabric: Fabric) -> Table:
 
 
 def _cables(fabric: Fabric) -> Table:
-    table = grid("plane", "NIC–T0", "T0–T1", title="Cables", fold=True)
+    shape = fabric.shape
+    tiers = ["NIC–T0", "T0–T1", "T1–T2"][: fabric.spec.tiers]
+    table = grid("plane", *tiers, title="Cables", fold=True)
     for plane in range(1, fabric.planes + 1):
-        nics = range(
-            fabric.nic_link_index(1, plane), fabric.nic_link_index(len(fabric.hosts), plane) + 1, fabric.planes
-        )
-        first = fabric.fabric_link_index(plane, 1, 1)
-        kinds = nics, range(first, first + fabric.spec.t0s * fabric.spec.t1s)
+        last = shape.link_of_nic(len(fabric.hosts), plane)
+        low = shape.link_of_switch("t0", plane, 1, shape.down + 1)
+        kinds = [range(shape.link_of_nic(1, plane), last + 1, fabric.planes), range(low, low + shape.t0s * shape.up)]
+        if shape.t2s:
+            high = shape.link_of_switch("t1", plane, 1, shape.t0s_of_pod + 1)
+            kinds.append(range(high, high + shape.t1s * shape.fan))
         table.add_row(str(plane), *("  ".join(_link_names(fabric, some)) for some in kinds))
     return table
 

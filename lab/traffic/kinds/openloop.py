@@ -115,5 +115,5 @@ def host_share(fabric: Fabric) -> float:
     if spec.t0s == 1:
         return line
     planes = range(1, spec.planes + 1)
-    faster = sum(spec.port_pps(plane, "fabric") for plane in planes) / spec.line_pps  # uplinks than NIC ports
+    faster = sum(spec.port_pps(plane, "t0-t1") for plane in planes) / spec.line_pps  # uplinks than NIC ports
     return line * min(1.0, faster * spec.t1s / spec.hosts_per_t0)

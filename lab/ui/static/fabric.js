@@ -78,12 +78,14 @@ export class FabricView {
     this.places = new Map();
     const { switches, hosts } = this.layout;
     const wide = WIDTH / this.planes.length;
+    const { t1, t0 } = this.form;
+    const high = switches.some((each) => each.tier === "t2") ? { t2: t1, t1: (t1 + t0) / 2, t0 } : { t1, t0 };
     this.planes.forEach((plane, place) => {
-      for (const tier of ["t1", "t0"]) {
+      for (const tier of Object.keys(high)) {
         const row = switches.filter((each) => each.plane === plane && each.tier === tier);
         const xs = spread(row.length, place * wide + 8, (place + 1) * wide - 8);
         const step = (wide - 16) / row.length;
-        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: this.form[tier], w: Math.min(this.form.node[0], Math.max(step - 4, step * 0.7)), tier }));
+        row.forEach((each, n) => this.places.set(each.name, { x: xs[n], y: high[tier], w: Math.min(this.form.node[0], Math.max(step - 4, step * 0.7)), tier }));
       }
     });
     const xs = spread(hosts.length, 0, WIDTH);
@@ -119,7 +121,7 @@ export class FabricView {
     const kind = at.tier === "host" ? "host" : "switch";
     const group = element("g", { class: `node ${kind}`, "data-name": name }, this.svg);
     element("rect", { x: at.x - at.w / 2, y: at.y - this.form.node[1] / 2, width: at.w, height: this.form.node[1] }, group);
-    const short = name.replace(/^t[01]-p\d+-/, "");
+    const short = name.replace(/^t[012]-p\d+-/, "");
     const label = at.w > (this.narrow ? 80 : 40) ? name : at.w > (this.narrow ? 14 : 7) * short.length + 2 ? short : "";
     if (label) element("text", { x: at.x, y: at.y }, group).textContent = label;
     this.#selectable(group, `${kind} ${name}`, { kind, name });
