@@ -28,7 +28,7 @@ def test_each_transport_has_its_congestion_control(given, kind, profile):
 
 @pytest.mark.parametrize(("given", "words"), [
     ({"kind": "tcp"}, "'mrc' or 'roce'"),
-    ({"kind": "roce", "congestion_control": "nscc"}, "roce has no congestion control 'nscc'; it has dcqcn, hpcc and none"),
+    ({"kind": "roce", "congestion_control": "nscc"}, "no congestion control 'nscc'; it has dcqcn, hpcc and none"),
     ({"kind": "roce", "ev_profile": {"active_per_plane": 1}}, "roce has no EVs"),
     ({"attributes": {"cc_profile": "none"}}, "attributes.cc_profile is set by congestion_control"),
     ({"congestion_settings": {"gama": 1}}, r"congestion_settings: nscc has no parameter 'gama'; did you mean 'gamma'"),
