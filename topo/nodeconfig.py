@@ -205,6 +205,7 @@ class TransportSection(_Part):
     ack_packets: Positive = 4  # RoCE: every so many packets one asks for an ACK
     recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is sent again after a gap
     window_bdps: Annotated[float, Field(ge=0, le=1000)] = 0.0  # RoCE: in flight at most, in BDPs of a port; 0: the MPR
+    reorder_packets: Annotated[int, Field(ge=0, le=0x7FFFFF)] = 0  # RoCE: that may overtake one that is not lost
     dcqcn: DcqcnSection = DcqcnSection()  # RoCE: the defaults of congestion control dcqcn
 
     @property

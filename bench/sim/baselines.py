@@ -26,7 +26,9 @@ PERMUTATION = SimLoad(64, "permutation", 1_000_000)
 INCAST = SimLoad(64, "incast", 250_000)
 LARGE = SimLoad(128, "whole-incast", 64_000)
 _ONE_PATH = ("-ar_granularity", "packet", "-ar_method", "queue")
+_WORDS = ("-tiers", "2", "-hop_latency", "1.331")
 _ROCE = {"kind": "roce", "control": "none", "htsim_program": "htsim_roce"}
+_OF_ROCE = (replace(PERMUTATION, hosts=128), replace(INCAST, hosts=128))
 _HPCC = {"kind": "roce", "control": "hpcc", "htsim_program": "htsim_hpcc", "settings": {"ai": 4096}}
 
 
@@ -55,27 +57,24 @@ CASES = (
     Case("rccc", {"control": "rccc", "htsim_balancing": "mixed", "htsim_words": ("-receiver_cc_only",)}),
     Case("spraying by T0s", {"balancing": "spray", "htsim_words": ("-strat", "ecmp_rr")}),
     Case("adaptive routing by T0s", {"balancing": "adaptive", "htsim_words": ("-strat", "ecmp_ar", *_ONE_PATH)}),
-    Case("RoCEv2, ECMP", {**_ROCE, "htsim_words": ("-strat", "ecmp_host")}, (PERMUTATION, INCAST)),
+    Case("RoCEv2, ECMP", {**_ROCE, "htsim_words": (*_WORDS, "-strat", "ecmp_host")}, _OF_ROCE),
     Case(
         "RoCEv2, spraying by T0s",
         {**_ROCE, "balancing": "spray", "recovery": "selective_repeat",
-         "htsim_words": ("-out_of_order", "-strat", "ecmp_rr")},
-        (PERMUTATION, INCAST),
+         "htsim_words": (*_WORDS, "-out_of_order", "-strat", "ecmp_rr")},
+        _OF_ROCE,
     ),
     Case(
         "RoCEv2, adaptive routing by T0s",
         {**_ROCE, "balancing": "adaptive", "recovery": "selective_repeat",
-         "htsim_words": ("-out_of_order", "-ar_method", "queue", "-strat", "ecmp_ar")},
-        (PERMUTATION, INCAST),
+         "htsim_words": (*_WORDS, "-out_of_order", "-ar_method", "queue", "-strat", "ecmp_ar")},
+        _OF_ROCE,
     ),
     Case(
-        "RoCEv2, flowlets by T0s",
-        {**_ROCE, "balancing": "flowlet", "htsim_words": ("-ar_sticky_delta", "6", "-ar_method", "queue",
-         "-strat", "ecmp_ar")},
-        (PERMUTATION, INCAST),
+        "RoCEv2, flowlets by T0s", {**_ROCE, "balancing": "flowlet", "recovery": "selective_repeat"}, _OF_ROCE, False
     ),
     Case("RoCEv2, HPCC", {**_HPCC, "htsim_words": ("-hop_latency", "0.83", "-strat", "ecmp_host")},
-         (replace(INCAST, hosts=128),)),
+         _OF_ROCE[1:]),
 )  # fmt: skip
 """All of them. uet-htsim's HPCC has no topology but a fat tree of three tiers, of 128 hosts: an incast, with its
 links that much shorter."""
@@ -137,7 +136,7 @@ def _kept(folder: Path | None, asked: SimLoad, simulator: str, run: Callable[[],
 
 def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
     """All of them, as they come; runs are kept in a folder, where one is named."""
-    for asked in (PERMUTATION, INCAST, replace(INCAST, hosts=128), LARGE):
+    for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE):
         for case in CASES:
             if asked in case.loads:
                 yield compare(case, replace(asked, **case.changes), seeds, kept)

@@ -28,9 +28,10 @@ _DELAY_NS = 1331  # of each link
 _BDP = 36  # packets: 12 µs at 100 Gb/s
 _ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
 _QUEUE = QueueSpec(ecn_min=_ECN_MIN, ecn_max=_ECN_MAX, trim_threshold=_BDP, last_hop_trim_threshold=_BDP)
-_CHIP = 10_000  # packets that a port of uet-htsim's lossless fabric holds: none is ever full
+_CHIP = 400  # packets that a port of uet-htsim's lossless fabric holds: none is ever full, and 5 % are one level
 _XOFF, _XON = 15, 12  # packets of an ingress port at which it pauses its peer, and lets it go on
 _FLOWLET_GAP = 6e-6  # seconds
+_REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _LEAST_END_US = 1000
 _GROUP = 16  # hosts of an incast or an all-to-all
@@ -39,7 +40,7 @@ _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the
 
 def _paused(full: int) -> QueueSpec:
     """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes."""
-    return QueueSpec(buffer=_CHIP * full, pfc=PfcSpec(xoff=_XOFF * full, xon=_XON * full))
+    return QueueSpec(buffer=10_000 * full, pfc=PfcSpec(xoff=_XOFF * full, xon=_XON * full))
 
 
 _Pairs = Iterator[tuple[int, int]]
@@ -153,7 +154,11 @@ class SimLoad:
                 kind="roce",
                 congestion_control=self.control,
                 congestion_settings=dict(self.settings),
-                attributes={"recovery": self.recovery, "timeout_exponent": _TIMEOUT_EXPONENT},
+                attributes={
+                    "recovery": self.recovery,
+                    "timeout_exponent": _TIMEOUT_EXPONENT,
+                    "reorder_packets": _REORDER,
+                },
             )
         group = hosts_per_t0(self.hosts)
         return TransportSpec(

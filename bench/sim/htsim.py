@@ -28,7 +28,7 @@ def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
     (folder / "load.topo").write_text(load.topo(), encoding="utf-8")
     found = program(load.htsim_program)
     assert found is not None
-    topology = [] if load.htsim_program == "htsim_hpcc" else ["-topo", "load.topo"]  # that has three tiers of its own
+    topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make fat trees of their own
     files = ["-tm", "load.cm", *topology, "-o", "log"]
     said, cost = measure([found, *files, *load.options(), *extra], folder)
     completions = sorted(float(at) * 1e-6 for at in _FINISHED.findall(said))

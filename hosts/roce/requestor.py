@@ -54,7 +54,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             line = s.line_rate * qp.host.config.weight(qp.port)
             bdp = line * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
-        self._recovery = Recovery() if s.recovery == "selective_repeat" else None
+        self._recovery = Recovery(s.reorder_packets) if s.recovery == "selective_repeat" else None
         self._telemetry = type(qp.cc).telemetry
         self._limit = self._window  # packets in flight, of the congestion control's window too
         self._ack_every = 1 if self._telemetry else s.ack_packets

@@ -15,9 +15,10 @@ from __future__ import annotations
 class Recovery:
     """The sender's side: what is known to have come, and what to send again, in unwrapped PSNs."""
 
-    __slots__ = ("_again", "_by_timer", "_came", "_highest", "until")
+    __slots__ = ("_again", "_by_timer", "_came", "_highest", "_reorder", "until")
 
-    def __init__(self) -> None:
+    def __init__(self, reorder: int = 0) -> None:
+        self._reorder = reorder  # packets that one may be behind another without being lost
         self.until = -1  # in recovery until this seq is acknowledged; -1: there is none
         self._came: set[int] = set()
         self._highest = 0  # what is below and did not come is lost
@@ -25,10 +26,13 @@ class Recovery:
         self._by_timer = False
 
     def came(self, seq: int, una: int, high: int) -> bool:
-        """A packet arrived beyond the oldest unacknowledged one; True where that begins a recovery."""
+        """A packet arrived beyond the oldest unacknowledged one; True where that begins a recovery.
+
+        With a reordering window the oldest one is not lost before one so far beyond it has come.
+        """
         self._came.add(seq)
-        self._highest = max(self._highest, seq)
-        if self.until >= 0:
+        self._highest = max(self._highest, seq - self._reorder)
+        if self.until >= 0 or self._highest <= una:
             return False
         self.until, self._again = high, una
         self._by_timer = False

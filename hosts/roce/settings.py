@@ -25,6 +25,7 @@ class RoceQpSettings(rc.QpSettings):
     dcqcn: DcqcnSection
     recovery: str = "go_back_n"  # or selective_repeat
     window_bdps: float = 0.0  # packets in flight at most, in BDPs of a port; 0: no such limit
+    reorder_packets: int = 0  # selective repeat: packets that may overtake one that is not lost
     port: int | None = None  # NIC port; None: by QP number
     udp_sport: int | None = None  # None: drawn
 
@@ -36,6 +37,7 @@ _LIMITS = {
     "timeout_exponent": (0, 24),
     "retry_count": (0, 7),
     "ack_packets": (1, 0x7FFFFF),
+    "reorder_packets": (0, 0x7FFFFF),
     "udp_sport": (h.FIRST_SPORT, 0xFFFF),
 }
 
@@ -72,5 +74,6 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
         dcqcn=t.dcqcn,
         recovery=t.recovery,
         window_bdps=t.window_bdps,
+        reorder_packets=t.reorder_packets,
     )
     return replace(settings, **overrides)

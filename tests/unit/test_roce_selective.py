@@ -109,3 +109,11 @@ def test_what_came_is_not_lost():
     assert found == [10, 11, 13]
     recovery.acknowledged(20, 22)
     assert recovery.until == -1
+
+
+def test_with_a_reordering_window_a_packet_that_is_only_late_is_not_sent_again():
+    recovery = Recovery(reorder=3)
+    assert not recovery.came(13, una=10, high=20)
+    assert recovery.lost() is None
+    assert recovery.came(14, una=10, high=20)
+    assert recovery.lost() == 10
