@@ -66,13 +66,15 @@ class Fingerprint:
         self._seen: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
         self._orders: dict[int, int] = {}
-        self._keep: list[Any] = []
+        self._keep: list[Any] = []  # what was seen, lest another thing comes to have its id
         self._live = {(one.source, one.id) if one.id_kind == "probe" else (one.destination, one.id) for one in
                       system.network if one.id_kind in {"probe", "reply"}}  # fmt: skip
         self._host = 0
         self._next_ids: dict[int, int] = {}
         youngest = min((one.due - system.base_rtt / 2 for one in system.network), default=system.now)
-        self._stamps_matter = system.now - youngest > _OLD_RTTS * system.base_rtt
+        self._stamps_matter = bool(system.down) or system.now - youngest > _OLD_RTTS * system.base_rtt
+        self._held = round(system.base_rtt * 1e6)  # µs: no peer holds an answer for longer
+        self._answered = {one.stamp for one in system.network if one.stamp}
         for index, host in enumerate(system.hosts):
             self._host = index
             self._add(host)
@@ -113,6 +115,7 @@ class Fingerprint:
             self._tokens.append(("&", at))
             return True
         self._seen[id(thing)] = len(self._seen)
+        self._keep.append(thing)
         return False
 
     def scalar(self, thing: Any) -> None:
@@ -229,10 +232,8 @@ class Fingerprint:
             tokens.append(max(round((packet.sent_at - self._now) * 1e12), _STUCK_TIMES * self._old))
         else:
             tokens.append(self._time(packet.sent_at))
-        young = self._now - packet.sent_at < -self._old * 1e-12
-        if state is not _ACKED or young or self._stamps_matter:
-            tokens.append(self._stamp - packet.ts & _STAMP_MASK)
-            tokens.append(self._stamp - packet.previous_ts & _STAMP_MASK if packet.sends > 1 else None)
+        tokens.append(self._copy(packet.ts, state is _FLIGHT))
+        tokens.append(self._copy(packet.previous_ts) if packet.sends > 1 else None)
         tokens.append(packet.lost_by)
         self._add(getattr(packet, "ev", None))
         self._add(packet.lost_ev)
@@ -240,6 +241,12 @@ class Fingerprint:
         for name in packet.__slots__:
             if name not in _OF_PACKETS:
                 self._add(getattr(packet, name, None))
+
+    def _copy(self, stamp: int, matters: bool = False) -> int | None:
+        """When a copy of a packet was sent; None where nothing on its way can be it, or its answer."""
+        if matters or self._stamps_matter or any(one - stamp & _STAMP_MASK <= self._held for one in self._answered):
+            return self._stamp - stamp & _STAMP_MASK
+        return None
 
     def entries(self, _: Any, queue: Any) -> None:
         """Transmissions in a queue, without those that are over."""

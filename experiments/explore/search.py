@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mrclab.experiments.explore import fingerprint
-from mrclab.experiments.explore.system import WAITS, Action, Broken, System
+from mrclab.experiments.explore.system import BEGAN, WAITS, Action, Broken, System
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
@@ -317,7 +317,7 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
                 f"{action[0]}:{action[1]} cannot happen there; the run is of another version of the transport"
             )
         what = _said(system, action)
-        known, began = {one.serial for one in system.network}, 1.0
+        known = {one.serial for one in system.network}
         broken = ""
         try:
             system.do(action)
@@ -326,7 +326,7 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
         except Exception as error:  # as in the search
             broken = f"  ← {type(error).__name__}: {error}"
         sent = "; ".join(str(one) for one in system.network if one.serial not in known)
-        lines.append(f"{(system.now - began) * 1e3:9.3f} ms  {what}" + (f"  → {sent}" if sent else "") + broken)
+        lines.append(f"{(system.now - BEGAN) * 1e3:9.3f} ms  {what}" + (f"  → {sent}" if sent else "") + broken)
     return lines
 
 

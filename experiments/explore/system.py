@@ -37,6 +37,7 @@ _UNTOUCHED: Final = 0xA5
 _FIRST_PSN: Final = 0xFFFFFE  # the numbers wrap in every world
 _EXPONENT: Final = 14  # an ACK timeout of 8.4 base RTTs
 _ID_MASK: Final = endpoint_ops._ID_MASK
+BEGAN: Final = 1.000000317  # seconds: nothing was before; whole µs would be cut off to one more or less
 _TOGETHER: Final = 0.6e-9  # seconds: more than rounding to 1 ns takes off; timers closer than it fire in one step
 _PROBES_AT_ONCE: Final = 3
 _PROBE_WAIT: Final = 0.5  # seconds, of EV probes
@@ -91,7 +92,7 @@ class System:
     def __init__(self, world: Space) -> None:
         self.world = world
         self.configs = _configs(world)
-        self.now = 1.0  # a time before which nothing was
+        self.now = BEGAN
         self.base_rtt = self.configs[0].longest_rtt
         self.network: list[Flight] = []
         self.launched = 0
