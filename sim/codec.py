@@ -26,7 +26,7 @@ from mrclab.hosts.roce.path import PlainPath
 from mrclab.hosts.roce.telemetry import BYTES as TELEMETRY_BYTES
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.hosts.transports import Codecs
-from mrclab.sim.frame import Flow, SimFrame, usids_of, word
+from mrclab.sim.frame import Flow, SimFrame, word
 from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT
 
@@ -143,8 +143,10 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
             [word(one) for one in usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0), ends.fan)) or ()]
         )
     words = ends.words.get(plane)
-    if words is None or bool(uplink) != (words[1] & _T1_MASK == _T1):
-        words = ends.words[plane] = usids_of(srv6.address(ends.template, srv6.ev(plane, uplink, 0))) or ()
+    if words is None:
+        words = ends.words[plane] = (*[word(value) for value in srv6.template_words(ends.template, plane)], 0, 0)
+    if bool(uplink) != (words[1] & _T1_MASK == _T1):
+        srv6.address(ends.template, srv6.ev(plane, uplink, 0))  # says what does not fit
     if not uplink:
         return words
     number = ends.t1_base + uplink

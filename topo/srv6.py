@@ -6,6 +6,7 @@ two ORs. Addresses are 128-bit integers here; `to_bytes` and `text` turn them in
 """
 
 import functools
+import struct
 from enum import IntEnum
 from ipaddress import IPv6Address
 from typing import NamedTuple
@@ -24,7 +25,7 @@ TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known ra
 MAX_TAG_INDEX = 0xFF
 
 _EVS = 8192  # EVs that are remembered in both forms: all of some planes, as paths are made again and again
-_TEXTS = 4096  # addresses whose text is remembered: those at hand are written and read again and again
+_TEXTS = 1 << 15  # addresses whose text is remembered: those at hand are written and read again and again
 
 _USID_AREA = 128 - LOCATOR_BITS
 _USID_AREA_MASK = (1 << _USID_AREA) - 1
@@ -198,6 +199,12 @@ def address(template: int, entropy: int, fan: int = 0) -> int:
         need = "needs an EV with an uplink" if wants_uplink else "crosses no T1 and needs an EV with uplink 0"
         raise ValueError(f"template {text(template)} {need}, not EV {entropy:#010x}")
     return result
+
+
+def template_words(template: int, plane: int) -> tuple[int, ...]:
+    """The six words behind the locator of a template with a plane filled in; 0 where there is no uSID."""
+    words = struct.unpack("!6H", template.to_bytes(16, "big")[LOCATOR_BITS // 8 :])
+    return tuple([value | plane << _PLANE_SHIFT_IN_USID if value else 0 for value in words])
 
 
 def usids(addr: int) -> tuple[int, ...]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mrclab.hosts.rdma import stats as rc
 
 
-@dataclass(slots=True)
 class MrcQpStats(rc.QpStats):
     """Counters of one QP since it was created."""
 
