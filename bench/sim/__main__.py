@@ -16,7 +16,13 @@ from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import here_and_there
 from mrclab.lab.scenario.units import parse_size
 
-_SIZES = {"permutation": 2_000_000, "incast": 500_000, "all-to-all": 32_768}  # bytes of a transfer
+_SIZES = {
+    "permutation": 2_000_000,
+    "incast": 500_000,
+    "all-to-all": 32_768,
+    "poisson": 32_768,
+}  # bytes of a transfer; all that is run unless told
+_OTHER_SIZES = {"whole-incast": 64_000}
 _LARGEST_SIZE = 1_000_000  # bytes of a transfer of the one load beside these
 _LEAST, _MOST = 16, 32_768  # hosts
 _CURVE = (128, 512, 2048, 8192, 32_768)
@@ -27,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
     parser.add_argument("--hosts", help="16 to 32768, e.g. 128,1024,8192 (default: 128; of a curve 128 to 32768)")
-    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: all)")
+    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: {', '.join(_SIZES)})")
     parser.add_argument("--largest", metavar="HOSTS", help="besides, a permutation of 1 MB on so many, e.g. 8192")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
@@ -64,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
     for hosts in _sizes(parser, options.hosts or "128"):
-        for traffic in options.traffic.split(",") if options.traffic else TRAFFIC:
+        for traffic in options.traffic.split(",") if options.traffic else _SIZES:
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
-            yield SimLoad(hosts, traffic, options.size or _SIZES[traffic])
+            yield SimLoad(hosts, traffic, options.size or (_SIZES | _OTHER_SIZES)[traffic])
     for hosts in _sizes(parser, options.largest) if options.largest else ():
         yield SimLoad(hosts, "permutation", options.size or _LARGEST_SIZE)
 

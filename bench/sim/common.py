@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from mrclab.hosts.roce import headers as roce
@@ -35,6 +35,7 @@ _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _LEAST_END_US = 1000
 _GROUP = 16  # hosts of an incast or an all-to-all
+_FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
 
 
@@ -74,11 +75,31 @@ def whole_incast(hosts: int, rng: random.Random) -> _Pairs:
     return ((sender, target) for sender in senders)
 
 
+def poisson(hosts: int, rng: random.Random) -> _Pairs:
+    """Every host sends ten others, drawn each time, which may be the same again; `starts` says when."""
+    for source in range(hosts):
+        for _ in range(_FLOWS):
+            destination = rng.randrange(hosts - 1)
+            yield source, destination + (destination >= source)
+
+
+def starts(load: SimLoad) -> Iterator[int]:
+    """Microseconds at which Poisson transfers begin, whole as uet-htsim reads them: half of what each link carries."""
+    rng = random.Random(f"{load.seed}/starts")
+    gap = 2 * load.size * 8 / (GBPS * 1e3)  # µs
+    for _ in range(load.hosts):
+        at = 0.0
+        for _ in range(_FLOWS):
+            at += rng.expovariate(1 / gap)
+            yield round(at)
+
+
 TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
     "permutation": permutation,
     "incast": incast,
-    "whole-incast": whole_incast,
     "all-to-all": all_to_all,
+    "poisson": poisson,
+    "whole-incast": whole_incast,
 }
 
 
@@ -117,8 +138,12 @@ class SimLoad:
     htsim_words: tuple[str, ...] = ()
 
     def matrix(self) -> Matrix:
-        """All of it, beginning at 0."""
-        return matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, random.Random(self.seed)), self.size)
+        """All of it, with the microseconds at which each begins."""
+        made = matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, random.Random(self.seed)), self.size)
+        if self.traffic != "poisson":
+            return made
+        begun = (replace(one, start=float(at)) for one, at in zip(made.connections, starts(self), strict=True))
+        return replace(made, connections=tuple(begun))
 
     # --- here ---------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from mrclab.bench.sim.common import SimLoad
 NAME = "uet-htsim"
 MOST_HOSTS = 8192
 """A switch there has 128 ports: of two tiers, with as many uplinks as hosts at a T0, this is the largest."""
-_FINISHED = re.compile(r"^Flow .* finished at ([\d.e+]+)", re.MULTILINE)
+_FINISHED = re.compile(r"^Flow \S+(?: flowId (\d+))? .*?finished at ([\d.e+]+)", re.MULTILINE)
 _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)
 
 
@@ -31,7 +31,8 @@ def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
     topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make fat trees of their own
     files = ["-tm", "load.cm", *topology, "-o", "log"]
     said, cost = measure([found, *files, *load.options(), *extra], folder)
-    completions = sorted(float(at) * 1e-6 for at in _FINISHED.findall(said))
+    begun = {str(one.number): one.start for one in matrix.connections if one.start}
+    completions = sorted((float(at) - begun.get(number, 0.0)) * 1e-6 for number, at in _FINISHED.findall(said))
     sent = _SENT.search(said)
     if len(completions) != len(matrix.connections) or (sent is None and load.kind == "mrc"):
         lines = said.strip().splitlines()[-1:] or ["nothing"]

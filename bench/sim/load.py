@@ -7,7 +7,9 @@ import json
 import random
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from mrclab.bench.sim.children import SimCost, measure
@@ -56,39 +58,54 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
     source, target = bytearray(load.size), bytearray(load.size)
     names = list(endpoints)
     pending: dict[str, int] = {}
-    for one in load.matrix().connections:
+    begun = []  # seconds, by request
+    for number, one in enumerate(load.matrix().connections):
         sender = names[one.source]
-        _write(endpoints[sender], endpoints[names[one.destination]], source, target)
+        begun.append((one.start or 0.0) * 1e-6)
+        post = _write(endpoints[sender], endpoints[names[one.destination]], number, source, target)
+        if one.start:
+            clock.at(ticks(begun[-1]), partial(_post_later, post, nics[sender]))
+        else:
+            post()
         pending[sender] = pending.get(sender, 0) + 1
     setup = time.perf_counter() - began
     for name in pending:
         nics[name].serve()
-    completions = _finish(clock, endpoints, pending)
+    completions = _finish(clock, endpoints, pending, begun)
     counted = [qp.stats for endpoint in endpoints.values() for qp in endpoint.qps.values()]
     packets, again = (sum(getattr(stats, what) for stats in counted) for what in ("sent_packets", "retx_packets"))
     return {"setup": setup, "packets": packets, "again": again, "completions": sorted(completions)}
 
 
-def _write(sender: Any, receiver: Any, source: bytearray, target: bytearray) -> None:
-    """All write the same bytes to the same place: what is measured is what it takes."""
+def _write(sender: Any, receiver: Any, number: int, source: bytearray, target: bytearray) -> Callable[[], None]:
+    """Connect, and return what posts: all write the same bytes to the same place, what is measured is what it takes."""
     qp = sender.create_qp(receiver.config.host.address)
     far = receiver.create_qp(sender.config.host.address)
     here, there = sender.local_info(qp), receiver.local_info(far)
     sender.connect(qp, there)
     receiver.connect(far, here)
     local, remote = sender.reg_mr(source), receiver.reg_mr(target)
-    sender.post_send(qp, 0, "RDMA_WRITE", local.lkey, 0, len(source), remote.va, remote.rkey)
+    words = "RDMA_WRITE", local.lkey, 0, len(source), remote.va, remote.rkey
+    return partial(sender.post_send, qp, number, *words)
 
 
-def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int]) -> list[float]:
-    """Run until every write has completed; returns when each did."""
+def _post_later(post: Callable[[], None], nic: SimNic, _about: object) -> None:
+    """Post a write that begins in the course of the run."""
+    post()
+    nic.serve()
+
+
+def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], begun: list[float]) -> list[float]:
+    """Run until every write has completed; returns how long each took."""
     found: list[float] = []
     while pending:
         clock.run(clock.now + ticks(_LOOK_S))
         if clock.seconds > _LIMIT_S:
             raise RuntimeError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
         for name in list(pending):
-            done = [completion.t for completion in endpoints[name].poll_cq(most=pending[name])]
+            done = [
+                completion.t - begun[completion.wr_id] for completion in endpoints[name].poll_cq(most=pending[name])
+            ]
             if done:
                 found += done
                 pending[name] -= len(done)

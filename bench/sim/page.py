@@ -14,10 +14,10 @@ from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import here_and_there, only_there
 from mrclab.lab.report.grid import markdown
+from mrclab.lab.scenario.units import show_bytes
 
 _SPREAD_LOADS = (SimLoad(128, "permutation", 2_000_000), SimLoad(128, "incast", 500_000))
 _ALGORITHMS = ("bitmap", "reps", "oblivious")
-_COSTS = frozenset({"hosts", "traffic", "simulator", "packets", "again", "CPU s", "memory"})
 _MEDIAN, _MOST_OF_ALL = table.SHARES["median"], table.SHARES["99 %"]
 
 
@@ -53,14 +53,33 @@ def text(
         completions=_completions(both),
         others=_others(others) if others else "",
         form=compiled.state().text,
-        costs=markdown(_some(table.COLUMNS), [_some(row.cells()) for row in rows]),
+        costs=_costs(both),
+        dearer=_dearer(both),
     )
     return page
 
 
-def _some(cells: Sequence[str]) -> list[str]:
-    """Of a row of costs what a busy machine tells truly: no time on the wall."""
-    return [cell for name, cell in zip(table.COLUMNS, cells, strict=True) if name in _COSTS]
+def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:
+    """What a busy machine tells truly: CPU time and memory, no time on the wall."""
+    head = ["hosts", "traffic", "packets", "CPU s here", "there", "times", "memory here", "there"]
+    lines = []
+    for here, there in both:
+        cells = [f"{here.load.hosts:,}", f"{here.load.traffic}, {here.load.size:,} B", f"{here.cost.packets:,}"]
+        cells += [_seconds(here), _seconds(there), f"{table.times_cpu(here, there):.2f}"]
+        lines.append([*cells, show_bytes(here.cost.memory), show_bytes(there.cost.memory)])
+    return markdown(head, lines)
+
+
+def _seconds(row: SimRow) -> str:
+    """Mean CPU seconds, with the least and the most where there are several."""
+    mean = f"{row.cost.cpu:.2f}"
+    return mean if len(row.cpus) < 2 else f"{mean} ({row.cpus[0]:.2f} to {row.cpus[-1]:.2f})"
+
+
+def _dearer(both: Sequence[tuple[SimRow, SimRow]]) -> str:
+    """Loads that take more CPU time here, the worst first."""
+    found = sorted(((table.times_cpu(*two), two[0].load) for two in both), key=lambda each: -each[0])
+    return ", ".join(f"{load.traffic} on {load.hosts:,} hosts {times:.1f} times" for times, load in found if times > 1)
 
 
 def _micro(row: SimRow, share: float) -> str:

@@ -24,10 +24,11 @@ _LIMIT = 0.1  # by how much completion times may differ
 
 @dataclass(frozen=True)
 class SimRow:
-    """One load in one simulator, over all its seeds: completions together, costs on average."""
+    """One load in one simulator, over all its seeds: completions together, costs on average, CPU seconds of each."""
 
     load: SimLoad
     cost: SimCost
+    cpus: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, load: SimLoad, costs: Sequence[SimCost]) -> SimRow:
@@ -36,7 +37,8 @@ class SimRow:
         packets, again = (round(fmean(getattr(cost, what) for cost in costs)) for what in ("packets", "again"))
         together = sorted(at for cost in costs for at in cost.completions)
         memory = max(cost.memory for cost in costs)
-        return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, again, together))
+        cpus = tuple(sorted(cost.cpu for cost in costs))
+        return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, again, together), cpus)
 
     def times(self) -> list[float]:
         """Completion times, µs: least, median, 99 %, most."""
@@ -63,10 +65,15 @@ def terminal(rows: Sequence[SimRow]) -> Table:
 
 def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
     """Here and there, where both did a load."""
-    found: dict[SimLoad, list[SimRow]] = {}
+    found: dict[str, list[SimRow]] = {}
     for row in rows:
-        found.setdefault(row.load, []).append(row)
+        found.setdefault(repr(row.load), []).append(row)
     return [(two[0], two[1]) for two in found.values() if len(two) == 2]
+
+
+def times_cpu(here: SimRow, there: SimRow) -> float:
+    """CPU time here as a multiple of that there, of which the clock of processes counts hundredths of a second."""
+    return here.cost.cpu / max(there.cost.cpu, 0.01)
 
 
 def difference(here: SimRow, there: SimRow, share: float) -> float:

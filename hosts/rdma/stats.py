@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from inspect import get_annotations
 from operator import attrgetter
 from typing import Any
@@ -42,8 +43,12 @@ class QpStats:
 
 
 def _names(kind: type[QpStats]) -> list[str]:
-    """Return the names of a kind's counters, those of every transport first."""
-    return [name for base in reversed(kind.__mro__) for name in get_annotations(base)]
+    """Return the names of a kind's counters: annotated or, compiled, listed by mypyc."""
+    found: dict[str, None] = {}
+    for base in reversed(kind.__mro__):
+        listed: Iterable[str] = getattr(base, "__mypyc_attrs__", ())
+        found |= dict.fromkeys(get_annotations(base) or listed)
+    return list(found)
 
 
 def reader(kind: type[QpStats]) -> attrgetter[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from mrclab.lab.traffic import matrix
 pytestmark = pytest.mark.once
 
 SMALL = SimLoad(16, "permutation", 200_000)
-TRANSFERS = [("permutation", 16), ("incast", 15), ("all-to-all", 240)]
+TRANSFERS = [("permutation", 16), ("incast", 15), ("all-to-all", 240), ("poisson", 160)]
 
 
 @pytest.mark.parametrize(("traffic", "transfers"), TRANSFERS)
@@ -104,6 +104,15 @@ def test_what_uet_htsim_says_is_read(stand_in, tmp_path):
     assert (cost.packets, cost.again, len(cost.completions)) == (787, 3, 16)
     assert (cost.completed(0), cost.completed(1)) == (pytest.approx(85e-6), pytest.approx(100e-6))
     assert (tmp_path / "load.cm").read_text() == SMALL.matrix().text()
+
+
+def test_a_flow_that_begins_later_takes_what_lies_between(stand_in, tmp_path):
+    late = SimLoad(16, "poisson", 32_768)
+    begun = [one.start for one in late.matrix().connections]
+    assert begun == sorted(begun[:10]) + begun[10:]
+    assert all(at == round(at) for at in begun)
+    stand_in(*(finished(place, at + 20) for place, at in enumerate(begun, 1)), "New: 1280 Rtx: 0 RTS: 0")
+    assert htsim.run(late, tmp_path).completions == pytest.approx([20e-6] * 160)
 
 
 def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
