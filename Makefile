@@ -67,6 +67,7 @@ fuzz: installed
 lint: installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(BIN)/python setup/links.py
 	$(BIN)/mypy
 	@$(BIN)/python setup/words.py
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from mrclab import HOME
 
 PREFIX: Final = "mrclab"
-FILE = HOME.parent / "docs" / "metrics.md"
+FILE = HOME / "docs" / "metrics.md"
 
 
 class Metric(NamedTuple):

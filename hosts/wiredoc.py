@@ -18,8 +18,8 @@ from mrclab.hosts.wireformat import WireField
 from mrclab.topo import srv6
 from mrclab.topo.numbers import Dscp
 
-FILE = HOME.parent / "docs" / "wire.md"
-DISSECTOR = HOME.parent / "docs" / "wireshark" / "mrc.lua"
+FILE = HOME / "docs" / "wire.md"
+DISSECTOR = HOME / "docs" / "wireshark" / "mrc.lua"
 
 _VALUES = re.compile(r"(?<=-- Values, by python -m mrclab\.hosts\.wiredoc\n).*?(?=-- End of values\n)", re.DOTALL)
 _COLUMNS = 118  # of the dissector

@@ -1,4 +1,6 @@
-"""MRC Lab as one package: the Python API, and links to the folders beside this one (imports read `mrclab.hosts…`).
+"""MRC Lab as one package: the Python API, and the packages of this project (imports read `mrclab.hosts…`).
+
+A wheel has the packages in this folder, a checkout beside it.
 
 Names of the API are loaded when they are first used: `import mrclab` alone costs next to nothing.
 """
@@ -35,7 +37,15 @@ __all__ = [
     "up",
 ]
 
-HOME = Path(__file__).parent  # what comes with the packages stands here too: p4src, scenarios
+PACKAGES = ("bench", "controller", "events", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
+"""Folders that are packages of this one."""
+
+_HERE = Path(__file__).resolve().parent
+HOME = _HERE.parent if not (_HERE / "topo").is_dir() and (_HERE.parent / "topo").is_dir() else _HERE
+"""Folder with the packages, with `p4src` and `scenarios`; in a checkout its root, with `docs` and all else."""
+
+if HOME != _HERE:
+    __path__.append(str(HOME))
 
 _ELSEWHERE = {
     "campaign": "experiments.campaign.calls",

@@ -37,9 +37,8 @@ INSTALLED = "compiled_form"
 SETUPTOOLS = 77
 """The oldest setuptools that reads pyproject.toml."""
 
-_HOME = Path(__file__).parent
-TREE = _HOME.parent
-"""Where the folders lie; in a wheel there is nothing beside them."""
+TREE = Path(__file__).resolve().parents[1]
+"""Folder in which the package lies; in a checkout its root."""
 
 
 class State(NamedTuple):
@@ -65,6 +64,12 @@ def folder(tree: Path = TREE) -> Path:
     """Return the folder of builds for this Python, and the manifest of the one that counts."""
     installed = tree / "mrclab" / INSTALLED / TAG
     return installed if installed.is_dir() else tree / "build" / "compiled" / TAG
+
+
+def source(tree: Path, name: str) -> Path:
+    """Return a file by its name in a wheel, such as `mrclab/sim/clock.py`: in a checkout `sim/clock.py`."""
+    inside = tree / name
+    return inside if inside.exists() else tree / name.removeprefix("mrclab/")
 
 
 def digest(source: Path) -> str:
@@ -133,7 +138,7 @@ class Finder:
         if not self.state().runs:
             return None
         file = folder(self._tree) / known.modules[name]
-        inside = [str(self._tree.joinpath(*name.split(".")))] if file.stem.startswith("__init__.") else None
+        inside = [str(source(self._tree, name.replace(".", "/")))] if file.stem.startswith("__init__.") else None
         return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
 
     def state(self) -> State:
@@ -158,7 +163,9 @@ class Finder:
         known = self._read()
         if known is None:
             return State(False, "plain Python, as nothing is compiled")
-        changed = [name for name, digest_then in known.sources.items() if not _is(self._tree / name, digest_then)]
+        changed = [
+            name for name, digest_then in known.sources.items() if not _is(source(self._tree, name), digest_then)
+        ]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             first = changed[0].removeprefix("mrclab/")

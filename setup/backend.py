@@ -16,6 +16,7 @@ import setuptools
 TREE = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TREE), str(TREE / "setup")]
 
+from mrclab import PACKAGES  # noqa: E402
 from mrclab import compiled as form  # noqa: E402
 
 if int(setuptools.__version__.split(".")[0]) < form.SETUPTOOLS:
@@ -36,6 +37,9 @@ get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
 prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
 prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
 
+DATA = ("p4src", "scenarios")
+"""Folders without Python that a wheel has among the packages."""
+
 COMPILERS = ("mypy", "pydantic>=2.12")
 """Packages that compile: mypyc, and what it reads types of and the finished build is tried with."""
 
@@ -52,6 +56,15 @@ class BuildPy(build_py):
     """setuptools' command that lays out the packages, with the compiled form beside them."""
 
     has_compiled = False
+
+    def finalize_options(self) -> None:
+        """Find the packages, which lie beside the folder of the package itself."""
+        folders = [name for name in (*PACKAGES, *DATA) if (TREE / name).is_dir()]
+        if not self.editable_mode and folders:
+            inner = [f"{name}.{found}" for name in folders for found in setuptools.find_packages(str(TREE / name))]
+            self.distribution.packages += [f"mrclab.{name}" for name in (*folders, *inner)]
+            self.distribution.package_dir = {f"mrclab.{name}": name for name in folders}
+        super().finalize_options()
 
     def run(self) -> None:
         """Lay out the packages, and where they can be, the compiled modules."""

@@ -27,10 +27,12 @@ TREE = Path(__file__).resolve().parents[1]
 if str(TREE) not in sys.path:
     sys.path.insert(0, str(TREE))
 
+import links  # noqa: E402 - of this folder
+
 from mrclab import compiled  # noqa: E402
 
-SOURCES = TREE / "mrclab"
-"""Parents of the folders: of the links in a checkout, and in a source distribution."""
+SOURCES = TREE
+"""Parent of the folders, in a checkout and in a source distribution."""
 
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "sim")
 FILES = ("hosts/nic/seam.py",)
@@ -106,7 +108,9 @@ def build(paths: list[Path], target: Path, lock: int) -> str:
     program = [sys.executable, __file__, "--worker", str(target), *(f"mrclab/{path.as_posix()}" for path in paths)]
     log = target.parent / LOG
     with log.open("w", encoding="utf-8") as written:
-        done = subprocess.run(program, cwd=TREE, stdout=written, stderr=subprocess.STDOUT, check=False, pass_fds=[lock])
+        done = subprocess.run(
+            program, cwd=links.link(), stdout=written, stderr=subprocess.STDOUT, check=False, pass_fds=[lock]
+        )
     return "" if done.returncode == 0 else f"compiling failed; see {log.relative_to(TREE)}"
 
 

@@ -92,6 +92,7 @@ main() {
         return
     fi
     install_lab .venv
+    .venv/bin/python setup/links.py || die "the links for type checkers cannot be made in build/types."
     install_p4sh
     link_command
 }

@@ -22,7 +22,7 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
 from mrclab.controller.session import SwitchSession
 
-ROOT = HOME.parent
+ROOT = HOME
 BUILD = ROOT / "p4src" / "build"
 P4SH_PYTHON = ROOT / ".venv-p4sh" / "bin" / "python"
 P4SH_SCRIPT = Path(__file__).with_name("p4sh.py")

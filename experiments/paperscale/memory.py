@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab import HOME, compiled
+from mrclab import compiled
 from mrclab.sim.nic import SimNic
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux import killed
@@ -31,7 +31,7 @@ _FIELD = "transport.ev_profile.active_per_plane"
 
 def of_a_qp(values: Mapping[str, Any]) -> float:
     """KiB of a QP and its EVs at one end, the mean of both ends, once it has used all EVs that are active."""
-    path = os.pathsep.join([str(HOME.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(compiled.TREE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, compiled.VARIABLE: "0", "PYTHONPATH": path}
     argv = [sys.executable, "-m", __name__, str(values[_FIELD])]
     return float(subprocess.run(argv, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)

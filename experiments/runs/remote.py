@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,16 @@ def identity() -> str:
         version = importlib.metadata.version("mrclab")
     except importlib.metadata.PackageNotFoundError:
         version = "without a version"
-    return f"mrclab {version} of sources {_digest(Path(spec.origin).parent)[:12]}"
+    return f"mrclab {version} of sources {_digest(importlib.import_module('mrclab'))[:12]}"
 
 
-def _digest(home: Path) -> str:
-    """SHA-256 over all Python files below a folder, their names included; links to folders are followed."""
-    found = {}
-    for folder, inner, files in os.walk(home, followlinks=True):
-        inner[:] = [name for name in inner if name != "__pycache__"]
-        for name in files:
-            if name.endswith(".py"):
-                path = Path(folder, name)
-                found[path.relative_to(home).as_posix()] = path.read_bytes()
+def _digest(mrclab: Any) -> str:
+    """SHA-256 over all Python files of the package, their names included."""
+    own = Path(mrclab.__file__).parent
+    found = {path.relative_to(own).as_posix(): path.read_bytes() for path in own.glob("*.py")}
+    for package in mrclab.PACKAGES:
+        for path in (mrclab.HOME / package).rglob("*.py"):
+            found[path.relative_to(mrclab.HOME).as_posix()] = path.read_bytes()
     whole = hashlib.sha256()
     for name in sorted(found):
         whole.update(f"{name}\0{len(found[name])}\0".encode() + found[name])

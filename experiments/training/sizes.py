@@ -104,8 +104,8 @@ def digest() -> str:
     """Name the scenario and the sources that decide what happens in a run."""
     found = hashlib.sha256(SCENARIO.read_bytes())
     for folder in _DECIDING:
-        for path in sorted((HOME.parent / folder).rglob("*.py")):
-            found.update(path.relative_to(HOME.parent).as_posix().encode() + path.read_bytes())
+        for path in sorted((HOME / folder).rglob("*.py")):
+            found.update(path.relative_to(HOME).as_posix().encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
 

@@ -13,7 +13,7 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.command.live.secondterminal import NAMES
 from mrclab.lab.prompt.words import LOCAL, WORDS
 
-FILE = HOME.parent / "docs" / "commands.md"
+FILE = HOME / "docs" / "commands.md"
 
 
 def build() -> str:

@@ -16,7 +16,7 @@ from mrclab import HOME
 from mrclab.events import codec, event
 from mrclab.lab.report.grid import markdown
 
-FILE = HOME.parent / "docs" / "history-reference.md"
+FILE = HOME / "docs" / "history-reference.md"
 
 _HEAD = """\
 # Reference of history records

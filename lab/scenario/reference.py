@@ -28,7 +28,7 @@ from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.registry import OneOf, Registry
 from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
 
-FILE = HOME.parent / "docs" / "scenario-reference.md"
+FILE = HOME / "docs" / "scenario-reference.md"
 
 _WORDS = {
     "parse_duration": "duration",

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 from mrclab import HOME
 from mrclab.lab.scenario.scenario import Scenario
 
-FILE = HOME.parent / "docs" / "scenario.schema.json"
+FILE = HOME / "docs" / "scenario.schema.json"
 _BEFORE = ("parse_duration", "parse_delay", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
 
 

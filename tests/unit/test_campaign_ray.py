@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab import HOME
+from mrclab import HOME, PACKAGES
 from mrclab.experiments.campaign import journal, work
 from mrclab.experiments.runs import cluster, remote
 from mrclab.lab.errors import Refused
@@ -115,7 +115,10 @@ def test_a_cluster_of_two_nodes_gives_the_rows_of_worker_processes_though_a_work
 @patient
 def test_a_worker_with_other_sources_is_refused_in_one_sentence(tmp_path):
     other = tmp_path / "other" / "mrclab"
-    shutil.copytree(HOME, other, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(HOME / "mrclab", other, ignore=ignored)
+    for package in PACKAGES:
+        shutil.copytree(HOME / package, other / package, ignore=ignored)
     with (other / "lab" / "errors.py").open("a", encoding="utf-8") as file:
         file.write("# another line\n")
     with nodes("0", f"1:{other.parent}") as (address, _), begun(tmp_path, "--ray", address) as campaign:

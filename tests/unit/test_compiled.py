@@ -149,7 +149,6 @@ def test_the_command_refuses_in_one_sentence_where_it_must_run_and_cannot(small)
     program = "from mrclab.lab.command.entry import main; main()"
     (small / "lab" / "command").mkdir(parents=True)
     shutil.copy(ROOT / "lab" / "command" / "entry.py", small / "lab" / "command")
-    (small / "mrclab" / "lab").symlink_to("../lab")
     argv = [sys.executable, "-P", "-c", program] if sys.version_info >= (3, 11) else [sys.executable, "-c", program]
     environment = {**os.environ, compiled.VARIABLE: "1", "PYTHONPATH": str(small)}
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=small, env=environment)
@@ -200,16 +199,15 @@ def simulate(load):
 @pytest.fixture
 def small(tmp_path) -> Path:
     """A tree with two sources to compile, where what is run tells the two forms apart."""
-    for name in ("mrclab/__init__.py", "mrclab/compiled.py", "setup/compiled.py"):
+    for name in ("mrclab/__init__.py", "mrclab/compiled.py", "setup/compiled.py", "setup/links.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name, text in _SMALL.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    for folder in ("hosts", "hosts/nic", "sim", "bench", "bench/sim"):
+    for folder in ("hosts", "hosts/nic", "sim", "bench", "bench/sim", "topo"):
+        (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "__init__.py").touch()
-    for folder in ("hosts", "sim", "bench"):
-        (tmp_path / "mrclab" / folder).symlink_to(f"../{folder}")
     return tmp_path
 
 
@@ -271,7 +269,7 @@ backend-path = ["setup"]
 name = "small"
 version = "1"
 [tool.setuptools]
-packages = { find = { include = ["mrclab", "mrclab.*"] } }
+packages = ["mrclab"]
 cmdclass = { build_py = "setup.backend.BuildPy", bdist_wheel = "setup.backend.BdistWheel" }
 """
 _WHEEL = """

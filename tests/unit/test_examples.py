@@ -65,7 +65,7 @@ def test_the_plugin_works_once_it_is_installed(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
-    path = os.pathsep.join([str(HOME.parent), str(installed)])
+    path = os.pathsep.join([str(HOME), str(installed)])
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "plugin" / "run.py")],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,

@@ -79,7 +79,7 @@ def history_by(python, text, parent, hash_seed="0"):
     """The history as another process writes it."""
     (parent / "small.yaml").write_text(text)
     argv = [str(python), "-c", DIGEST, str(parent / "small.yaml"), str(parent / "results")]
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(HOME.parent)}
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(HOME)}
     return subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout
 
 
@@ -98,7 +98,7 @@ def test_the_same_seed_gives_the_same_bytes_again_whatever_the_hash_seed(tmp_pat
 def test_the_same_seed_gives_the_same_bytes_under_every_python(tmp_path, own_history, version):
     if version == "{}.{}".format(*sys.version_info[:2]):
         pytest.skip(f"Python {version} is the one that the others are compared with")
-    python = HOME.parent / f".venv-{version}" / "bin" / "python"
+    python = HOME / f".venv-{version}" / "bin" / "python"
     if not python.exists():
         pytest.skip(f"no Python {version} with the lab's dependencies here; setup/pythons.sh {version} makes one")
     assert history_by(python, SMALL, tmp_path) == own_history

@@ -9,7 +9,7 @@ from mrclab import HOME
 
 pytestmark = pytest.mark.once
 
-TREE = HOME.parent
+TREE = HOME
 OF_THE_API = {"Run", "Scenario", "Table"}  # lab/api.py and lab/tables.py have the words that a user would guess
 PACKAGES = ("bench", "controller", "events", "experiments", "hosts", "lab", "rpc", "sim", "softswitch", "topo")
 

@@ -1,6 +1,9 @@
 """What setup and packages promise: a lock for every supported Python."""
 
 import re
+import runpy
+import shutil
+import subprocess
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
@@ -8,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from ruamel.yaml import YAML
+
+from mrclab import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
@@ -51,8 +56,30 @@ def test_the_map_of_the_code_names_files_that_exist():
         "docs",
         "examples",
         "tests",
-        *(link.name for link in (ROOT / "mrclab").iterdir() if link.is_symlink()),
+        *PACKAGES,
+        "p4src",
     ]
     files = {f"/{path.relative_to(ROOT)}" for top in tops for path in [ROOT / top, *(ROOT / top).rglob("*")]}
     assert [place for place in named if not any(file.endswith(f"/{place}") for file in files)] == []
     assert len(named) > 30
+
+
+def test_no_link_is_under_version_control():
+    """A zip from a web page has links as small files, and so has a checkout on Windows."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("this is no git checkout")
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if line.startswith("120000")] == []
+
+
+def test_the_links_for_type_checkers_are_mended_and_lead_to_all_packages(tmp_path):
+    made = runpy.run_path(str(ROOT / "setup" / "links.py"))
+    package = tmp_path / "mrclab"
+    package.mkdir()
+    (package / "gone").symlink_to(tmp_path / "nowhere")
+    (package / "hosts").symlink_to(ROOT / "lab")
+    for _ in range(2):
+        assert made["link"](ROOT, tmp_path) == tmp_path
+    assert not (package / "gone").is_symlink()
+    assert (package / "hosts" / "agent" / "__main__.py").samefile(ROOT / "hosts" / "agent" / "__main__.py")
+    assert {*PACKAGES, "torch", "__init__.py"} <= {path.name for path in package.iterdir()}

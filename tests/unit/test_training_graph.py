@@ -202,6 +202,6 @@ def test_a_plan_that_cannot_be_is_one_sentence(tmp_path, change, sentence):
 
 
 def test_the_plan_of_a_job_names_ranks_and_nodes():
-    loaded = scenario.load(HOME.parent / "scenarios" / "training.yaml")
+    loaded = scenario.load(HOME / "scenarios" / "training.yaml")
     (entry,) = loaded.scenario.traffic
     assert entry.text(loaded.fabric, 1) == "6 steps of 16 ranks; h1 is rank 0, with 21 nodes in each"

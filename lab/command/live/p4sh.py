@@ -13,7 +13,7 @@ from mrclab.lab.errors import Refused, RunError
 from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.linux import killed
 
-PYTHON = HOME.parent / ".venv-p4sh" / "bin" / "python"
+PYTHON = HOME / ".venv-p4sh" / "bin" / "python"
 _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike
 
 
