@@ -243,7 +243,7 @@ class Fingerprint:
                 self._add(getattr(packet, name, None))
 
     def _copy(self, stamp: int, matters: bool = False) -> int | None:
-        """When a copy of a packet was sent; None where nothing on its way can be it, or its answer."""
+        """Return when a copy of a packet was sent; None where nothing on its way can be it, or its answer."""
         if matters or self._stamps_matter or any(one - stamp & _STAMP_MASK <= self._held for one in self._answered):
             return self._stamp - stamp & _STAMP_MASK
         return None
