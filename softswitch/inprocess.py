@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mrclab.softswitch.clock import SetClock, SwitchClock
-from mrclab.softswitch.switch import SoftSwitch
+from mrclab.softswitch.dataplane import DataPlane
 from mrclab.softswitch.traffic_manager import State, TrafficManager
 
 
@@ -109,11 +109,11 @@ class InProcess:
             self._time.now_ns = until_ns
 
     def close(self) -> None:
-        """Give back the descriptors of the switch's unused loop."""
+        """Give back what the switch holds."""
         self.runtime.close()
 
 
-class _Traced(SoftSwitch):
+class _Traced(DataPlane):
     """A switch that knows at any moment which frame it works on."""
 
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import random
 import struct
@@ -111,7 +110,9 @@ def compiling() -> Iterator[None]:
 def _give_back() -> None:
     """Return to the system what compiling took: it is several times what the program needs to run."""
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes  # noqa: PLC0415 - what is missing in a browser
+
         ctypes.CDLL(None).malloc_trim(0)
 
 

@@ -16,28 +16,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from select import EPOLLERR
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mrclab.softswitch.clock import REAL, SwitchClock
-from mrclab.softswitch.objects.replication import Replication
-from mrclab.softswitch.objects.runtime_api import (
-    AlreadyExistsError,
-    DigestCallback,
-    InvalidRequestError,
-    NotFoundError,
-    PacketInCallback,
-    PreconditionError,
-    ProgramInfo,
-)
+from mrclab.softswitch.dataplane import DataPlane
+from mrclab.softswitch.objects.runtime_api import AlreadyExistsError, InvalidRequestError, NotFoundError
 from mrclab.softswitch.process.lateness import LongestWait
 from mrclab.softswitch.process.pcap import PcapRecorder
 from mrclab.softswitch.process.ports import SoftSwitchPort
 from mrclab.softswitch.process.ring import RING_BYTES
-from mrclab.softswitch.traffic_manager import TrafficManager
-
-if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
-    from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
-    from mrclab.softswitch.pipeline import Compiled, Instance
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +39,6 @@ BUSY_TURNS = 16
 """Turns with frames after which all descriptors are looked at nevertheless."""
 EVENTS = 16
 """Descriptors served per look."""
-AGAIN_BATCH = 64
-"""Resubmitted and recirculated packets per turn of the loop."""
 
 
 class _Call:
@@ -75,7 +60,7 @@ class _Call:
             self.done.set()
 
 
-class SoftSwitch:
+class SoftSwitch(DataPlane):
     """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
 
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
@@ -92,23 +77,13 @@ class SoftSwitch:
         clock: SwitchClock = REAL,
         rng: random.Random | None = None,
     ) -> None:
-        self.cpu_port = cpu_port
-        self.drop_port = drop_port
-        self.instance: Instance | None = None
-        self._saved: tuple[Instance, Replication] | None = None
-        self.clock, self.rng = clock, rng or random.Random()
-        self._nanoseconds, self._started_ns = clock.nanoseconds, clock.nanoseconds()
-        self.traffic = self.make_queues(priorities)
-        self.replication = Replication(self.traffic.enqueue)
+        super().__init__(cpu_port, drop_port, priorities, clock, rng)
         self.recorder: PcapRecorder | None = None
-        self.errors = 0
         self._lateness = LongestWait()
         self._ports: dict[int, SoftSwitchPort] = {}
-        self._outlets: dict[int, Callable[[bytearray], None]] = {}
         self._readers: dict[int, Reader] = {}
         self._hot: list[Reader] = []
         self._poll = select.epoll()
-        self._again: deque[tuple[Any, ...]] = deque()
         self._calls: deque[_Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wake_read, self._drain_wake)
@@ -117,45 +92,7 @@ class SoftSwitch:
         self._guest: int | None = None  # the thread that holds it in `run`
         self._wakes_at: float | None = None  # when a sleeping loop wakes by itself; None: never
         self._running = True
-        self._packet_in: PacketInCallback | None = None
-        self._on_idle: Callable[[str, list[Any]], None] | None = None
         self._next_ageing = 0.0
-        self._has_timers = False
-        self.digest_callback: DigestCallback | None = None
-        self.enqueue = self.traffic.enqueue
-        self.again = self._again.append
-        self.multicast = self.replication.multicast
-        self.clone_to = self.replication.clone_to
-
-    def make_queues(self, priorities: int) -> TrafficManager:
-        """Return the queues of the switch's ports."""
-        return TrafficManager(priorities, self.now_us, self.clock)
-
-    # -- called by the generated code ---------------------------------------------------------------------------------
-
-    def now_us(self) -> int:
-        """Return microseconds since the switch started."""
-        return (self._nanoseconds() - self._started_ns) // 1000
-
-    def transmit(self, number: int, data: bytearray) -> None:
-        """Send a packet out of a port, or up to the control plane."""
-        outlet = self._outlets.get(number)
-        if outlet is not None:
-            outlet(data)
-        elif number == self.cpu_port and self._packet_in is not None:
-            self._packet_in(bytes(data))
-
-    @staticmethod
-    def out_of_range(what: str, index: int) -> None:
-        """Report an access beyond an array; BMv2 does nothing else either."""
-        log.error("%s: index %d is out of range, nothing done", what, index)
-
-    @staticmethod
-    def log_msg(text: str, values: list[int]) -> None:
-        """Log what the program's log_msg says, values in the place of {}."""
-        for value in values:
-            text = text.replace("{}", str(value), 1)
-        log.info("%s", text)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -242,18 +179,6 @@ class SoftSwitch:
                     deadline = other
         return None if deadline is None else max(deadline - self.clock.seconds(), 0.0)
 
-    def _guarded(self, function: Callable[[], object]) -> None:
-        """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
-        try:
-            function()
-        except Exception as error:
-            self._lost(error)
-
-    def _lost(self, error: Exception) -> None:
-        """Note what the program could not do with a packet."""
-        self.errors += 1
-        log.error("a packet was lost to an error in the program", exc_info=error)
-
     def _attach(self, port: SoftSwitchPort) -> None:
         """Have a port's frames go to the running program."""
         ingress = self.instance.ingress if self.instance is not None else _discard
@@ -265,19 +190,15 @@ class SoftSwitch:
         self._readers[port.fileno] = port.receiver(ingress, self._lateness.frame)
         self._hot = []
 
-    def record(self, recorder: PcapRecorder) -> None:
-        """Record all packets from now on."""
-        self.recorder = recorder
+    def program_changed(self) -> None:
+        """Have the frames of all ports go to the program that runs now."""
         for port in self._ports.values():
             self._attach(port)
 
-    def _run_again(self) -> None:
-        instance = self.instance
-        for _ in range(min(len(self._again), AGAIN_BATCH)):
-            packet = self._again.popleft()
-            if instance is not None and instance.ingress_again is not None:
-                function = instance.ingress_again
-                self._guarded(lambda function=function, packet=packet: function(*packet))  # type: ignore[misc]
+    def record(self, recorder: PcapRecorder) -> None:
+        """Record all packets from now on."""
+        self.recorder = recorder
+        self.program_changed()
 
     def _run_calls(self) -> None:
         while self._calls:
@@ -363,109 +284,7 @@ class SoftSwitch:
                 self._poll.register(fd, select.EPOLLIN)
             self._readers[fd] = reader
 
-    # -- pipeline -----------------------------------------------------------------------------------------------------
-
-    def compile(self, config: str | bytes) -> Compiled:
-        """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
-        from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
-
-        return compile_program(config, self.drop_port)
-
-    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
-        """Make `pipeline` the running one; everything starts empty unless `keep_state` and the program is the same."""
-        if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
-            return
-        instance, replication = self._prepared(pipeline)
-        self._saved = None
-        self.replication.take_over(replication)
-        self.traffic.clear()
-        self._again.clear()
-        self.instance = instance
-        self.instance.digests.callback = self.digest_callback
-        self.traffic.wants_time = pipeline.enqueue_time
-        self._has_timers = self.instance.ages or bool(self.instance.info.digests)
-        for port in self._ports.values():
-            self._attach(port)
-
-    def save(self, pipeline: Any) -> None:
-        """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
-        from mrclab.softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
-
-        assert isinstance(pipeline, Compiled)
-        replication = Replication(self.traffic.enqueue)
-        self._saved = Instance(pipeline, self, replication.sessions), replication
-
-    def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
-        """Return what was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
-        if self._saved is None or self._saved[0].compiled is not pipeline:
-            self.save(pipeline)
-        assert self._saved is not None
-        return self._saved
-
-    @property
-    def info(self) -> ProgramInfo | None:
-        """The running program's names, None before the first commit."""
-        return None if self.instance is None else self.instance.info
-
-    def program(self) -> Instance:
-        """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""
-        if self._saved is not None:
-            return self._saved[0]
-        if self.instance is None:
-            raise PreconditionError("no pipeline is set yet")
-        return self.instance
-
-    def copies(self) -> Replication:
-        """Return the multicast groups and clone sessions that are written to, as `program` does."""
-        return self.replication if self._saved is None else self._saved[1]
-
-    def table(self, name: str) -> RuntimeTable:
-        """Return a table of the program that is written to."""
-        table = self.program().tables.get(name)
-        if table is None:
-            raise NotFoundError(f"the program has no table {name}")
-        return table
-
-    def profile(self, name: str) -> RuntimeProfile:
-        """Return an action profile of the program that is written to."""
-        profile = self.program().profiles.get(name)
-        if profile is None:
-            raise NotFoundError(f"the program has no action profile {name}")
-        return profile
-
-    def on_digest(self, callback: DigestCallback | None) -> None:
-        """Set who gets digest lists."""
-        self.digest_callback = callback
-        if self.instance is not None:
-            self.instance.digests.callback = callback
-
-    # -- packets, ports and queues ------------------------------------------------------------------------------------
-
-    def packet_out(self, data: bytes) -> None:
-        """Inject a packet as received on the CPU port."""
-        if self.cpu_port is None:
-            raise PreconditionError("the switch was started without a CPU port")
-        instance, frame, cpu_port = self.program(), bytearray(data), self.cpu_port
-        self._guarded(lambda: instance.ingress(frame, cpu_port, len(frame)))
-
-    def inject(self, port: int, data: bytes) -> None:
-        """Process a frame as if received on `port` (for tests and tools)."""
-        self.program().ingress(bytearray(data), port, len(data))
-
-    def settle(self) -> None:
-        """Run what resubmits, recirculations and due queues are left, in place of the loop (for tests and tools)."""
-        while self._again:
-            self._run_again()
-            self.traffic.run()
-        self.traffic.run()
-
-    def on_packet_in(self, callback: PacketInCallback | None) -> None:
-        """Set who gets packets that leave through the CPU port."""
-        self._packet_in = callback
-
-    def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:
-        """Set who hears of idle entries."""
-        self._on_idle = callback
+    # -- ports --------------------------------------------------------------------------------------------------------
 
     def add_port(self, port: int, interface: str, ring: int = RING_BYTES) -> None:
         """Attach a network interface, with so many bytes for what comes in."""
@@ -498,28 +317,12 @@ class SoftSwitch:
             raise NotFoundError(f"there is no port {number}")
         return self._ports[number]
 
-    def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
-        """Limit a queue to packets per second (0: no limit); None means every port or every priority."""
-        self._check_queue(rate_pps, "rate", priority)
-        self.traffic.set_rate(rate_pps, port, priority)
-
-    def set_queue_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
-        """Set a queue's capacity in packets."""
-        self._check_queue(depth, "depth", priority)
-        self.traffic.set_depth(depth, port, priority)
-
     def take_lateness(self) -> float:
         """Return the longest, in seconds, that a frame waited to be looked at or a packet beyond its time in a queue.
 
         Of the time since it was last asked for; a switch that was always on time is some ten microseconds late.
         """
         return max(self._lateness.take(), self.traffic.take_lateness())
-
-    def _check_queue(self, value: int, what: str, priority: int | None) -> None:
-        if value < 0:
-            raise InvalidRequestError(f"queue {what} {value} is negative")
-        if priority is not None and not 0 <= priority < self.traffic.priorities:
-            raise InvalidRequestError(f"priority {priority}: the switch has {self.traffic.priorities} (0 first)")
 
 
 def _discard(_frame: bytearray, _port: int, _length: int) -> None:

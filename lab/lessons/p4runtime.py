@@ -7,15 +7,11 @@ from pathlib import Path
 from mrclab.lab.command.live.p4sh import PYTHON
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.lab.errors import Refused
-from mrclab.lab.lessons import bench
+from mrclab.lab.lessons import bench, routes
 from mrclab.lab.lessons.base import Check, read
 from mrclab.lab.lessons.parts import SwitchPart
-from mrclab.topo import srv6
 from mrclab.topo.linux import killed
-from mrclab.topo.model import Fabric, Switch
-from mrclab.topo.spec import FabricSpec
 
-_DOWNLINK = 0x3101
 _LONGEST = 60.0  # seconds that a controller may take
 
 
@@ -32,34 +28,8 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
             if said:
                 return [Check(False, "the controller runs to its end", said)]
             if device.run(lambda: device.info is None):
-                return [Check(False, f"{part.switch} has the program", "hand `config` to sh.setup")]
-            switch = Fabric(FabricSpec()).switch(part.switch)
-            routes = [_forwards(device, switch, 1, 2), _forwards(device, switch, 2, 1)]
-            return [Check(True, f"{part.switch} has the program"), *routes, _drops(device, switch, part.other)]
-
-
-def _forwards(device: bench.Bench, switch: Switch, entered: int, left: int) -> Check:
-    port = switch.port(left)
-    sent = bench.address(switch.usid, port.usid, _DOWNLINK)
-    wanted = f"what comes in at port {entered} for {srv6.text(sent)} goes to {port.peer.node}"
-    out = device.run(lambda: device.answer(entered, bench.frame(sent)))
-    if not out:
-        return Check(False, wanted, "it was dropped: my_usid needs its own uSID, usid_fib the one that is next")
-    number, data = out[0]
-    peer = bytes.fromhex(port.peer.mac.replace(":", ""))
-    if number != left:
-        return Check(False, wanted, f"it left by port {number}, which leads to {switch.port(number).peer.node}")
-    if bench.destination(data) != srv6.shift_usid(sent):
-        return Check(False, wanted, f"it left for {srv6.text(bench.destination(data))}")
-    return Check(data[:6] == peer, wanted, f"its destination MAC is {data[:6].hex(':')} and not {port.peer.mac}")
-
-
-def _drops(device: bench.Bench, switch: Switch, other: int) -> Check:
-    foreign = bench.address(other, switch.port(2).usid, _DOWNLINK)
-    out = device.run(lambda: device.answer(1, bench.frame(foreign)))
-    return Check(
-        not out, "a list that begins with another switch's uSID is dropped", "my_usid takes what is not its own"
-    )
+                return routes.checks(part, None)
+            return routes.checks(part, lambda port, data: device.run(lambda: device.answer(port, data)))
 
 
 def _run(path: Path, socket: Path, place: str) -> str:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from mrclab.lab.command import p4build
 from mrclab.lab.errors import LabError
-from mrclab.lab.lessons import bench, p4statement
+from mrclab.lab.lessons import p4statement
 from mrclab.lab.lessons.base import Check, read
+from mrclab.lab.lessons.frames import address, destination, frame
+from mrclab.lab.p4.inside import MrcSwitch
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6
-from mrclab.topo.linux import killed
 
 ACTION = "shift_usid"
 _FIELD, _WIDTH = "hdr.ipv6.dst", 128
@@ -70,6 +71,8 @@ def spliced(text: str, ingress: str) -> str:
 
 def _compiled(text: str) -> str:
     """The lab's program with the learner's action in it. BuildError: p4c refused it."""
+    from mrclab.topo.linux import killed  # noqa: PLC0415 - where there is p4c, there is Linux
+
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         sources, build = Path(place) / "p4src", Path(place) / "build"
         shutil.copytree(p4build.SOURCE_DIR, sources, ignore=shutil.ignore_patterns("build"))
@@ -80,21 +83,17 @@ def _compiled(text: str) -> str:
 
 
 def _shifts(config: str, name: str, usids: tuple[int, ...]) -> Check:
-    sent = bench.address(*usids)
+    sent = address(*usids)
     right = srv6.shift_usid(sent)
     wanted = f"{name}: {srv6.text(sent)} becomes {srv6.text(right)}"
-    switch = bench.Bench()
-    try:
-        switch.commit(switch.compile(config))
-        _insert(switch, "my_usid", srv6.LOCATOR << 16 | _OWN, ACTION)
-        for following in {srv6.LOCATOR << 16 | _NEXT, *_reachable(sent)}:
-            _insert(switch, "usid_fib", following, "forward", _PORT, 1, 2)
-        out = switch.answer(1, bench.frame(sent))
-    finally:
-        switch.close()
+    switch = MrcSwitch(config)
+    _insert(switch, "my_usid", srv6.LOCATOR << 16 | _OWN, ACTION)
+    for following in {srv6.LOCATOR << 16 | _NEXT, *_reachable(sent)}:
+        _insert(switch, "usid_fib", following, "forward", _PORT, 1, 2)
+    out = switch.answer(1, frame(sent))
     if not out:
         return Check(False, wanted, "the switch dropped it: no route for what the shift left in front")
-    return Check(bench.destination(out[0][1]) == right, wanted, f"it became {srv6.text(bench.destination(out[0][1]))}")
+    return Check(destination(out[0][1]) == right, wanted, f"it became {srv6.text(destination(out[0][1]))}")
 
 
 def _reachable(sent: int) -> set[int]:
@@ -104,9 +103,6 @@ def _reachable(sent: int) -> set[int]:
     return {sent >> 80, shifted >> 80, (locator | (sent & ((1 << 96) - 1)) >> 16) >> 80}
 
 
-def _insert(switch: bench.Bench, table: str, key: int, action: str, *arguments: int) -> None:
-    info = switch.info
-    assert info is not None
-    name = next(full for full in info.tables if full.endswith(f".{table}"))
-    called = next(full for full in info.tables[name].actions if full.endswith(f".{action}"))
-    switch.table(name).insert(TableEntry((key,), ActionCall(called, arguments)))
+def _insert(switch: MrcSwitch, table: str, key: int, action: str, *arguments: int) -> None:
+    name = switch.full_name(table)
+    switch.runtime.table(name).insert(TableEntry((key,), ActionCall(switch.full_action(name, action), arguments)))

@@ -34,7 +34,7 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
     " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
-LESSONS_HERE = '<link rel="stylesheet" href="lessons.css">\n<script type="module" src="lessons.js"></script>\n'
+LESSONS_HERE = '<link rel="stylesheet" href="lessons.css">\n<script type="module" src="lab.js"></script>\n'
 STEPS = 100  # frames of a figure, as cable.js has them
 SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
 """Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
@@ -127,10 +127,12 @@ def pages(target: Path) -> None:
     shutil.copytree(static, target / "static", ignore=shutil.ignore_patterns("index.html", "server.js"))
     for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):
         shutil.copy(HERE / name, target / place)
-    for name in ("cable/cable.js", "cable/cable.css", "lessons/lessons.js", "lessons/lessons.css"):
-        shutil.copy(HERE / name, target / Path(name).name)
+    shutil.copy(HERE / "interpreter.js", target)
+    for folder in ("cable", "lessons", "p4"):
+        for path in [*(HERE / folder).glob("*.js"), *(HERE / folder).glob("*.css")]:
+            shutil.copy(path, target)
     policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    for page in (static / "index.html", HERE / "cable" / "cable.html"):
+    for page in (static / "index.html", HERE / "cable" / "cable.html", HERE / "p4" / "p4.html"):
         text = page.read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
         if page.name == "index.html":
             text = text.replace("</body>", f"{LESSONS_HERE}</body>", 1)
@@ -197,6 +199,9 @@ def collect(stage: Path, engine: Path) -> None:
         source = ROOT / package
         ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.pyi")
         shutil.copytree(source, stage / "lab" / "mrclab" / package, ignore=ignore)
+    program = stage / "lab" / "mrclab" / "p4src" / "build"
+    program.mkdir(parents=True)
+    shutil.copy(ROOT / "p4src" / "build" / "mrc.json", program)
     for name in ("__init__.py", "compiled.py"):
         shutil.copy(ROOT / "mrclab" / name, stage / "lab" / "mrclab" / name)
 

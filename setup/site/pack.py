@@ -11,7 +11,7 @@ ALWAYS = ("_pyodide", "pyodide", "pyodide_js", "encodings", "zipfile", "zipimpor
           "_weakrefset", "importlib", "pathlib", "shutil", "email", "linecache", "traceback", "_colorize", "uuid",
           "webloop", "stringprep", "collections", "_strptime",
           "_pydatetime", "_sysconfigdata__emscripten_wasm32-emscripten")  # fmt: skip
-NEVER = {"_pyrepl", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
+NEVER = {"_pyrepl", "bdb", "cmd", "ctypes", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
 ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
@@ -19,7 +19,7 @@ ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punyco
 ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.ui.shortrun", "mrclab.lab.faults",
          "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
          "mrclab.hosts.mrc.evs.selections", "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
-         "mrclab.lab.lessons.happened")  # fmt: skip
+         "mrclab.lab.lessons.happened", "mrclab.lab.ui.p4tab", "mrclab.lab.lessons.shift")  # fmt: skip
 
 
 def sources(lab: Path) -> dict[str, Path]:

@@ -102,13 +102,15 @@ async function keep(python, module) {
 }
 
 try {
-  const known = await restored(), python = known ?? await started();
+  const known = await restored(), python = known ?? await started(), later = known && self.name !== "p4"; // whose modules are not in it
+  if (known && !later) await unpack(python);
   globalThis.publish = (text) => postMessage(text);
   if (self.name === "figures") tab = python.runPython("from mrclab.lab.ui.shortrun import Figures\nFigures()");
+  else if (self.name === "p4") tab = python.runPython("from mrclab.lab.ui.p4tab import P4Tab\nP4Tab()");
   else tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.tab import Tab\nTab(publish)");
   lap("lab");
   tab.source?.();
-  if (known) await unpack(python);
+  if (later) await unpack(python);
   ready = true;
   answer();
   if (tab.step) step();

@@ -13,7 +13,6 @@ import hashlib
 import logging
 import marshal
 import os
-import pwd
 import secrets
 import stat
 import sys
@@ -35,8 +34,10 @@ def location() -> Path:
     if base:
         return Path(base).absolute() / "softswitch"
     try:
+        import pwd  # noqa: PLC0415 - a browser's Python has none
+
         home = pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
+    except (ImportError, KeyError):
         home = os.environ.get("HOME", "/")
     return Path(home).absolute() / ".cache" / "softswitch"
 
@@ -44,6 +45,9 @@ def location() -> Path:
 @contextlib.contextmanager
 def _directory() -> Iterator[int | None]:
     """Give a descriptor of the cache directory, made where it is missing; None where it cannot be trusted."""
+    if not hasattr(os, "geteuid"):  # a browser has no users
+        yield None
+        return
     path = location()
     try:
         handle = _walk(path)

@@ -5,21 +5,10 @@ What became of a frame is told in the program's own words, so that a model of th
 
 from enum import IntEnum
 
-from mrclab.controller.provisioning import intent
-from mrclab.lab.command.p4build import P4_JSON
-from mrclab.softswitch.inprocess import FrameOutcome, InProcess
-from mrclab.softswitch.objects.runtime_api import (
-    ActionCall,
-    GroupMember,
-    GroupRef,
-    ProfileGroup,
-    ProfileMember,
-    TableEntry,
-)
+from mrclab.lab.p4.inside import EGRESS, INGRESS, MrcSwitch
+from mrclab.softswitch.inprocess import FrameOutcome
 from mrclab.topo.model import Fabric
-from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, PRIORITIES
-
-INGRESS, EGRESS, PROFILE = "MrcIngress", "MrcEgress", "MrcIngress.ecmp"
+from mrclab.topo.numbers import CONTROL_PRIORITY, DATA_PRIORITY
 
 
 class Drop(IntEnum):
@@ -34,43 +23,16 @@ class Drop(IntEnum):
     WRONG_SOURCE = 7
 
 
-class MrcInside(InProcess):
+class MrcInside(MrcSwitch):
     """`switch` of `fabric`, its queues and policies as the lab sets them. Times are in nanoseconds and begin at 0."""
 
     def __init__(self, fabric: Fabric, switch: str, seed: int = 0) -> None:
-        super().__init__(P4_JSON.read_bytes(), CPU_PORT, DROP_PORT, PRIORITIES, seed)
-        self._groups = 0
+        super().__init__(seed=seed)
         queue = fabric.spec.queue
         self.runtime.set_queue_rate(fabric.spec.link.rate_pps, priority=DATA_PRIORITY)
         self.runtime.set_queue_depth(queue.depth, priority=DATA_PRIORITY)
         self.runtime.set_queue_depth(queue.control_depth, priority=CONTROL_PRIORITY)
-        for entry in intent.entries(fabric, fabric.switch(switch)):
-            self.insert(entry)
-
-    def insert(self, entry: intent.IntendedEntry) -> None:
-        """Write one entry of the controller."""
-        info = self.runtime.info
-        assert info is not None
-        table = next(name for name in (f"{part}.{entry.table}" for part in (INGRESS, EGRESS)) if name in info.tables)
-        calls = [self._call(table, act) for act in entry.acts]
-        match = tuple(value for _, value in entry.match)
-        action = self._group(calls) if entry.one_shot else calls[0]
-        self.runtime.table(table).insert(TableEntry(match, action))
-
-    def _call(self, table: str, act: intent.Act) -> ActionCall:
-        assert self.runtime.info is not None
-        known = self.runtime.info.tables[table].actions
-        name = next(full for full in known if full.rsplit(".", 1)[-1] == act.name)
-        return ActionCall(name, tuple(value for _, value in act.params))
-
-    def _group(self, calls: list[ActionCall]) -> GroupRef:
-        self._groups += 1
-        members = [ProfileMember(self._groups << 8 | number, call) for number, call in enumerate(calls)]
-        for member in members:
-            self.runtime.profile(PROFILE).insert_member(member)
-        group = tuple(GroupMember(member.member_id) for member in members)
-        self.runtime.profile(PROFILE).insert_group(ProfileGroup(self._groups, group, len(group)))
-        return GroupRef(self._groups)
+        self.provision(fabric, switch)
 
 
 def dropped(fate: FrameOutcome) -> Drop | None:

@@ -57,6 +57,23 @@ def browser(tmp_path_factory):
     server.server_close()
 
 
+@pytest.fixture(scope="module")
+def site():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def opened(context, address):
+    page, mistakes = context.new_page(), []
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.on("console", lambda told: mistakes.append(told.text) if told.type == "error" else None)
+    page.goto(address)
+    return page, mistakes
+
+
 @pytest.mark.timeout(900)
 def test_a_run_in_the_tab_has_the_history_of_the_terminal_and_asks_no_other_host_and_works_offline(browser, tmp_path):
     context, address, server = browser
@@ -100,13 +117,10 @@ def test_a_run_in_the_tab_has_the_history_of_the_terminal_and_asks_no_other_host
 
 
 @pytest.mark.timeout(900)
-def test_a_figure_of_the_explanation_is_run_anew_where_its_handle_is_put_by_keyboard(browser):
-    context, _, _ = browser
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    page = context.new_page()
+def test_a_figure_of_the_explanation_is_run_anew_where_its_handle_is_put_by_keyboard(browser, site):
+    page = browser[0].new_page()
     page.emulate_media(reduced_motion="reduce")
-    page.goto(f"http://127.0.0.1:{server.server_port}/cable.html")
+    page.goto(f"{site}cable.html")
     told = page.locator("#spraying .sum")
     told.filter(has_text="arrived").wait_for()  # before Python runs
     before = told.inner_text()
@@ -117,5 +131,44 @@ def test_a_figure_of_the_explanation_is_run_anew_where_its_handle_is_put_by_keyb
     assert "no path was retired" in told.inner_text()
     assert page.locator("#spraying td", has_text="in use").count() == 1
     page.close()
-    server.shutdown()
-    server.server_close()
+
+
+@pytest.mark.timeout(900)
+def test_a_student_changes_a_table_entry_and_the_packet_goes_elsewhere(browser, site):
+    page, mistakes = opened(browser[0], f"{site}p4.html#3")
+    story = page.locator("#story")
+    story.filter(has_text="1 of 4: t0-p1-1 sends it by port 4 to t1-p1-2.").wait_for()
+    page.locator("#on").click()
+    story.filter(has_text="2 of 4: t1-p1-2 sends it by port 2 to t0-p1-2.").wait_for()
+    assert page.locator("ol.met li.hit b").all_inner_texts() == ["my_usid", "usid_fib", "classes", "trim_policy"]
+    page.locator("#tables details[open] tr.used button", has_text="Edit").click()
+    page.locator("#tables form input[name=port]").fill("1")
+    page.locator("#tables form button", has_text="Modify").click()
+    story.filter(has_text="2 of 3: t1-p1-2 sends it by port 1 to t0-p1-1.").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    story.filter(has_text="3 of 3: t0-p1-1 drops the packet").wait_for()
+    assert mistakes == []
+    page.close()
+
+
+@pytest.mark.timeout(900)
+def test_lessons_are_graded_in_the_page_a_wrong_answer_refused_and_what_is_done_is_kept(browser, site):
+    page, mistakes = opened(browser[0], f"{site}p4.html#2")
+    page.locator("#story", has_text="1 of 4").wait_for()
+    file, check = page.locator(".lesson textarea"), page.locator(".lesson button", has_text="Check it")
+    check.click()
+    page.locator(".lesson [role=status]", has_text="3 of 3 are missing.").wait_for()
+    hint = page.locator(".lesson li.failed").first
+    assert not hint.locator("details span").is_visible()
+    hint.locator("summary").click()
+    assert "it became" in hint.locator("details span").inner_text()
+    file.fill(file.input_value().replace("= hdr.ipv6.dst;", "= hdr.ipv6.dst[127:96] ++ hdr.ipv6.dst[79:0] ++ 16w0;"))
+    check.click()
+    page.locator(".lesson .passed", has_text="Done.").wait_for()
+    page.reload()
+    page.locator(".lesson .progress", has_text="1 of 7 done").wait_for()
+    assert "16w0" in page.locator(".lesson textarea").input_value()
+    assert mistakes == []
+    page.close()

@@ -1,5 +1,6 @@
 // The page on a dying cable: figures that the simulator in this tab runs anew for every place of their handles.
 
+import { interpreter } from "./interpreter.js";
 import { PLANES } from "./static/charts.js";
 import { FabricView } from "./static/fabric.js";
 import { merge } from "./static/merge.js";
@@ -26,29 +27,14 @@ function cell(row, text, kind = "") { row.append(made("td", text, kind)); }
 
 // --- the simulator -------------------------------------------------------------------------------------------------------
 
-let worker, number = 0, ready;
-const waiting = new Map();
-
-function begin() {
-  const blob = URL.createObjectURL(new Blob([`import ${JSON.stringify(new URL("worker.mjs", import.meta.url).href)};`], { type: "text/javascript" }));
-  worker = new Worker(blob, { type: "module", name: "figures" });
-  ready = new Promise((resolve, reject) => {
-    worker.onmessage = ({ data: told }) => {
-      if (told.kind === "lap" && told.name === "lab") { state.textContent = ""; performance.mark("lab-ready"); resolve(); }
-      else if (told.kind === "lap") state.textContent = "the simulator starts …";
-      else if (told.kind === "failed") reject(new Error(told.text));
-      else if (told.kind === "answer") { waiting.get(told.number)?.(told.said); waiting.delete(told.number); }
-    };
-    worker.onerror = () => reject(new Error("the simulator could not start: its files are not there"));
-  });
-  ready.catch((error) => { state.textContent = error.message; state.className = "over"; });
-}
+const simulator = interpreter("figures", () => { state.textContent = "the simulator starts …"; });
+simulator.ready.then(() => { state.textContent = ""; performance.mark("lab-ready"); }, (error) => { state.textContent = error.message; state.className = "over"; });
 
 const runs = new Map(); // what was asked → what the simulator told, or will
 
 function simulate(body) {
   const asked = JSON.stringify(body);
-  if (!runs.has(asked)) runs.set(asked, ready.then(() => new Promise((resolve) => { waiting.set(++number, resolve); worker.postMessage({ number, path: "api/figure", body: asked }); })));
+  if (!runs.has(asked)) runs.set(asked, simulator.ask("api/figure", asked));
   return runs.get(asked);
 }
 
@@ -359,5 +345,4 @@ class Figure {
 const { figures, first } = await (await fetch("figures.json")).json();
 for (const [name, told] of Object.entries(figures)) new Figure(document.getElementById(name), told, first[name]);
 performance.mark("figures");
-begin();
 navigator.serviceWorker?.register("sw.js").catch(() => {});

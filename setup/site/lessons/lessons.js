@@ -1,11 +1,8 @@
-// Lessons beside the fabric: their texts, what the learner hands in, and the grade; what is done is kept in the browser.
-
-import { post } from "./static/server.js";
+// Lessons beside a fabric: their texts, what the learner hands in, and the grade; what is done is kept in the browser.
 
 const KEPT = "mrclab-lessons";
-const NOTE = "In this page, click where the text has the prompt: a cable to cut or mend it, two hosts to send. Terminal commands stand for the buttons below.";
 
-function made(name, text = "", kind = "") {
+export function made(name, text = "", kind = "") {
   const node = document.createElement(name);
   node.textContent = text;
   if (kind) node.className = kind;
@@ -16,49 +13,54 @@ function load() { try { return JSON.parse(localStorage.getItem(KEPT)) ?? {}; } c
 
 function keep(kept) { try { localStorage.setItem(KEPT, JSON.stringify(kept)); } catch { /* this visit only */ } }
 
-class Lessons {
-  constructor(lessons) {
-    Object.assign(this, { lessons, kept: load() }); // number → { text, done }
-    this.root = made("section", "", "lesson");
-    this.root.setAttribute("aria-label", "Lesson");
-    this.root.hidden = true;
-    document.querySelector("main").prepend(this.root);
-    this.button = made("button", "Lessons");
-    this.button.setAttribute("aria-pressed", "false");
-    this.button.addEventListener("click", () => this.#toggle());
-    document.getElementById("demo").before(this.button);
+export class Lessons {
+  // `post(path, body)` asks the lab; `note` stands above the text; `deeds(lesson, row, text)` adds a page's own buttons;
+  // `elsewhere(lesson)` gives the address of a lesson that has another page, else null.
+  constructor(root, lessons, { post, note, deeds = () => {}, elsewhere = () => null }) {
+    Object.assign(this, { root, lessons, post, note, deeds, elsewhere, kept: load() }); // number → { text, done }
+    root.classList.add("lesson");
+    root.setAttribute("aria-label", "Lesson");
   }
 
-  #toggle() {
-    this.root.hidden = !this.root.hidden;
-    this.button.setAttribute("aria-pressed", String(!this.root.hidden));
-    document.body.classList.toggle("learning", !this.root.hidden);
-    if (!this.root.hidden && !this.shown) this.#open(this.lessons.find(({ number }) => !this.kept[number]?.done) ?? this.lessons[0]);
-    dispatchEvent(new Event("resize"));
+  // The first one that is not done, or that of a number.
+  begin(number = null) {
+    const here = this.lessons.filter((lesson) => !this.elsewhere(lesson));
+    this.#open(here.find((lesson) => (number ? lesson.number === number : !this.kept[lesson.number]?.done)) ?? here[0]);
   }
+
+  #name({ number, title }) { return `${this.kept[number]?.done ? "✓ " : ""}${number}. ${title}`; }
 
   #open(lesson) {
+    const address = this.elsewhere(lesson);
+    if (address) { location.href = address; return; }
     this.shown = lesson;
     const choice = document.createElement("select");
     choice.setAttribute("aria-label", "Lesson");
-    for (const { number, title } of this.lessons) choice.add(new Option(`${this.kept[number]?.done ? "✓ " : ""}${number}. ${title}`, number, false, number === lesson.number));
+    for (const each of this.lessons) choice.add(new Option(this.#name(each), each.number, false, each.number === lesson.number));
     choice.addEventListener("change", () => this.#open(this.lessons.find(({ number }) => number === Number(choice.value))));
-    const done = this.lessons.filter(({ number }) => this.kept[number]?.done).length;
     const text = made("div", "", "text");
     text.innerHTML = lesson.html; // of this site's own build
     text.tabIndex = 0;
     for (const wide of text.querySelectorAll("pre")) wide.tabIndex = 0; // they scroll sideways
     text.setAttribute("role", "region");
     text.setAttribute("aria-label", "Text of the lesson");
-    this.root.replaceChildren(choice, made("p", `${done} of ${this.lessons.length} done in this browser`, "hint"), made("p", NOTE, "hint"), text);
+    this.root.replaceChildren(choice, this.#progress(), made("p", this.note, "hint"), text);
     if (lesson.file) this.#file(lesson);
     const row = made("p", "", "deeds"), grade = made("button", "Check it", "mend");
     grade.addEventListener("click", () => this.#grade(grade));
     row.append(grade);
-    if (/^variants:/m.test(lesson.text)) this.#variants(row);
     this.said = made("div");
     this.said.setAttribute("role", "status");
+    this.deeds(lesson, row, () => this.text?.value ?? "", (text, kind) => this.said.replaceChildren(made("p", text, kind)));
     this.root.append(row, this.said);
+  }
+
+  // A box for each lesson, filled where it is done.
+  #progress() {
+    const done = this.lessons.filter(({ number }) => this.kept[number]?.done).length, line = made("p", "", "hint progress");
+    for (const lesson of this.lessons) line.append(made("i", "", this.kept[lesson.number]?.done ? "done" : lesson === this.shown ? "now" : ""));
+    line.append(`${done} of ${this.lessons.length} done in this browser`);
+    return line;
   }
 
   #file(lesson) {
@@ -75,24 +77,11 @@ class Lessons {
     this.root.append(head, this.text);
   }
 
-  // Runs one of the variants, in the fabric beside.
-  #variants(row) {
-    const name = Object.assign(document.createElement("input"), { size: 12, placeholder: "variant" });
-    name.setAttribute("aria-label", "variant to run");
-    const run = made("button", "Run this variant");
-    run.addEventListener("click", async () => {
-      const told = await post("api/run", JSON.stringify({ text: this.text.value, variant: name.value.trim() }));
-      const mistakes = (told.mistakes ?? []).map(({ line, text }) => `line ${line}: ${text}`).join("\n");
-      this.said.replaceChildren(made("p", mistakes || told.error || told.said, told.error ? "mistake" : "hint"));
-    });
-    row.append(name, run);
-  }
-
   async #grade(button) {
     const { number, file } = this.shown;
     button.disabled = true;
     this.said.replaceChildren(made("p", "Checked …", "hint"));
-    const told = await post("api/grade", JSON.stringify({ number, text: file ? this.text.value : "" }));
+    const told = await this.post("api/grade", JSON.stringify({ number, text: file ? this.text.value : "" }));
     button.disabled = false;
     if (told.error) { this.said.replaceChildren(made("p", told.error, "mistake")); return; }
     const list = document.createElement("ul");
@@ -109,8 +98,7 @@ class Lessons {
     if (told.done) { this.kept[number] = { ...this.kept[number], done: true }; keep(this.kept); }
     const open = told.checks.filter(({ ok }) => !ok).length;
     this.said.replaceChildren(made("p", told.done ? "Done." : `${open} of ${told.checks.length} are missing.`, told.done ? "passed" : ""), list);
-    this.root.querySelector("select").selectedOptions[0].textContent = `${this.kept[number]?.done ? "✓ " : ""}${number}. ${this.shown.title}`;
+    this.root.querySelector("select").selectedOptions[0].textContent = this.#name(this.shown);
+    this.root.querySelector(".progress").replaceWith(this.#progress());
   }
 }
-
-new Lessons(await (await fetch("lessons.json")).json());

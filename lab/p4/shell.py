@@ -1,0 +1,156 @@
+"""What lessons use of p4runtime-shell, on a switch in this process: its names and its words, without a socket.
+
+A controller that runs here runs with the real one, too. What the real one has beside this is refused with its name.
+"""
+
+import contextlib
+import io
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.p4 import words
+from mrclab.lab.p4.inside import MrcSwitch
+
+FILE = "controller.py"
+
+
+class FwdPipeConfig(NamedTuple):
+    """Paths of the P4Info and of the compiled program."""
+
+    p4info: str
+    bin: str
+
+
+class _Values(dict[str, str]):
+    """Match fields or parameters: `entry.match["name"] = "value"`."""
+
+    def set(self, **values: str) -> None:
+        """Set several."""
+        self.update(values)
+
+
+class TableEntry:
+    """An entry in the making: `TableEntry("MrcIngress.usid_fib")(action="MrcIngress.forward")`."""
+
+    def __init__(self, device: "Device", table: str) -> None:
+        self._device, self._table, self._what = device, table, ""
+        info = device.switch.runtime.table(_known(device.switch, table)).info
+        self._fields = [key.name for key in info.key]
+        self.match, self.action = _Values(), _Values()
+
+    def __call__(self, action: str = "") -> "TableEntry":
+        """Choose the action."""
+        self._what = action or self._what
+        return self
+
+    def insert(self) -> None:
+        """Write it; an error where there is one with this key."""
+        self._write("insert")
+
+    def modify(self) -> None:
+        """Change the entry with this key."""
+        self._write("modify")
+
+    def delete(self) -> None:
+        """Delete the entry with this key."""
+        self._write("delete")
+
+    def read(self, function: Callable[[str], object] = print) -> None:
+        """Call a function with every entry of the table."""
+        known = next(each for each in words.tables(self._device.switch) if each["table"] == words.short(self._table))
+        for entry in known["entries"]:
+            function(f"{words.short(self._table)}: {entry['key']} → {entry['action']}")
+
+    def _write(self, kind: str) -> None:
+        if missing := [name for name in self._fields if name not in self.match]:
+            raise LabError(f'{self._table}: set entry.match["{missing[0]}"] first')
+        if unknown := [name for name in self.match if name not in self._fields]:
+            raise LabError(f"{self._table}: the key has no field {unknown[0]}; it has {', '.join(self._fields)}")
+        key = ", ".join(str(self.match[name]) for name in self._fields)
+        params = {name: str(value) for name, value in self.action.items()}
+        words.write(self._device.switch, kind, self._table, key, self._what, params)
+
+
+class Device:
+    """A switch that a controller connects to; without a program until `setup` brings one."""
+
+    def __init__(self) -> None:
+        self._made: MrcSwitch | None = None
+        self.connected = False
+
+    @property
+    def switch(self) -> MrcSwitch:
+        """The switch with its program. LabError: it has none yet."""
+        if not self.connected:
+            raise LabError("no connection: call sh.setup first")
+        if self._made is None:
+            raise LabError("the switch has no program yet: hand `config` to sh.setup")
+        return self._made
+
+    @property
+    def programmed(self) -> MrcSwitch | None:
+        """The switch, once it has a program."""
+        return self._made
+
+    def setup(self, config: FwdPipeConfig | None = None, **_: Any) -> None:
+        """Connect, become primary, and load the program."""
+        self.connected = True
+        if config is not None:
+            self._made = MrcSwitch()
+
+    def teardown(self) -> None:
+        """Disconnect."""
+        self.connected = False
+
+
+def _known(switch: MrcSwitch, table: str) -> str:
+    try:
+        return switch.full_name(table)
+    except KeyError:
+        names = ", ".join(switch.runtime.info.tables) if switch.runtime.info else ""
+        raise LabError(f"the program has no table {table}; it has {names}") from None
+
+
+def _modules(device: Device) -> dict[str, ModuleType]:
+    package, shell = ModuleType("p4runtime_sh"), ModuleType("p4runtime_sh.shell")
+    shell.setup, shell.teardown, shell.FwdPipeConfig = device.setup, device.teardown, FwdPipeConfig  # type: ignore[attr-defined]
+    shell.TableEntry = lambda table: TableEntry(device, table)  # type: ignore[attr-defined]
+    package.shell = shell  # type: ignore[attr-defined]
+    return {"p4runtime_sh": package, "p4runtime_sh.shell": shell}
+
+
+@contextlib.contextmanager
+def _installed(device: Device) -> Iterator[None]:
+    names, argv = _modules(device), sys.argv
+    former = {name: sys.modules.get(name) for name in names}
+    sys.modules.update(names)
+    sys.argv = [FILE, "p4rt.sock", "mrc.p4info.txtpb", "mrc.json"]
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        for name, module in former.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+def run(text: str, device: Device) -> tuple[str, str]:
+    """Run a controller's source; returns what it printed, and what it failed with (empty: it went to its end)."""
+    said = io.StringIO()
+    with _installed(device), contextlib.redirect_stdout(said):
+        try:
+            exec(compile(text, FILE, "exec"), {"__name__": "__main__"})
+        except SystemExit as end:
+            return said.getvalue(), "" if not end.code else f"exit status {end.code}"
+        except (Exception, KeyboardInterrupt) as error:
+            line = next((each.lineno for each in reversed(traceback.extract_tb(error.__traceback__))
+                         if each.filename == FILE), getattr(error, "lineno", None))  # fmt: skip
+            kind = "" if isinstance(error, LabError) else f"{type(error).__name__}: "
+            return said.getvalue(), f"{f'line {line}: ' if line else ''}{kind}{error}"
+    return said.getvalue(), ""

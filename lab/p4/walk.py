@@ -1,0 +1,157 @@
+"""One packet's way through P4 switches: at each its headers, the tables that it met, registers, and where it left."""
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from mrclab.controller.provisioning.counters import DROP_REASONS
+from mrclab.lab.p4 import words
+from mrclab.lab.p4.inside import EGRESS, INGRESS, PROGRAM, Lookup, MrcSwitch
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric, PortRef
+from mrclab.topo.numbers import HOP_LIMIT, MRC_UDP_PORT, Dscp
+
+Fields = dict[str, dict[str, int]]
+"""Header → field → value."""
+
+_ETHERTYPE_IPV6, _IPV6_IN_IPV6, _UDP, _WRITE = 0x86DD, 41, 17, 0x06
+_PAYLOAD = bytes(64)
+_PARSER = (
+    ("ethernet", "", "", 0),
+    ("ipv6", "ethernet", "ether_type", _ETHERTYPE_IPV6),
+    ("inner_ipv6", "ipv6", "next_header", _IPV6_IN_IPV6),
+    ("udp", "inner_ipv6", "next_header", _UDP),
+    ("bth", "udp", "dst_port", MRC_UDP_PORT),
+)
+"""Headers in their order: each follows the one before where that one's field has a value."""
+
+_MOST_HOPS = 12
+
+
+def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int, dscp: int = Dscp.TRIMMABLE) -> bytes:
+    """A frame of an RDMA write as `source` sends it by this plane and T0 uplink."""
+    host, peer = fabric.host(source), fabric.host(target)
+    port = host.port(plane)
+    inner = srv6.from_text(host.address).to_bytes(16, "big"), srv6.from_text(peer.address).to_bytes(16, "big")
+    outer = inner[0], fabric.outer_address(source, target, srv6.ev(plane, uplink, 0)).to_bytes(16, "big")
+    bth = struct.pack(">BBHBBHI", _WRITE, 0, 0xFFFF, 0, 0, 256, 0)
+    udp = struct.pack(">HHHH", 0xC000, MRC_UDP_PORT, 8 + len(bth) + len(_PAYLOAD), 0)
+    body = udp + bth + _PAYLOAD
+    made = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (port.peer.mac, port.mac))
+    made += struct.pack(">H", _ETHERTYPE_IPV6)
+    made += _ipv6(*outer, 40 + len(body), _IPV6_IN_IPV6, dscp) + _ipv6(*inner, len(body), _UDP, dscp)
+    return made + body
+
+
+def _ipv6(source: bytes, destination: bytes, length: int, following: int, dscp: int) -> bytes:
+    return struct.pack(">IHBB", 6 << 28 | dscp << 22, length, following, HOP_LIMIT) + source + destination
+
+
+@cache
+def _layout() -> dict[str, tuple[tuple[str, int], ...]]:
+    """Fields of the program's headers with their widths in bits."""
+    program = json.loads(PROGRAM.read_text(encoding="utf-8"))
+    kinds = {
+        kind["name"]: tuple((name, width) for name, width, *_ in kind["fields"]) for kind in program["header_types"]
+    }
+    return {each["name"]: kinds[each["header_type"]] for each in program["headers"] if not each["metadata"]}
+
+
+def headers(frame: bytes) -> Fields:
+    """Headers of a frame, as the program's parser finds them."""
+    found: Fields = {}
+    rest = int.from_bytes(frame, "big"), 8 * len(frame)
+    for name, before, field, wanted in _PARSER:
+        if before and found[before][field] != wanted:
+            break
+        layout = _layout()[name]
+        if rest[1] < sum(width for _, width in layout):
+            break
+        found[name] = {}
+        for each, width in layout:
+            rest = rest[0], rest[1] - width
+            found[name][each] = rest[0] >> rest[1] & ((1 << width) - 1)
+    return found
+
+
+def walk(
+    fabric: Fabric, switch: Callable[[str], MrcSwitch], frame: bytes, source: str, plane: int
+) -> Iterator[dict[str, Any]]:
+    """Yield what each switch did, and at last the host that got the frame, if any did.
+
+    `switch` gives the switch of a name. A hop: node, port, headers, tables, registers, counters, and either `to` with
+    `leaves` and the headers then, or `dropped` with the reason.
+    """
+    at: PortRef | None = fabric.host(source).port(plane).peer
+    for _ in range(_MOST_HOPS):
+        if at is None:
+            return
+        if not at.node.startswith("t"):
+            yield {"node": at.node, "port": at.number, "headers": words.headers(headers(frame))}
+            return
+        told, out = _through(fabric, switch(at.node), at, frame)
+        yield told
+        if out is None:
+            return
+        number, frame = out
+        ports = fabric.switch(at.node).ports
+        at = ports[number - 1].peer if 1 <= number <= len(ports) else None
+
+
+def _through(
+    fabric: Fabric, switch: MrcSwitch, at: PortRef, frame: bytes
+) -> tuple[dict[str, Any], tuple[int, bytes] | None]:
+    instance = switch.runtime.program()
+    switch.lookups.clear()
+    before = {name: list(cells) for name, cells in instance.registers.items()}
+    fate = switch.arrive(switch.now_ns + 1000, at.number, frame)
+    switch.run()
+    counted = [*fate.counted, *(each for copy in fate.copies for each in copy.counted)]
+    told: dict[str, Any] = {
+        "node": at.node,
+        "port": at.number,
+        "headers": words.headers(headers(frame)),
+        "tables": [_met(switch, lookup) for lookup in switch.lookups],
+        "registers": [
+            {"name": name, "index": index, "before": old, "after": new}
+            for name, cells in before.items()
+            for index, (old, new) in enumerate(zip(cells, instance.registers[name], strict=True))
+            if old != new or index in {copy.port for copy in fate.copies}
+        ],
+        "counters": [{"name": words.short(name), "index": index, "now": instance.packets[name][index]}
+                     for name, index in counted],
+    }  # fmt: skip
+    reason = next((index for name, index in counted if name == f"{INGRESS}.drops"), None)
+    sent = next((copy for copy in fate.copies if copy.data is not None), None)
+    if sent is None or sent.data is None:
+        why = DROP_REASONS.get(reason or 0, "no port").replace("_", " ")
+        return {**told, "dropped": words.REASONS.get(why, why)}, None
+    ports = fabric.switch(at.node).ports
+    peer = ports[sent.port - 1].peer.node if 1 <= sent.port <= len(ports) else ""
+    told |= {"leaves": sent.port, "to": peer, "after": words.headers(headers(sent.data))}
+    told["trimmed"] = any(name == f"{INGRESS}.trims" for name, _ in counted)
+    told["marked"] = any(name == f"{EGRESS}.ecn_marks" for name, _ in counted)
+    if not peer:
+        told["dropped"] = f"port {sent.port} leads nowhere"
+    return told, (sent.port, sent.data)
+
+
+def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
+    """A table that a frame met, in words."""
+    table = switch.runtime.table(lookup.table)
+    info = table.info
+    entry = next((each for each in words.longest_first(table) if words.matches(info, each.match, lookup.key)), None)
+    shown = entry if lookup.hit else table.default_entry()
+    key = [
+        f"{each.name} = {words.value(value, each.width, each.name)}"
+        for each, value in zip(info.key, lookup.key, strict=False)
+    ]
+    return {
+        "table": words.short(lookup.table),
+        "key": key,
+        "hit": lookup.hit,
+        "entry": words.match(info, entry.match) if entry is not None and lookup.hit else "",
+        "action": words.action(switch, lookup.table, shown.action) if shown is not None else "nothing",
+    }

@@ -1,0 +1,214 @@
+"""Values, entries and headers of a P4 switch as people write them, and back."""
+
+import re
+from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv6Address
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.p4.inside import MrcSwitch
+from mrclab.softswitch.objects.runtime_api import (
+    ActionCall,
+    EntryAction,
+    GroupRef,
+    MatchKey,
+    MemberRef,
+    RuntimeApiError,
+    TableEntry,
+    TableInfo,
+)
+from mrclab.softswitch.objects.tables import RuntimeTable
+
+REASONS = {
+    "malformed": "too short, or no IPv6 inside",
+    "foreign": "an EtherType that the fabric does not carry",
+    "hop limit": "its hop limit is used up",
+    "unknown usid": "the uSID in front is not this switch's: my_usid has no entry for it",
+    "usid miss": "usid_fib has no entry for the uSID that is next",
+    "ipv6 miss": "a plain IPv6 address without a route",
+    "wrong source": "its source is not the address of the host at this port",
+}
+_HIDDEN = {"ethernet": {"ether_type"}, "udp": {"length", "checksum"}, "bth": {"se_m_pad_tver", "pkey", "reserved"}}
+"""Fields that say nothing here."""
+
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
+_ADDRESS, _LONG = 128, 48
+
+
+def short(name: str) -> str:
+    """`usid_fib` for `MrcIngress.usid_fib`."""
+    return name.rsplit(".", 1)[-1]
+
+
+def value(number: int, width: int, name: str = "") -> str:
+    """A field's value: addresses as addresses, other long ones in hexadecimal."""
+    if width == _ADDRESS:
+        return str(IPv6Address(number))
+    if "usid" in name and width == _LONG:
+        return str(IPv6Address(number << 80)).removesuffix("::")
+    if width == _LONG:
+        return ":".join(f"{number:012x}"[at : at + 2] for at in range(0, 12, 2))
+    return f"{number:#x}" if width > 16 else str(number)
+
+
+def parsed(text: str, width: int, what: str) -> int:
+    """Return the value of such a text. LabError says what it should be."""
+    text = text.strip()
+    try:
+        if _MAC.fullmatch(text):
+            number = int(text.replace(":", ""), 16)
+        elif ":" in text:
+            whole = int(IPv6Address(text if "::" in text or text.count(":") == 7 else f"{text}::"))
+            number = whole >> (_ADDRESS - width)
+        else:
+            number = int(text, 0)
+    except (ValueError, AddressValueError):
+        raise LabError(f"{what}: {text!r} is no value; write a number, 0x…, an address or a MAC address") from None
+    if not 0 <= number < 1 << width:
+        raise LabError(f"{what}: {text} does not fit {width} bits")
+    return number
+
+
+def headers(fields: dict[str, dict[str, int]]) -> dict[str, dict[str, str]]:
+    """Headers of a frame, header → field → text."""
+    widths = {"src": {"ethernet": _LONG}, "dst": {"ethernet": _LONG}}
+    return {
+        header: {
+            name: value(number, widths.get(name, {}).get(header, _ADDRESS if name in widths else 16))
+            for name, number in found.items()
+            if name not in _HIDDEN.get(header, ())
+        }
+        for header, found in fields.items()
+    }
+
+
+def match(info: TableInfo, key: MatchKey) -> str:
+    """An entry's key."""
+    told = []
+    for field, each in zip(info.key, key, strict=True):
+        if isinstance(each, tuple):
+            told.append(f"{value(each[0], field.width, field.name)}/{each[1]}")
+        else:
+            told.append("any" if each is None else value(each, field.width, field.name))
+    return ", ".join(told)
+
+
+def matches(info: TableInfo, key: MatchKey, found: tuple[int, ...]) -> bool:
+    """Return whether an entry's key takes these values."""
+    for field, each, at in zip(info.key, key, found, strict=False):
+        if isinstance(each, tuple):
+            behind = field.width - each[1]
+            if at >> behind != each[0] >> behind:
+                return False
+        elif each is not None and each != at:
+            return False
+    return True
+
+
+def longest_first(table: RuntimeTable) -> list[TableEntry]:
+    """Entries of a table; where prefixes are matched, the longest first."""
+    return sorted(table.entries(), key=lambda entry: [-each[1] for each in entry.match if isinstance(each, tuple)])
+
+
+def action(switch: MrcSwitch, table: str, what: EntryAction) -> str:
+    """An entry's action with its parameters."""
+    if isinstance(what, ActionCall):
+        params = ", ".join(f"{name}={value(number, width, name)}" for name, width, number in _params(switch, what))
+        return f"{short(what.name)}({params})"
+    profile = switch.runtime.profile(switch.runtime.table(table).info.profile or "")
+    calls = {member.member_id: member.action for member in profile.members()}
+    if isinstance(what, MemberRef):
+        return action(switch, table, calls[what.member_id])
+    assert isinstance(what, GroupRef)
+    group = next(each for each in profile.groups() if each.group_id == what.group_id)
+    return " or ".join(action(switch, table, calls[member.member_id]) for member in group.members)
+
+
+def _params(switch: MrcSwitch, call: ActionCall) -> list[tuple[str, int, int]]:
+    program = switch.runtime.program().compiled.program
+    known = next(each for each in program.actions.values() if each.name == call.name)
+    return [(name, width, number) for (name, width), number in zip(known.params, call.args, strict=True)]
+
+
+def tables(switch: MrcSwitch) -> list[dict[str, Any]]:
+    """All tables that entries can be written to: name, key fields, actions with their parameters, entries."""
+    told = []
+    for name, table in switch.runtime.program().tables.items():
+        info = table.info
+        if info.const_entries or not info.key:
+            continue
+        default = table.default_entry()
+        told.append({
+            "table": short(name),
+            "key": [{"name": key.name, "width": key.width, "kind": key.kind} for key in info.key],
+            "actions": {short(each): [param for param, _ in _declared(switch, each)] for each in info.actions},
+            "direct": info.profile is None,
+            "default": action(switch, name, default.action) if default is not None else "nothing",
+            "entries": [
+                {
+                    "key": match(info, entry.match),
+                    "action": action(switch, name, entry.action),
+                    "params": _named(switch, entry.action),
+                }
+                for entry in longest_first(table)
+            ],
+        })  # fmt: skip
+    return told
+
+
+def _named(switch: MrcSwitch, what: EntryAction) -> dict[str, str]:
+    if not isinstance(what, ActionCall):
+        return {}
+    return {name: value(number, width, name) for name, width, number in _params(switch, what)}
+
+
+def _declared(switch: MrcSwitch, action_name: str) -> list[tuple[str, int]]:
+    program = switch.runtime.program().compiled.program
+    return list(next(each for each in program.actions.values() if each.name == action_name).params)
+
+
+def write(
+    switch: MrcSwitch, kind: str, table: str, key: str, what: str = "", params: Mapping[str, str] | None = None
+) -> str:
+    """Insert, modify or delete an entry (`kind`), all in words; returns what was done. LabError: why not."""
+    try:
+        runtime = switch.runtime.table(switch.full_name(table))
+    except KeyError:
+        raise LabError(f"the program has no table {table}") from None
+    info = runtime.info
+    parts = [part.strip() for part in key.split(",")]
+    if len(parts) != len(info.key):
+        raise LabError(f"{table}: the key has {len(info.key)} fields: {', '.join(each.name for each in info.key)}")
+    found: MatchKey = tuple(_field(info, n, text) for n, text in enumerate(parts))
+    try:
+        if kind == "delete":
+            runtime.delete(found, 0)
+            return f"{table}: {key} is gone"
+        call = _call(switch, info, what, params or {})
+        if kind == "modify":
+            runtime.modify(TableEntry(found, call))
+        else:
+            runtime.insert(TableEntry(found, call))
+    except RuntimeApiError as error:
+        raise LabError(f"the switch refuses it: {error.code}: {error}") from None
+    return f"{table}: {match(info, found)} → {action(switch, info.name, call)}"
+
+
+def _field(info: TableInfo, number: int, text: str) -> int | tuple[int, int]:
+    key = info.key[number]
+    if key.kind != "lpm":
+        return parsed(text, key.width, key.name)
+    address, _, length = text.partition("/")
+    return parsed(address, key.width, key.name), int(length) if length.isdigit() else key.width
+
+
+def _call(switch: MrcSwitch, info: TableInfo, what: str, params: Mapping[str, str]) -> ActionCall:
+    full = next((name for name in info.actions if short(name) == short(what)), None)
+    if full is None:
+        raise LabError(f"{short(info.name)} has no action {what!r}; it has {', '.join(map(short, info.actions))}")
+    declared = _declared(switch, full)
+    if unknown := [name for name in params if name not in dict(declared)]:
+        raise LabError(f"{short(full)} has no parameter {unknown[0]}; it has {', '.join(dict(declared)) or 'none'}")
+    if missing := [name for name, _ in declared if name not in params]:
+        raise LabError(f"{short(full)} needs {', '.join(missing)}")
+    return ActionCall(full, tuple(parsed(params[name], width, name) for name, width in declared))

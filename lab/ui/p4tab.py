@@ -1,0 +1,93 @@
+"""The other end of the page that shows one packet in P4 switches: switches in this interpreter, no sockets.
+
+Requests are answered as JSON; what is wrong with one stands in `error`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mrclab.lab.errors import LabError
+from mrclab.lab.lessons import shift
+from mrclab.lab.p4 import shell, walk, words
+from mrclab.lab.p4.inside import MrcSwitch
+from mrclab.lab.ui import learning
+from mrclab.lab.ui.model import PageModel
+from mrclab.topo.errors import TopoError
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+
+
+class P4Tab:
+    """The demo's fabric with a P4 switch for each of its switches, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._fabric = Fabric(FabricSpec())
+        self._program: str | None = None  # the learner's, in place of the lab's
+        self._switches: dict[str, MrcSwitch] = {}
+        self._requests: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+            "api/p4/layout": lambda _: PageModel(self._fabric).layout(),
+            "api/p4/walk": self._walk,
+            "api/p4/tables": lambda wanted: words.tables(self._switch(str(wanted["switch"]))),
+            "api/p4/write": self._write,
+            "api/p4/register": self._register,
+            "api/p4/program": self._put_in,
+            "api/p4/controller": self._controller,
+            "api/p4/reset": self._reset,
+            "api/grade": lambda wanted: learning.graded(int(wanted["number"]), str(wanted.get("text", "")), ()),
+        }
+
+    def request(self, path: str, body: str = "") -> str:
+        """Answer a request of the page."""
+        try:
+            return json.dumps(self._requests[path](json.loads(body or "{}")))
+        except (LabError, TopoError, ValueError, TypeError, KeyError) as error:
+            return json.dumps({"error": str(error)})
+
+    def _switch(self, name: str) -> MrcSwitch:
+        if name not in self._switches:
+            self._fabric.switch(name)  # or it is unknown
+            made = MrcSwitch(self._program)
+            made.provision(self._fabric, name)
+            self._switches[name] = made
+        return self._switches[name]
+
+    def _walk(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        source, target = str(wanted["from"]), str(wanted["to"])
+        plane, uplink = int(wanted["plane"]), int(wanted["uplink"])
+        if source == target:
+            raise LabError(f"{source} sends to itself by no switch; choose another host")
+        if self._fabric.host(source).group == self._fabric.host(target).group:
+            uplink = 0
+        frame = walk.packet(self._fabric, source, target, plane, uplink)
+        return {"hops": list(walk.walk(self._fabric, self._switch, frame, source, plane))}
+
+    def _write(self, wanted: dict[str, Any]) -> dict[str, str]:
+        kind, table, key = (str(wanted[name]) for name in ("kind", "table", "key"))
+        action, params = str(wanted.get("action", "")), dict(wanted.get("params", {}))
+        return {"said": words.write(self._switch(str(wanted["switch"])), kind, table, key, action, params)}
+
+    def _register(self, wanted: dict[str, Any]) -> dict[str, str]:
+        name, index, value = str(wanted["name"]), int(wanted["index"]), int(wanted["value"])
+        self._switch(str(wanted["switch"])).runtime.program().register_write(name, index, value)
+        return {"said": f"{name}[{index}] = {value}"}
+
+    def _put_in(self, wanted: dict[str, Any]) -> dict[str, str]:
+        """Give all switches the lab's program with the learner's action in it, and the controller's entries again."""
+        self._program = shift.put_in(str(wanted["text"]))
+        self._switches.clear()
+        return {"said": "all switches run your action"}
+
+    def _controller(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Run a learner's controller on an empty switch of the fabric, which has its entries from then on."""
+        name, device = str(wanted["switch"]), shell.Device()
+        self._fabric.switch(name)
+        printed, trouble = shell.run(str(wanted["text"]), device)
+        if device.programmed is not None:
+            self._switches[name] = device.programmed
+        return {"printed": printed, "trouble": trouble, "programmed": device.programmed is not None}
+
+    def _reset(self, _: dict[str, Any]) -> dict[str, str]:
+        self._program = None
+        self._switches.clear()
+        return {"said": "all switches have the lab's program and the controller's entries"}

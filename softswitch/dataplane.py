@@ -1,0 +1,251 @@
+"""The data plane of a switch: a program, its tables, queues between ports that are numbers. No thread, no descriptor.
+
+`SoftSwitch` gives it ports that are interfaces and a loop, `InProcess` calls it frame by frame.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mrclab.softswitch.clock import REAL, SwitchClock
+from mrclab.softswitch.objects.replication import Replication
+from mrclab.softswitch.objects.runtime_api import (
+    DigestCallback,
+    InvalidRequestError,
+    NotFoundError,
+    PacketInCallback,
+    PreconditionError,
+    ProgramInfo,
+)
+from mrclab.softswitch.traffic_manager import TrafficManager
+
+if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
+    from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
+    from mrclab.softswitch.pipeline import Compiled, Instance
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+AGAIN_BATCH = 64
+"""Resubmitted and recirculated packets per turn of the loop."""
+
+
+class DataPlane:
+    """A program and its state. Everything but `compile` belongs to one thread at a time.
+
+    Callbacks (packet-in, digest, idle) must neither block nor raise. What is refused is a `RuntimeApiError`.
+
+    `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
+    """
+
+    def __init__(
+        self,
+        cpu_port: int | None = None,
+        drop_port: int = 511,
+        priorities: int = 1,
+        clock: SwitchClock = REAL,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.cpu_port = cpu_port
+        self.drop_port = drop_port
+        self.instance: Instance | None = None
+        self._saved: tuple[Instance, Replication] | None = None
+        self.clock, self.rng = clock, rng or random.Random()
+        self._nanoseconds, self._started_ns = clock.nanoseconds, clock.nanoseconds()
+        self.traffic = self.make_queues(priorities)
+        self.replication = Replication(self.traffic.enqueue)
+        self.errors = 0
+        self._outlets: dict[int, Callable[[bytearray], None]] = {}
+        self._again: deque[tuple[Any, ...]] = deque()
+        self._packet_in: PacketInCallback | None = None
+        self._on_idle: Callable[[str, list[Any]], None] | None = None
+        self._has_timers = False
+        self.digest_callback: DigestCallback | None = None
+        self.enqueue = self.traffic.enqueue
+        self.again = self._again.append
+        self.multicast = self.replication.multicast
+        self.clone_to = self.replication.clone_to
+
+    def make_queues(self, priorities: int) -> TrafficManager:
+        """Return the queues of the switch's ports."""
+        return TrafficManager(priorities, self.now_us, self.clock)
+
+    # -- called by the generated code ---------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Return microseconds since the switch started."""
+        return (self._nanoseconds() - self._started_ns) // 1000
+
+    def transmit(self, number: int, data: bytearray) -> None:
+        """Send a packet out of a port, or up to the control plane."""
+        outlet = self._outlets.get(number)
+        if outlet is not None:
+            outlet(data)
+        elif number == self.cpu_port and self._packet_in is not None:
+            self._packet_in(bytes(data))
+
+    @staticmethod
+    def out_of_range(what: str, index: int) -> None:
+        """Report an access beyond an array; BMv2 does nothing else either."""
+        log.error("%s: index %d is out of range, nothing done", what, index)
+
+    @staticmethod
+    def log_msg(text: str, values: list[int]) -> None:
+        """Log what the program's log_msg says, values in the place of {}."""
+        for value in values:
+            text = text.replace("{}", str(value), 1)
+        log.info("%s", text)
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Run `function` between two packets and return what it returns."""
+        return function()
+
+    def program_changed(self) -> None:
+        """Do what is to be done when another program runs."""
+
+    def close(self) -> None:
+        """Give back what the switch holds."""
+
+    def _guarded(self, function: Callable[[], object]) -> None:
+        """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
+        try:
+            function()
+        except Exception as error:
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> None:
+        """Note what the program could not do with a packet."""
+        self.errors += 1
+        log.error("a packet was lost to an error in the program", exc_info=error)
+
+    def _run_again(self) -> None:
+        instance = self.instance
+        for _ in range(min(len(self._again), AGAIN_BATCH)):
+            packet = self._again.popleft()
+            if instance is not None and instance.ingress_again is not None:
+                function = instance.ingress_again
+                self._guarded(lambda function=function, packet=packet: function(*packet))  # type: ignore[misc]
+
+    # -- pipeline -----------------------------------------------------------------------------------------------------
+
+    def compile(self, config: str | bytes) -> Compiled:
+        """Compile a BMv2 JSON text. Slow; any thread; changes nothing. Raises PipelineError."""
+        from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
+
+        return compile_program(config, self.drop_port)
+
+    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
+        """Make `pipeline` the running one; everything starts empty unless `keep_state` and the program is the same."""
+        if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
+            return
+        instance, replication = self._prepared(pipeline)
+        self._saved = None
+        self.replication.take_over(replication)
+        self.traffic.clear()
+        self._again.clear()
+        self.instance = instance
+        self.instance.digests.callback = self.digest_callback
+        self.traffic.wants_time = pipeline.enqueue_time
+        self._has_timers = self.instance.ages or bool(self.instance.info.digests)
+        self.program_changed()
+
+    def save(self, pipeline: Any) -> None:
+        """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
+        from mrclab.softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
+
+        assert isinstance(pipeline, Compiled)
+        replication = Replication(self.traffic.enqueue)
+        self._saved = Instance(pipeline, self, replication.sessions), replication
+
+    def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
+        """Return what was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
+        if self._saved is None or self._saved[0].compiled is not pipeline:
+            self.save(pipeline)
+        assert self._saved is not None
+        return self._saved
+
+    @property
+    def info(self) -> ProgramInfo | None:
+        """The running program's names, None before the first commit."""
+        return None if self.instance is None else self.instance.info
+
+    def program(self) -> Instance:
+        """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""
+        if self._saved is not None:
+            return self._saved[0]
+        if self.instance is None:
+            raise PreconditionError("no pipeline is set yet")
+        return self.instance
+
+    def copies(self) -> Replication:
+        """Return the multicast groups and clone sessions that are written to, as `program` does."""
+        return self.replication if self._saved is None else self._saved[1]
+
+    def table(self, name: str) -> RuntimeTable:
+        """Return a table of the program that is written to."""
+        table = self.program().tables.get(name)
+        if table is None:
+            raise NotFoundError(f"the program has no table {name}")
+        return table
+
+    def profile(self, name: str) -> RuntimeProfile:
+        """Return an action profile of the program that is written to."""
+        profile = self.program().profiles.get(name)
+        if profile is None:
+            raise NotFoundError(f"the program has no action profile {name}")
+        return profile
+
+    def on_digest(self, callback: DigestCallback | None) -> None:
+        """Set who gets digest lists."""
+        self.digest_callback = callback
+        if self.instance is not None:
+            self.instance.digests.callback = callback
+
+    # -- packets and queues -------------------------------------------------------------------------------------------
+
+    def packet_out(self, data: bytes) -> None:
+        """Inject a packet as received on the CPU port."""
+        if self.cpu_port is None:
+            raise PreconditionError("the switch was started without a CPU port")
+        instance, frame, cpu_port = self.program(), bytearray(data), self.cpu_port
+        self._guarded(lambda: instance.ingress(frame, cpu_port, len(frame)))
+
+    def inject(self, port: int, data: bytes) -> None:
+        """Process a frame as if received on `port` (for tests and tools)."""
+        self.program().ingress(bytearray(data), port, len(data))
+
+    def settle(self) -> None:
+        """Run what resubmits, recirculations and due queues are left, in place of the loop (for tests and tools)."""
+        while self._again:
+            self._run_again()
+            self.traffic.run()
+        self.traffic.run()
+
+    def on_packet_in(self, callback: PacketInCallback | None) -> None:
+        """Set who gets packets that leave through the CPU port."""
+        self._packet_in = callback
+
+    def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:
+        """Set who hears of idle entries."""
+        self._on_idle = callback
+
+    def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
+        """Limit a queue to packets per second (0: no limit); None means every port or every priority."""
+        self._check_queue(rate_pps, "rate", priority)
+        self.traffic.set_rate(rate_pps, port, priority)
+
+    def set_queue_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
+        """Set a queue's capacity in packets."""
+        self._check_queue(depth, "depth", priority)
+        self.traffic.set_depth(depth, port, priority)
+
+    def _check_queue(self, value: int, what: str, priority: int | None) -> None:
+        if value < 0:
+            raise InvalidRequestError(f"queue {what} {value} is negative")
+        if priority is not None and not 0 <= priority < self.traffic.priorities:
+            raise InvalidRequestError(f"priority {priority}: the switch has {self.traffic.priorities} (0 first)")
