@@ -26,7 +26,7 @@ from mrclab.hosts.roce.path import PlainPath
 from mrclab.hosts.roce.telemetry import BYTES as TELEMETRY_BYTES
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.hosts.transports import Codecs
-from mrclab.sim.frame import Flow, SimFrame, word
+from mrclab.sim.frame import Flow, SimFrame, usids_of, word
 from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT
 
