@@ -60,7 +60,7 @@ def text(
 
 
 def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:
-    """What a busy machine tells truly: CPU time and memory, no time on the wall."""
+    """Return the table of costs that hold on a busy machine, too: CPU time and memory, no wall-clock time."""
     head = ["hosts", "traffic", "packets", "CPU s here", "there", "times", "memory here", "there"]
     lines = []
     for here, there in both:

@@ -1,4 +1,4 @@
-"""What lessons use of p4runtime-shell, on a switch in this process: its names and its words, without a socket.
+"""The part of p4runtime-shell that lessons use, on a switch in this process: the same names, without a socket.
 
 A controller that runs here runs with the real one, too. What the real one has beside this is refused with its name.
 """
