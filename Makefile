@@ -25,7 +25,7 @@ help:
 	@echo "make lint         ruff and mypy only"
 	@echo "make mutants      put some ninety bugs into transport and simulator, one at a time, and name the test that notices each (minutes)"
 	@echo "sudo make bench   how fast the parts are on this machine"
-	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (needs gcc, libibverbs-dev; OCP=DIR: those headers)"
+	@echo "make libmrc       build lib_mrc.so for programs written to OCP's MRC headers (installs gcc and libibverbs-dev where missing; OCP=DIR: those headers)"
 	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make site         the same, with the lab in a browser tab in build/site/try (needs node and npm)"
@@ -116,6 +116,7 @@ wheels:
 	build/cibuildwheel/bin/cibuildwheel --platform linux --archs $(ARCHS) --output-dir build/wheels
 
 libmrc:
+	@setup/verbs.sh
 	@$(MAKE) -C hosts/libmrc $(if $(OCP),OCP=$(abspath $(OCP)))
 
 torch: installed libmrc

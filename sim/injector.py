@@ -128,6 +128,10 @@ class SimFaultInjector:
         self._fabric.touched[name] = None
         return self._fabric.cable(name)
 
+    def kill_programs(self, host: str) -> int:
+        """Refuse: nobody's programs run in virtual time."""
+        raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
+
     def cut_control(self, switch: str) -> Healing:
         """There is nothing to cut."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812 - as everybody has it
 from torch import Tensor, nn
 from torch.distributed import checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
@@ -68,6 +69,23 @@ def batch(data: Tensor, size: int, context: int, seed: int) -> tuple[Tensor, Ten
     )
 
 
+def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Continue from a checkpoint where there is one; the number of the next step."""
+    if not (folder / ".metadata").exists():
+        return 0
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    state = {"model": of_model, "optimizer": of_optimizer, "step": 0}
+    checkpoint.load(state, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    return state["step"]
+
+
+def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Write a checkpoint, every rank its part of it."""
+    of_model, of_optimizer = get_state_dict(model, optimizer)
+    checkpoint.save({"model": of_model, "optimizer": of_optimizer, "step": step}, checkpoint_id=folder)
+
+
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -77,7 +95,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4, help="windows per rank and step")
     parser.add_argument("--width", type=int, default=80)
     parser.add_argument("--depth", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, help="folder for a checkpoint at the end")
+    parser.add_argument("--checkpoint", type=Path, help="folder of a checkpoint, to go on from and to write at the end")
     options = parser.parse_args()
 
     torch.manual_seed(1)
@@ -109,9 +127,12 @@ def main() -> None:
         if options.parallel == "zero"
         else kind(model.parameters(), lr=1e-3)
     )
+    # ZeRO keeps the state of this rank's share in an optimizer of its own
+    own = optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
+    first = load(options.checkpoint, model, own) if options.checkpoint else 0
     dist.barrier()
     steps = Steps(rank)
-    for step in range(options.steps):
+    for step in range(first, first + options.steps):
         x, y = batch(data, options.batch, context, seed=1000 * step + rank)
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
         optimizer.zero_grad()
@@ -119,7 +140,7 @@ def main() -> None:
         optimizer.step()
         steps.done(loss.item())
     if options.checkpoint:
-        checkpoint.save({"model": model.state_dict()}, checkpoint_id=options.checkpoint)
+        save(options.checkpoint, model, own, first + options.steps)
     dist.destroy_process_group()
 
 

@@ -19,6 +19,7 @@ from mrclab.lab.measure import Measures, slowdown
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
 
 _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -26,18 +27,18 @@ _MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE,
 
 def run(job: Job) -> Row:
     """Do one run and keep nothing of it but its row."""
-    row = _ran(job)
+    row = ran(job, lambda: scenario.with_seed(job.setting.loaded(), job.seed))
     results.forget()
     return row
 
 
-def _ran(job: Job) -> Row:
+def ran(job: Job, read: Callable[[], Loaded]) -> Row:
+    """Do the run that `read` returns; return the job's row, whatever happens."""
     began = time.monotonic()
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "trouble": ""}
     row["verdicts"] = {}
     try:
-        loaded = scenario.with_seed(job.setting.loaded(), job.seed)
-        outcome = runner.measure(loaded, Path(tempfile.gettempdir()), _unseen, _unheard)
+        outcome = runner.measure(read(), Path(tempfile.gettempdir()), _unseen, _unheard)
     except Interrupted:
         raise
     except OSError as error:

@@ -49,7 +49,7 @@ def went_well(row: Row) -> bool:
 
 def seconds(row: Row) -> float:
     """Return the time of all steps of a run."""
-    return float(row["verdicts"]["step_time (average)"]["value"]) * STEPS
+    return float(row["verdicts"]["step_time (average)"]["value"]) * int(row["values"].get("traffic.job.steps", STEPS))
 
 
 def step(rows: Sequence[Row], transport: str) -> float | None:

@@ -1,16 +1,18 @@
 """Sizes of the job, the runs of each, and where they are kept.
 
-A size changes the fabric and the degrees of parallelism and leaves what a rank computes and sends in a step as it is.
+A size changes the fabric and the degrees of parallelism. In the larger jobs a rank sends less in a step, and there are
+fewer steps.
 Runs are kept under a digest of the sources that decide what happens, so that a page is never made of two programs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from mrclab import HOME
 from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.campaign.journal import ROWS, Journal
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
-from mrclab.experiments.runs import batch
+from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.store import Row
+from mrclab.experiments.training import branches
 from mrclab.lab.scenario import scenario
 
 SCENARIO = Path(__file__).with_name("jobs.yaml")
@@ -32,7 +35,7 @@ FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 
 _LARGE = 8192
 _LAYERS = 4  # of a stage
-_PARAMETERS = 262_144  # of a layer
+_FEW_PARAMETERS = 65_536  # of a layer of the larger jobs, a quarter of what the file's has
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class JobSize:
     seeds: int
     transports: tuple[str, ...]
     faults: tuple[str, ...]
+    steps: int
 
     @property
     def values(self) -> dict[str, Any]:
@@ -54,16 +58,26 @@ class JobSize:
         if self.nics == SIZES[0].nics:
             return {}
         layers = _LAYERS * self.pipeline
-        few = {"transport.ev_profile": FEW_EVS} if self.nics >= _LARGE else {}
         return {
             "fabric.t0s": self.t0s,
             "fabric.t1s": self.t1s,
             "fabric.hosts_per_t0": self.hosts_per_t0,
             "traffic.job.pipeline": self.pipeline,
             "traffic.job.layers": layers,
-            "traffic.job.parameters": layers * _PARAMETERS,
-            **few,
+            "traffic.job.parameters": layers * _FEW_PARAMETERS,
+            "traffic.job.bucket": "32KiB",
+            "traffic.job.activations": "16KiB",
+            "traffic.job.steps": self.steps,
         }
+
+    def values_of(self, variant: str) -> dict[str, Any]:
+        """Those of one variant alone."""
+        few = self.nics >= _LARGE and variant.startswith("mrc")
+        return {"transport.ev_profile": FEW_EVS} if few else {}
+
+    def transport_of(self, variant: str) -> str:
+        """Return the transport of a variant."""
+        return variant.rpartition("-")[0]
 
     @property
     def data(self) -> int:
@@ -78,15 +92,14 @@ class JobSize:
     def plan(self, seeds: Sequence[int]) -> CampaignPlan:
         """Return the campaign of all variants."""
         swept = {path: [value] for path, value in self.values.items()}
-        loaded = scenario.load(SCENARIO)
-        chosen = replace(loaded, variants=tuple(loaded.pick(name) for name in self.variants))
-        made = plan.make(chosen, seeds, swept)
+        own = {name: {path: [value] for path, value in self.values_of(name).items()} for name in self.variants}
+        made = plan.make(scenario.load(SCENARIO), seeds, swept, of_variants=own)
         return CampaignPlan(made.settings, seeds, made.fields, NAMED, made.digest, made.files)
 
     def command(self, variant: str, seed: int) -> str:
         """Return the command that makes a run again, with its report."""
         words = [f"mrclab run {NAMED} --variant {variant} --seed {seed}"]
-        for path, value in self.values.items():
+        for path, value in {**self.values, **self.values_of(variant)}.items():
             words.append(f"--set {shlex.quote(f'{path}={json.dumps(value)}')}")
         return " ".join(words)
 
@@ -94,9 +107,9 @@ class JobSize:
 _ALL = ("mrc", "roce-16", "mrc-mapper", "mrc-mute", "roce-1")
 _FAULTS = ("calm", "flap", "flapping", "port", "t0", "t1", "lossy")
 SIZES = (
-    JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS),
-    JobSize(1024, 32, 32, 32, 4, 5, ("mrc", "mrc-mute"), ("calm", "flap", "t0")),
-    JobSize(8192, 128, 64, 64, 8, 1, ("mrc",), ("calm", "flap", "t0")),
+    JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS, STEPS),
+    JobSize(1024, 32, 32, 32, 4, 5, _ALL, _FAULTS, 2),
+    JobSize(8192, 128, 64, 64, 8, 1, ("mrc", "roce-1"), _FAULTS, 2),
 )
 
 
@@ -138,13 +151,20 @@ def run(
     asked = size.plan(seeds)
     table = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
     left = [job for job in batch.missing(table, asked) if not only or job.variant in only]
-    faults = len(size.faults)
-    left.sort(key=lambda job: size.variants.index(job.variant) // faults)  # all seeds of a transport, then another
-    begun = len(table)
-
-    def told(job: Job, row: Row) -> None:
-        number = f"{size.nics} NICs, {len(table) - begun} of {len(left)}"
-        say(f"{number}: {job.variant}, seed {job.seed}: {row['seconds']:.0f} s")
-
-    work.do(table, left, workers, told)
+    groups: dict[tuple[str, int], list[Job]] = {}
+    for job in left:
+        groups.setdefault((size.transport_of(job.variant), job.seed), []).append(job)
+    # all transports with one seed, then with another
+    order = sorted(groups, key=lambda group: (group[1], size.transports.index(group[0])))
+    asked_for = [groups[group] for group in order]
+    done = 0
+    found = processes.rows(asked_for, workers, branches.run, lambda jobs: [work.killed(job) for job in jobs])
+    with contextlib.closing(found):
+        for jobs, rows in found:
+            by_variant = {row["variant"]: row for row in rows}
+            pairs = [(job, by_variant.get(job.variant) or work.killed(job)) for job in jobs]
+            for job, row in batch.keep(table, (pair for pair in pairs)):
+                done += 1
+                number = f"{size.nics} NICs, {done} of {len(left)}"
+                say(f"{number}: {job.variant}, seed {job.seed}: {row.get('cpu', 0):.0f} s of CPU")
     return list(table.rows.values())

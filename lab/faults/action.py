@@ -89,6 +89,9 @@ class FaultInjector(Protocol):
     def is_alive(self, node: str) -> bool:
         """Return True while its process exists, stopped or not."""
 
+    def kill_programs(self, host: str) -> int:
+        """Kill the programs on a host, beside its agent; return how many processes these were."""
+
     def cut_control(self, switch: str) -> Healed:
         """Cut the channel between the controller and a switch."""
 

@@ -119,13 +119,16 @@ class Run:
         moments = self._lab.moments()
         triggers = self._lab.time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
-        goes_on = bool(self._lab.active) and not self._world.deadlocked()
-        if comes or goes_on or self._lab.time_line.next_due() < math.inf:
+        if self._lab.heard or comes or self._lab.time_line.next_due() < math.inf or self._goes_on():
             self._no_end_since = math.inf
             return
         self._no_end_since = min(self._no_end_since, now)
         if now - self._no_end_since >= self._unit and self._unfinished:
             self._give_up("nothing can end the run any more", "see the report")
+
+    def _goes_on(self) -> bool:
+        """Return True if a traffic runs that is not deadlocked; that is looked for at every QP."""
+        return bool(self._lab.active) and not self._world.deadlocked()
 
     @property
     def _unfinished(self) -> list[str]:

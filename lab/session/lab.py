@@ -53,6 +53,7 @@ class Lab:
         self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
         self.began = world.now
+        self.heard = False  # True where the last step took in an event
         self._qps = qps
         self._mortal = mortal
         self._events = world.subscribe((), kinds)
@@ -122,6 +123,7 @@ class Lab:
         Returns the traffics that this ended. RunError where a host ended that may not.
         """
         events = self._events.wait(until)
+        self.heard = bool(events)
         if (late := self.now - until) > _LATE:
             self.world.record(LabLate(late=round(late, 6)))
         for host, event in events:

@@ -9,11 +9,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-try:
-    import torch.distributed as dist
-except ImportError as error:
-    raise ImportError("mrclab.torch needs PyTorch 2.13 or later: pip install '.[torch]', or make torch") from error
-
 from mrclab.hosts.collectives.steps import Steps
 
 __all__ = ["Steps", "register"]
@@ -23,6 +18,10 @@ NAME: Final = "mrc"
 
 def register() -> None:
     """Register the backend with torch.distributed; safe to repeat."""
+    try:
+        import torch.distributed as dist  # noqa: PLC0415 - PyTorch asks for this function while it is imported itself
+    except ImportError as error:
+        raise ImportError("mrclab.torch needs PyTorch 2.13 or later: pip install '.[torch]', or make torch") from error
     if not dist.is_available() or NAME in dist.Backend.backend_list:
         return
     from mrclab.torch.group import create  # noqa: PLC0415 - PyTorch may still be loading when it imports this

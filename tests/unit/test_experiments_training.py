@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-from mrclab.experiments.training import costs, page, sizes
+from mrclab.experiments.campaign import plan, work
+from mrclab.experiments.training import branches, costs, page, sizes
+from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report.plots import style
 from mrclab.lab.scenario import scenario
@@ -99,3 +101,45 @@ def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
     flapping = [fault for run in loaded.runs for fault in run.scenario.faults if fault.kind == "flap"]
     assert len(flapping) == len(page.TRANSPORTS)
     assert all(fault.ends_at for fault in flapping)  # else the run goes on to its timeout
+
+
+SMALL = """\
+name: small
+world: sim
+history: none
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2, path_mtu: 4096, link: {rate: 100 Gb/s, delay: 600ns}}
+traffic: [{name: job, kind: training, layers: 2, parameters: 65536, forward: 2us, jitter: 2%, steps: 2}]
+expect: [{kind: integrity}, {kind: step_time, name: average, traffic: job, percentile: mean, at_most: 1s}]
+variants:
+  - {name: calm}
+  - {name: flap, set: {faults: [{name: fault, kind: link_down, link: h1/t0-p1-1, at: 30% of job, until: fault + 20us}]}}
+  - {name: t1, set: {faults: [{name: fault, kind: switch_crash, switch: t1-p1-1, at: 30% of job}]}}
+  - {name: again, set: {faults: [{name: fault, kind: flap, link: h1/t0-p1-1, at: 30% of job, period: 40us, count: 2}]}}
+"""
+
+
+@pytest.mark.parametrize("variants", [{"calm", "flap", "t1", "again"}, {"flap", "t1"}, {"calm"}])
+def test_variants_that_branch_off_one_run_are_the_runs_that_each_makes_alone(variants):
+    jobs = [job for job in plan.make(scenario.loads(SMALL), [3], {}) if job.variant in variants]
+    found = {row["variant"]: row for row in branches.run(jobs)}
+    assert found.keys() == variants
+    alone = {job.variant: work.run(job) for job in jobs}
+    for variant, row in alone.items():
+        assert (found[variant]["state"], found[variant]["verdicts"]) == (row["state"], row["verdicts"])
+    times = [row["verdicts"]["step_time (average)"]["value"] for row in found.values()]
+    assert len(set(times)) == len(times)  # each fault shows
+
+
+def test_a_branch_whose_process_dies_has_no_row_and_takes_no_other_with_it(monkeypatch):
+    jobs = [job for job in plan.make(scenario.loads(SMALL), [3], {}) if job.variant != "again"]
+    inject = LinkDown.action
+    monkeypatch.setattr(
+        LinkDown, "action", lambda fault, context: os._exit(9) if fault.until else inject(fault, context)
+    )
+    assert {row["variant"] for row in branches.run(jobs)} == {"calm", "t1"}
+
+
+def test_faults_of_other_moments_do_not_branch_off_one_run():
+    later = SMALL.replace("switch: t1-p1-1, at: 30%", "switch: t1-p1-1, at: 40%")
+    with pytest.raises(ValueError, match="one trigger"):
+        branches.run(list(plan.make(scenario.loads(later), [3], {})))

@@ -56,6 +56,7 @@ EVERY_KIND = [
     {"kind": "controller_partition", "switch": "t1-p1-1"},
     {"kind": "controller_slow"},
     {"kind": "agent_crash", "host": "h2"},
+    {"kind": "program_kill", "host": "h2"},
     {"kind": "background", "from": "h1", "to": "h3", "plane": 2, "uplink": 1, "load": "50%"},
     {"kind": "chaos", "duration": "60s"},
     {"kind": "population", "share": "5%", "of": "nic", "fault": {"kind": "loss", "rate": "1%"}},

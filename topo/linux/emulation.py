@@ -253,6 +253,15 @@ class Emulation:
         self._frozen.discard(name)
         return now
 
+    def kill_programs(self, host: str) -> int:
+        """SIGKILL the programs on a host, its agent apart; return how many processes these were."""
+        killed = 0
+        for pid in processes.with_token(self._running().token, host):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        return killed
+
     def terminate(self, name: str, grace: float = _GRACE) -> None:
         """SIGTERM a process and wait until it has ended; SIGKILL where that takes more than `grace` seconds."""
         process = self._process(name)

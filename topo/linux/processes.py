@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
+HOST_VARIABLE = "MRCLAB_HOST"  # of programs that run on a host, beside its agent
 BASE_VARIABLE = "MRCLAB_RUN_BASE"  # the base directory of the run, for who finds the process
 
 _PROC = Path("/proc")
@@ -50,14 +51,14 @@ def stopped_text(pid: int) -> str:
     return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` lets it go on"
 
 
-def with_token(token: str) -> set[int]:
-    """All processes whose environment carries this run's token."""
-    needle = f"{TOKEN_VARIABLE}={token}".encode()
+def with_token(token: str, host: str = "") -> set[int]:
+    """All processes whose environment carries this run's token; where a host is named, the programs on that host."""
+    marks = {f"{TOKEN_VARIABLE}={token}".encode(), *([f"{HOST_VARIABLE}={host}".encode()] if host else [])}
     found = set()
     for entry in os.scandir(_PROC):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if needle in (_PROC / entry.name / "environ").read_bytes().split(b"\0"):
+                if marks <= set((_PROC / entry.name / "environ").read_bytes().split(b"\0")):
                     found.add(int(entry.name))
     return found
 

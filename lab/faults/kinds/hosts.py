@@ -1,15 +1,19 @@
-"""Faults of hosts: an agent that crashes, and background traffic that no QP sent."""
+"""Faults of hosts: an agent that crashes, programs that are killed, and background traffic that no QP sent."""
 
+import signal
+import subprocess
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Sending
-from mrclab.lab.faults.base import FAULTS, LastingFault
+from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.scenario.names import HostName, PlaneNumber
 from mrclab.lab.scenario.units import Percent
+from mrclab.topo.linux.processes import HOST_VARIABLE
 from mrclab.topo.model import Fabric
 
 
@@ -55,6 +59,59 @@ class CrashAgent(FaultAction[AgentCrash]):
     @override
     def clear(self) -> None:
         self.context.injector.restart(self.fault.host)
+
+
+@FAULTS.register
+class ProgramKill(FaultBase):
+    """The programs on a host are killed, as by the kernel when memory is short; its agent and NIC go on."""
+
+    kind: Literal["program_kill"]
+    host: HostName
+    worlds: ClassVar = frozenset({"wire"})  # programs run on the wire alone
+    example: ClassVar = {"host": "h2"}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"the programs on {self.host} are killed"
+
+    @override
+    def action(self, context: FaultContext) -> "KillPrograms":
+        return KillPrograms(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        agent = Path(f"/proc/{probe.processes()['h2']}/environ").read_bytes()
+        marks = dict(word.split("=", 1) for word in agent.decode(errors="replace").split("\0") if "=" in word)
+        here, there = (subprocess.Popen(["sleep", "60"], env={**marks, HOST_VARIABLE: host}) for host in ("h2", "h1"))
+        try:
+            probe.inject()
+            probe.expect(here.wait(10) == -signal.SIGKILL, "a program on the host goes on")
+            probe.expect(there.poll() is None, "a program on another host ended")
+            probe.expect(probe.is_alive("h2"), "the agent ended")
+            probe.clear()
+            probe.expect(probe.counters["killed"] == 1, f"it counted {probe.counters}")
+        finally:
+            for program in (here, there):
+                program.kill()
+                program.wait()
+
+
+class KillPrograms(FaultAction[ProgramKill]):
+    """Kill the programs of a host, once."""
+
+    def __init__(self, context: FaultContext, fault: ProgramKill) -> None:
+        super().__init__(context, fault)
+        self._killed = 0
+
+    @override
+    def inject(self) -> None:
+        self._killed = self.context.injector.kill_programs(self.fault.host)
+        self.finished = True
+
+    @override
+    def clear(self) -> Counters:
+        """Return how many processes were killed."""
+        return {"killed": self._killed}
 
 
 @FAULTS.register

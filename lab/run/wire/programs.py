@@ -14,7 +14,7 @@ from mrclab import HOME
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.wire.attach import LabClients
-from mrclab.topo.linux.processes import TOKEN_VARIABLE
+from mrclab.topo.linux.processes import HOST_VARIABLE, TOKEN_VARIABLE
 from mrclab.topo.linux.state import namespace
 
 LIBRARY = HOME / "hosts" / "libmrc" / "build" / "lib_mrc.so"
@@ -38,7 +38,7 @@ def environment(lab: LabClients, host: str, pid: int) -> dict[str, str]:
         "LD_PRELOAD": ":".join(preload),
         "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
         "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
-        "MRCLAB_HOST": host,
+        HOST_VARIABLE: host,
     }
 
 

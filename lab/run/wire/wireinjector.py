@@ -139,6 +139,10 @@ class WireFaultInjector:
         """Return True if its process is there."""
         return self._emulation.is_alive(node)
 
+    def kill_programs(self, host: str) -> int:
+        """SIGKILL to all processes that run on a host beside its agent."""
+        return self._emulation.kill_programs(host)
+
     def cut_control(self, switch: str) -> Healed:
         """Cut the P4Runtime channel of a switch."""
         lab = self._emulation
