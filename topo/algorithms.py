@@ -12,3 +12,6 @@ CONGESTION_CONTROLS: Final = {
 
 PATH_SELECTIONS: Final = Registry("path selection", "mrc", "mrclab.path_selections", "mrclab.hosts.mrc.evs.selections")
 """Of MRC: classes of `mrclab.hosts.mrc.evs.selections.PathSelection`."""
+
+QP_SCHEDULERS: Final = Registry("QP scheduler", "mrc", "mrclab.qp_schedulers", "mrclab.hosts.mrc.scheduling")
+"""Of MRC: classes of `mrclab.hosts.mrc.scheduling.QpScheduler`."""

@@ -180,6 +180,25 @@ class Fabric:
         return self.spec.t1s
 
     @property
+    def servers(self) -> int:
+        """Servers, each with as many hosts (NICs) as there are rails."""
+        return len(self.hosts) // self.spec.rails
+
+    def of_server(self, server: int) -> list[str]:
+        """Names of a server's NICs, which are hosts, by rail; UnknownName where there is no such server."""
+        if not 1 <= server <= self.servers:
+            raise UnknownName("server", f"s{server}", (f"s{n}" for n in (1, self.servers)))
+        down, rails = self.spec.hosts_per_t0, self.spec.rails
+        block, place = divmod(server - 1, down)
+        return [f"h{(block * rails + rail) * down + place + 1}" for rail in range(rails)]
+
+    def of_rail(self, rail: int) -> list[str]:
+        """Names of the hosts (NICs) of a rail, by server; UnknownName where there is no such rail."""
+        if not 1 <= rail <= self.spec.rails:
+            raise UnknownName("rail", f"r{rail}", (f"r{n}" for n in (1, self.spec.rails)))
+        return [self.of_server(server)[rail - 1] for server in range(1, self.servers + 1)]
+
+    @property
     def most_paths(self) -> int:
         """Paths of a plane between the hosts that are furthest apart: EVs number them from 1."""
         return max(self.spec.t1s, self.spec.t2s)

@@ -181,6 +181,8 @@ class TransportSection(_Part):
     cc_config: dict[str, float | bool] = {}  # settings of that congestion control
     path_selection: str = "rotation"  # MRC: how the next EV of a plane is chosen
     path_config: dict[str, float | bool] = {}  # settings of that path selection
+    scheduler: str = "round_robin"  # MRC: which QP sends next
+    scheduler_config: dict[str, float | bool] = {}  # settings of that scheduler
     ev_profile: str = "default"
     trimming: bool  # the fabric trims, and a QP negotiates TRIM_NACK
     dynamic_mpr: bool = False  # SACKs carry the responder's MPR of the moment, its share of bitmap_units

@@ -165,6 +165,13 @@ class FabricSpec(_Strict):
     t2s: int = Field(
         default=0, ge=0, le=MAX_INDEX, exclude_if=_not, description="T2 switches per plane, with pods; default t1s"
     )
+    rails: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_INDEX,
+        exclude_if=_one,
+        description="NICs of each server, which are hosts here: NIC i of a server is on the i-th T0 of its block",
+    )
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
     path_mtu: int = Field(default=4096, ge=256, le=MAX_INTERFACE_MTU - MTU_HEADROOM, description="payload bytes")
     link: LinkSpec = LinkSpec()
@@ -223,6 +230,11 @@ class FabricSpec(_Strict):
     def _check_tiers(self) -> None:
         if self.pods == 1 and self.t2s:
             raise ValueError(f"t2s {self.t2s} join pods, and there is one; give pods, or leave t2s out")
+        if self.t0s // self.pods % self.rails:
+            of = "a pod" if self.pods > 1 else "the fabric"
+            raise ValueError(
+                f"rails {self.rails} need as many T0s, or a multiple, and {of} has {self.t0s // self.pods}; change t0s"
+            )
         if self.pods == 1:
             return
         if self.t0s % self.pods:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo import files
-from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
+from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
 from mrclab.topo.errors import TopoError
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.registry import OneOf, Registry, checked
@@ -23,16 +23,19 @@ Kind = Literal["mrc", "roce"]
 
 _DEFAULT_CONTROL: dict[Kind, str] = {"mrc": "nscc", "roce": "dcqcn"}
 _DEFAULT_SELECTION = "rotation"
+_DEFAULT_SCHEDULER = "round_robin"
 SAID_BY_FIELDS = {
     "kind": "kind",
     "cc_profile": "congestion_control",
     "cc_config": "congestion_settings",
     "path_selection": "path_selection",
     "path_config": "path_settings",
+    "scheduler": "scheduler",
+    "scheduler_config": "scheduler_settings",
 }
 """Fields of TransportSection that have a field of their own here."""
 
-SETTINGS = frozenset({"cc_config", "path_config"})
+SETTINGS = frozenset({"cc_config", "path_config", "scheduler_config"})
 """Those of them that are settings of an algorithm."""
 
 _ROCE_BUFFER_BDPS = 100.0  # holds what eight senders with eight QPs each put in before DCQCN has slowed them
@@ -40,6 +43,10 @@ _ROCE_BUFFER_BDPS = 100.0  # holds what eight senders with eight QPs each put in
 
 class TransportError(TopoError, ValueError):
     """A transport that hosts cannot be given; the text is one sentence with the remedy."""
+
+
+def _not_given(value: object) -> bool:
+    return not value
 
 
 class TransportSpec(BaseModel):
@@ -63,6 +70,12 @@ class TransportSpec(BaseModel):
     path_settings: dict[str, Any] = Field(
         default={}, description="settings of the path selection that differ from its defaults"
     )
+    scheduler: Annotated[str, OneOf(QP_SCHEDULERS)] | None = Field(
+        default=None, exclude_if=_not_given, description="MRC: which QP of a host sends next; else by round robin"
+    )
+    scheduler_settings: dict[str, Any] = Field(
+        default={}, exclude_if=_not_given, description="settings of the scheduler that differ from its defaults"
+    )
     ev_profile: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
 
@@ -72,8 +85,11 @@ class TransportSpec(BaseModel):
         _check(controls, self.control, default, "congestion_settings", self.congestion_settings)
         if self.kind == "mrc":
             _check(PATH_SELECTIONS, self.selection, _DEFAULT_SELECTION, "path_settings", self.path_settings)
+            _check(QP_SCHEDULERS, self.order, _DEFAULT_SCHEDULER, "scheduler_settings", self.scheduler_settings)
         elif self.path_selection is not None or self.path_settings or self.ev_profile:
             raise ValueError("roce has no EVs, so ev_profile, path_selection and path_settings must be left out")
+        elif self.scheduler is not None or self.scheduler_settings:
+            raise ValueError("QPs of roce send in turn, so scheduler and scheduler_settings must be left out")
         for name in self.attributes:
             if name in SAID_BY_FIELDS:
                 raise ValueError(f"attributes.{name} is set by {SAID_BY_FIELDS[name]}; leave it out")
@@ -89,6 +105,11 @@ class TransportSpec(BaseModel):
         """The path selection's name."""
         return self.path_selection or _DEFAULT_SELECTION
 
+    @property
+    def order(self) -> str:
+        """The QP scheduler's name."""
+        return self.scheduler or _DEFAULT_SCHEDULER
+
     def section(self, defaults: Mapping[str, Any]) -> TransportSection:
         """The transport section of a node config with these defaults; TransportError names an attribute at fault."""
         control = CONGESTION_CONTROLS[self.kind][self.control]
@@ -100,6 +121,9 @@ class TransportSpec(BaseModel):
         if self.kind == "mrc":
             own["path_selection"] = self.selection
             own["path_config"] = checked(PATH_SELECTIONS[self.selection], self.path_settings)
+            if self.scheduler is not None:
+                own["scheduler"] = self.order
+                own["scheduler_config"] = checked(QP_SCHEDULERS[self.order], self.scheduler_settings)
         try:
             return TransportSection.model_validate({**defaults, **self.attributes, **own})
         except ValidationError as error:

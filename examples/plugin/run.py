@@ -4,12 +4,17 @@ import mrclab
 
 run = mrclab.run(
     mrclab.scenario(
-        fabric={"planes": 4, "t0s": 2, "t1s": 4, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}},
+        topology={"kind": "pair", "paths": 4},
+        fabric={"link": {"rate": "100Gb/s", "delay": "600ns"}},
         traffic=[
             {"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"},
             {"name": "both", "kind": "mirror", "size": "64 KiB", "message": "4 KiB"},
         ],
-        transport={"congestion_control": "aimd", "congestion_settings": {"decrease": 0.7}},
+        transport={
+            "congestion_control": "aimd",
+            "congestion_settings": {"decrease": 0.7},
+            "scheduler": "newest",
+        },
         faults=[
             {"name": "cut", "kind": "uplinks_down", "switch": "t0-p1-1", "at": "30% of file"},
             {

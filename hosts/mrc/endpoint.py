@@ -26,6 +26,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.recovery.credits import Credits
 from mrclab.hosts.mrc.recovery.intake import intake_of
 from mrclab.hosts.mrc.requestor import SendState
+from mrclab.hosts.mrc.scheduling import QpScheduler, scheduler
 from mrclab.hosts.mrc.verbs import MrcVerbs
 from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.keys import Secrets
@@ -75,6 +76,7 @@ class MrcEndpoint(MrcVerbs):
         self._by_plane = {port.plane: port for port in self._ports.values()}
         self._active: list[MrcQueuePair] = []  # in turn; few, as those that only wait are not among them
         self.intake = intake_of(config)
+        self._scheduler = scheduler(config.transport.scheduler, config.transport.scheduler_config)
         self.urgent = False  # a QP may have a retransmission or a probe to send
         super().__init__(config, rng, log, secrets)
         self.ops = EndpointOps(self)
@@ -166,6 +168,8 @@ class MrcEndpoint(MrcVerbs):
             if frame is not None:
                 return frame
         active = self._active
+        if self._scheduler is not None and len(active) > 1:
+            return self._scheduled_frame(self._scheduler, plane, now)
         left = len(active)
         while left and active:
             left -= 1
@@ -179,6 +183,21 @@ class MrcEndpoint(MrcVerbs):
                 left += 1
             if frame is not None:
                 return frame
+        return None
+
+    def _scheduled_frame(self, order: QpScheduler, plane: int, now: float) -> Frame | None:
+        """New data of the QP that the scheduler chooses, among those that can send in this plane."""
+        waiting = list(self._active)
+        while waiting:
+            qp = waiting.pop(order.choose(waiting))
+            frame = qp.requestor.new_frame(plane, now)
+            if frame is not None:
+                if qp.qpcc.pending:
+                    self.room(qp.qpcc)
+                return frame
+            self._active.remove(qp)
+            self._active.insert(0, qp)
+            self._set_aside(qp)
         return None
 
     def _set_aside(self, qp: MrcQueuePair) -> bool:

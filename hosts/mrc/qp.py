@@ -111,6 +111,11 @@ class MrcQueuePair(
         self.responder.stop()
 
     @property
+    def backlog(self) -> int:
+        """Bytes that are posted and not acknowledged."""
+        return self.stats.posted_bytes - self.stats.acked_bytes
+
+    @property
     def idle(self) -> bool:
         """True if there is nothing to send, now or when a window opens."""
         return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_wanted or self.prober.queued)

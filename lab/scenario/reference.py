@@ -22,8 +22,10 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
+from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.models import Traffic
-from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS
+from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
+from mrclab.topo.links import LinkRule
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.registry import OneOf, Registry
 from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
@@ -45,6 +47,7 @@ _WORDS = {
     "one_or_list": "name or list of names",
     "read_matrix": "file",
     "read_trace": "file",
+    "read_topology": "file",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",
@@ -70,7 +73,9 @@ def build() -> str:
     parts = [
         _HEAD,
         *_section("The file", Scenario),
+        *_union("topology", Topology),
         *_section("fabric", FabricSpec),
+        *_section("fabric.links", LinkRule),
         *_section("fabric.link", LinkSpec),
         *_section("fabric.queue", QueueSpec),
         *_section("fabric.queue.pfc", PfcSpec),
@@ -79,6 +84,7 @@ def build() -> str:
         *_overrides("transport.attributes", TransportSection),
         *_algorithms("transport.congestion_control", *CONGESTION_CONTROLS.values()),
         *_algorithms("transport.path_selection", PATH_SELECTIONS),
+        *_algorithms("transport.scheduler", QP_SCHEDULERS),
         *_section("mapper", MapperSpec),
         *_union("traffic", Traffic),
         *_union("faults", Fault),

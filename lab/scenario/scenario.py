@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, WrapValidator, field_validator, model_validator
+from pydantic import (
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 from ruamel.yaml import YAML
 
 from mrclab.lab.errors import ScenarioError
@@ -24,6 +32,7 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
+from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.base import Flow, SourceFile, all_flows
 from mrclab.lab.traffic.models import Traffic
 from mrclab.topo import sentences
@@ -32,6 +41,7 @@ from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.transport import fabric_defaults
 
 _LEAST = ("integrity", "qp_errors", "health")  # kinds of expectation of a scenario that names none
+_TOPOLOGY_FILE = "fabric.topology"  # no traffic can have this name
 _LONGEST = 604_800.0  # seconds of a run: a week
 _MOST_VARIANTS = 1000
 _MOST_ENTRIES = 200_000  # of a scenario, counted once for each of its variants
@@ -50,6 +60,9 @@ class LabSetting(Strict):
     )
     world: Literal["wire", "sim"] = Field(
         default="wire", description="wire: namespaces and P4 switches on this machine; sim: virtual time"
+    )
+    topology: Topology | None = Field(
+        default=None, description="makes fields of fabric, over which those that are given go; left out: none"
     )
     fabric: FabricSpec = FabricSpec()
     transport: ScenarioTransport = ScenarioTransport()
@@ -272,9 +285,11 @@ def slower(loaded: Loaded, factor: float) -> Loaded:
 
 
 def source_files(loaded: Loaded) -> dict[str, SourceFile]:
-    """Files of which traffics are made, by the traffics' names."""
-    found = ((entry.name, entry.source_file) for entry in loaded.scenario.traffic)
-    return {name: file for name, file in found if file is not None}
+    """Files of which traffics are made, by the traffics' names, and that of the topology."""
+    found = {entry.name: entry.source_file for entry in loaded.scenario.traffic}
+    if loaded.scenario.topology is not None:
+        found[_TOPOLOGY_FILE] = loaded.scenario.topology.source_file
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def files_of(loaded: Loaded) -> dict[str, str]:
@@ -287,6 +302,8 @@ def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
     if not files:
         return loaded.text
     data = yamlfile.Document(loaded.text, loaded.source).data
+    if _TOPOLOGY_FILE in files:
+        data["topology"]["file"] = files[_TOPOLOGY_FILE]
     for entry in data["traffic"]:
         if entry["name"] in files:
             entry["file"] = files[entry["name"]]
@@ -328,13 +345,12 @@ def _validate(
     data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None, within: Path | None = None
 ) -> tuple[Scenario | None, Fabric | None, Mistakes]:
     """The models of one scenario, and everything that is wrong with it."""
-    whole = {**data, "fabric": _fabric_data(data)}
+    places = {"folder": Path(source).parent, "files": files, "within": within}
+    whole = {**data, "fabric": _made_fabric(data, places)}
     fabric, mistakes = _fabric(whole["fabric"])
     context = {
+        **places,
         "fabric": fabric,
-        "folder": Path(source).parent,
-        "files": files,
-        "within": within,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
         "goodput": _names(data, "expect"),
@@ -382,6 +398,18 @@ def _fabric_data(data: Mapping[str, Any]) -> Any:
     given, transport = data.get("fabric") or {}, data.get("transport") or {}
     kind = transport.get("kind") if isinstance(transport, dict) else None
     return _merged(fabric_defaults("roce"), given) if kind == "roce" and isinstance(given, dict) else given
+
+
+def _made_fabric(data: Mapping[str, Any], places: Mapping[str, Any]) -> Any:
+    """The same over what the file's topology makes; one that is wrong makes nothing, and is said with its line."""
+    given = _fabric_data(data)
+    if not isinstance(data.get("topology"), dict) or not isinstance(given, dict):
+        return given
+    try:
+        made = TypeAdapter(Topology).validate_python(data["topology"], context=dict(places))
+        return _merged(made.fabric(), given)
+    except ValidationError:
+        return given
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,12 +20,16 @@ _DEPTH_BDPS = (
 )
 
 
-_HOST_RANGE = re.compile(r"h(\d{1,6})\.\.h(\d{1,6})")
+_HOST_RANGE = re.compile(r"([hs])(\d{1,6})\.\.\1(\d{1,6})")
+_OF_SERVER = re.compile(r"([sr])(\d{1,6})")
 _MOST_NAMED = 131_072  # hosts of a range
 
 
-def _some_hosts(value: object) -> object:
-    """Take `all` as a list, and h1..h64 in a list as the names that it stands for."""
+def _some_hosts(value: object, info: ValidationInfo) -> object:
+    """Take `all` as a list, and h1..h64, s1..s8, s3 and r2 in a list as the names that they stand for.
+
+    s is a server, with all of its NICs, r a rail.
+    """
     if value == "all":
         return ["all"]
     if not isinstance(value, list):
@@ -35,10 +39,26 @@ def _some_hosts(value: object) -> object:
         match = _HOST_RANGE.fullmatch(one) if isinstance(one, str) else None
         if match is None:
             found.append(one)
-        elif int(match[2]) - int(match[1]) not in range(_MOST_NAMED):
+        elif int(match[3]) - int(match[2]) not in range(_MOST_NAMED):
             raise ValueError(f"{one} is no range of hosts: write the smaller number first, as in h1..h64")
         else:
-            found += [f"h{number}" for number in range(int(match[1]), int(match[2]) + 1)]
+            found += [f"{match[1]}{number}" for number in range(int(match[2]), int(match[3]) + 1)]
+    fabric = (info.context or {}).get("fabric")
+    return _nics(found, fabric) if isinstance(fabric, Fabric) else found
+
+
+def _nics(names: list[object], fabric: Fabric) -> list[object]:
+    """Servers and rails among names as the hosts that they have."""
+    found: list[object] = []
+    for one in names:
+        match = _OF_SERVER.fullmatch(one) if isinstance(one, str) else None
+        if match is None:
+            found.append(one)
+        else:
+            try:
+                found += fabric.of_server(int(match[2])) if match[1] == "s" else fabric.of_rail(int(match[2]))
+            except LookupError as error:
+                raise ValueError(str(error)) from None
     return found
 
 

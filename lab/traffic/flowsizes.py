@@ -8,12 +8,11 @@ import bisect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.topo import files, sentences
+from mrclab.lab.scenario.besidefile import text_of
 
 _MOST_POINTS: Final = 100_000
 _MOST_SIZE: Final = 1 << 40
@@ -105,18 +104,7 @@ def read(value: object, info: ValidationInfo) -> object:
         return value
     if not isinstance(value, str):
         raise ValueError("this is no name of a file; name one such as sizes.cdf")
-    context: Mapping[str, Any] = info.context or {}
-    text = (context.get("files") or {}).get(value)
-    if text is None:
-        path = Path(context.get("folder", ".")) / sentences.brief(value)
-        within = context.get("within")
-        try:
-            text = files.read_text(path) if within is None else files.read_beneath(within, value).decode()
-        except OSError as error:
-            why = error.strerror or error
-            raise ValueError(f"{path} cannot be read: {why}; name a file beside the scenario") from None
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is no text; write a line such as 10000 15 for each point") from None
+    text = text_of(value, info.context, "a file of lines such as 10000 15, one for each point")
     return parse(text, value)
 
 

@@ -1,20 +1,19 @@
 """Traffic of kind `matrix`: what a connection matrix of uet-htsim says, on the hosts of this fabric."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
 from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.besidefile import text_of
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
 from mrclab.lab.traffic.families import MESSAGE, Content, counted, counted_refusals, outstanding
 from mrclab.lab.traffic.matrix import Connection, Matrix
-from mrclab.topo import files, sentences
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
@@ -43,9 +42,7 @@ def read_matrix(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
         raise ValueError("this is no name of a file; name a connection matrix such as permutation.cm")
     context = info.context or {}
-    text = (context.get("files") or {}).get(value)
-    if text is None:
-        text = _text_of(value, context)
+    text = text_of(value, context, "a connection matrix such as permutation.cm")
     found = MatrixFile(value, text, matrix.read(text, value))
     fabric = context.get("fabric")
     if isinstance(fabric, Fabric) and found.matrix.nodes > len(fabric.hosts):
@@ -54,18 +51,6 @@ def read_matrix(value: object, info: ValidationInfo) -> object:
             " raise fabric.t0s or hosts_per_t0"
         )
     return found
-
-
-def _text_of(name: str, context: Mapping[str, Any]) -> str:
-    """Return the text of a file beside the scenario; where `within` is given, of one below that folder only."""
-    path = Path(context.get("folder", ".")) / sentences.brief(name)
-    within = context.get("within")
-    try:
-        return files.read_text(path) if within is None else files.read_beneath(within, name).decode()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text; name a connection matrix such as permutation.cm") from None
 
 
 MatrixField = Annotated[

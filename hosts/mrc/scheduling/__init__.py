@@ -1,0 +1,49 @@
+"""Schedulers of MRC: which QP of a host sends its next new packet. One algorithm a module.
+
+An algorithm is a subclass of `QpScheduler` with a name, in a module here or in another package (entry point group
+`mrclab.qp_schedulers`), registered by `QP_SCHEDULERS.register(Class)` at the module's end. Control packets, probes and
+retransmissions go first, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+from mypy_extensions import mypyc_attr
+
+from mrclab.hosts.rdma import algorithms
+from mrclab.topo.algorithms import QP_SCHEDULERS
+from mrclab.topo.registry import Setting
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.qp import MrcQueuePair
+
+ROUND_ROBIN: Final = "round_robin"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class QpScheduler:
+    """Choice of one host, for all of its ports. Called with the `settings` as keyword arguments."""
+
+    name: ClassVar[str] = ""  # in scenarios
+    profile: ClassVar[str] = ""
+    settings: ClassVar[Mapping[str, Setting]] = {}
+
+    def choose(self, waiting: list[MrcQueuePair]) -> int:
+        """Return the place of the QP that sends next, among those with data that their windows let go.
+
+        There is at least one. A QP has `qpn`, `peer_text` and `backlog`, bytes that are posted and not acknowledged.
+        One that cannot send by the port at hand is left out, and the others are asked about again.
+        """
+        raise NotImplementedError
+
+
+def scheduler(name: str, config: Mapping[str, Any]) -> QpScheduler | None:
+    """A new scheduler of this name; None for round robin, which an endpoint does by itself at the least cost.
+
+    EINVAL for a name or setting that does not exist.
+    """
+    if name == ROUND_ROBIN and not config:
+        return None
+    return cast(QpScheduler, algorithms.make(QP_SCHEDULERS, name, config))

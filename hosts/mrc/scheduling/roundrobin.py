@@ -1,0 +1,17 @@
+"""Round robin: QPs send a packet each in turn, done by the endpoint itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mrclab.hosts.mrc.scheduling import QpScheduler
+from mrclab.topo.algorithms import QP_SCHEDULERS
+
+
+class RoundRobin(QpScheduler):
+    """A packet of each QP in turn."""
+
+    name: ClassVar[str] = "round_robin"
+
+
+QP_SCHEDULERS.register(RoundRobin)

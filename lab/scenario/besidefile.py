@@ -1,0 +1,27 @@
+"""Files that a scenario names: beside it, below a folder, or come with it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mrclab.topo import files, sentences
+
+
+def text_of(name: str, context: Mapping[str, Any] | None, what: str) -> str:
+    """Return the text of a file: one that came with the scenario, else one beside it.
+
+    Where the context says `within`, of one below that folder only. ValueError names the file; `what` it should be is a
+    phrase such as `a connection matrix such as permutation.cm`.
+    """
+    given = context or {}
+    text = (given.get("files") or {}).get(name)
+    if text is not None:
+        return str(text)
+    path = Path(given.get("folder", ".")) / sentences.brief(name)
+    within = given.get("within")
+    try:
+        return files.read_text(path) if within is None else files.read_beneath(within, name).decode()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text; name {what}") from None

@@ -1,0 +1,1 @@
+"""Topologies of this tree, one family a module."""

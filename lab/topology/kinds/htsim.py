@@ -1,0 +1,179 @@
+"""Topology files of uet-htsim, which end in `.topo`.
+
+    Nodes 128
+    Tiers 3
+    Podsize 16
+
+    Tier 0
+    Downlink_speed_Gbps 100
+    Radix_Down 4
+    Radix_Up 4
+    Downlink_Latency_ns 1000
+
+Words and meaning are those of its loader (`FatTreeTopologyCfg::read_cfg`): a tier's speed and latency are those of the
+links below its switches. `Oversubscribed` says what the radixes say as well, and is not looked at.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
+
+from mrclab.lab.scenario.besidefile import text_of
+from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
+from mrclab.lab.traffic.base import SourceFile
+from mrclab.topo import sentences
+from mrclab.topo.sentences import nearest
+
+_WHOLE: Final = ("nodes", "tiers", "podsize")
+_OF_TIER: Final = (
+    "downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns", "oversubscribed",
+    "bundle", "queue_up", "queue_down",
+)  # fmt: skip
+_TIERS: Final = (2, 3)
+
+
+@dataclass(frozen=True)
+class TopoFile:
+    """A file as the scenario names it, its text, and the fabric that it describes."""
+
+    name: str
+    text: str
+    fabric: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read(text: str, name: str) -> dict[str, Any]:
+    """Fields of `fabric` of a file's text; ValueError names line, word and remedy."""
+    whole: dict[str, int] = {}
+    tiers: list[dict[str, int]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        where = f"{name}:{number}"
+        key = words[0].lower()
+        value = _number(words, where)
+        if key == "tier":
+            if value != len(tiers):
+                raise ValueError(f"{where}: tier {value} is not the next one; tiers stand in order from 0")
+            tiers.append({})
+        elif key in _WHOLE and not tiers:
+            whole[key] = value
+        elif key in _OF_TIER and tiers:
+            tiers[-1][key] = value
+        else:
+            known = _OF_TIER if tiers else (*_WHOLE, "tier")
+            raise ValueError(
+                f"{where}: {sentences.shown(words[0])} is no word of this place; {nearest(key, list(known))}"
+            )
+    return _fabric(whole, tiers, name)
+
+
+def _number(words: list[str], where: str) -> int:
+    if len(words) != 2 or not words[1].isdigit() or len(words[1]) > 9:
+        raise ValueError(f"{where}: a word and a number are expected here, for example Radix_Up 4")
+    return int(words[1])
+
+
+def _fabric(whole: Mapping[str, int], tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
+    for key in _WHOLE:
+        if not whole.get(key):
+            raise ValueError(f"{name}: there is no {key.title()}, or it is 0; give for example Tiers 2")
+    if whole["tiers"] not in _TIERS or len(tiers) != whole["tiers"]:
+        raise ValueError(
+            f"{name}: Tiers {whole['tiers']} with {len(tiers)} sections; there are topologies of 2 and 3 tiers"
+        )
+    for number, tier in enumerate(tiers):
+        _check_tier(tier, number, len(tiers), name)
+    hosts, up = tiers[0]["radix_down"], tiers[0]["radix_up"]
+    t0s = _share(whole["nodes"], hosts, f"{name}: Nodes", "Radix_Down of tier 0")
+    made = {"planes": 1, "t0s": t0s, "t1s": up, "hosts_per_t0": hosts}
+    pods = 1
+    if len(tiers) == max(_TIERS):
+        pods = _share(whole["nodes"], whole["podsize"], f"{name}: Nodes", "Podsize")
+        made |= {"pods": pods, "t2s": up * tiers[1]["radix_up"]}
+        _same(tiers[2]["radix_down"], pods, f"{name}: Radix_Down of tier 2", "pods")
+    _same(tiers[1]["radix_down"], t0s // pods, f"{name}: Radix_Down of tier 1", "T0s of a pod")
+    return {**made, **_links(tiers, name)}
+
+
+def _check_tier(tier: Mapping[str, int], number: int, count: int, name: str) -> None:
+    needed = ["downlink_speed_gbps", "radix_down", "downlink_latency_ns", *(["radix_up"] if number < count - 1 else [])]
+    for key in needed:
+        if key not in tier:
+            raise ValueError(f"{name}: tier {number} has no {key.title()}; add it")
+    if tier.get("bundle", 1) != 1:
+        raise ValueError(
+            f"{name}: tier {number} has bundles of {tier['bundle']} cables, and two switches have one here"
+        )
+    if "queue_up" in tier or "queue_down" in tier:
+        raise ValueError(f"{name}: tier {number} sets queues; leave them out, and set fabric.queue in the scenario")
+
+
+def _share(whole: int, part: int, what: str, of: str) -> int:
+    if not part or whole % part:
+        raise ValueError(f"{what} {whole} is no multiple of {of}, {part}")
+    return whole // part
+
+
+def _same(found: int, expected: int, what: str, of: str) -> None:
+    if found != expected:
+        raise ValueError(f"{what} is {found}, and there are {expected} {of}")
+
+
+def _links(tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
+    """Links, those above T0s where they differ, and what a switch takes."""
+    latencies = {tier.get("switch_latency_ns", 0) for tier in tiers}
+    if len(latencies) > 1:
+        raise ValueError(f"{name}: Switch_Latency_ns differs between tiers; make it the same in all of them")
+    all_links = [_link(tier) for tier in tiers]
+    rules = [
+        {"tier": kind, **link}
+        for kind, link in zip(("t0-t1", "t1-t2"), all_links[1:], strict=False)
+        if link != all_links[0]
+    ]
+    made: dict[str, Any] = {"link": all_links[0], "switch_latency": f"{latencies.pop()}ns"}
+    return {**made, "links": rules} if rules else made
+
+
+def _link(tier: Mapping[str, int]) -> dict[str, str]:
+    return {"rate": f"{tier['downlink_speed_gbps']} Gb/s", "delay": f"{tier['downlink_latency_ns']}ns"}
+
+
+def read_topology(value: object, info: ValidationInfo) -> object:
+    """A path, relative to the scenario's folder, or the name of a file that came with the scenario → what it says."""
+    if isinstance(value, TopoFile):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("this is no name of a file; name a topology such as leaf_spine.topo")
+    text = text_of(value, info.context, "a topology such as leaf_spine.topo")
+    return TopoFile(value, text, read(text, value))
+
+
+TopoField = Annotated[
+    TopoFile,
+    BeforeValidator(read_topology),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+@TOPOLOGIES.register
+class HtsimTopology(TopologyBase):
+    """A `.topo` file of uet-htsim; one plane, unless `fabric.planes` says otherwise."""
+
+    kind: Literal["htsim"]
+    file: TopoField = Field(description="path of the file, from the scenario's folder, e.g. leaf_spine.topo")
+
+    def fabric(self) -> dict[str, Any]:
+        """Return what the file says."""
+        return dict(self.file.fabric)
+
+    @property
+    def source_file(self) -> SourceFile:
+        """The file itself."""
+        return SourceFile(self.file.name, self.file.text, ".topo")
