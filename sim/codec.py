@@ -19,10 +19,9 @@ from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
-from mrclab.hosts.roce import codec as roce
 from mrclab.hosts.roce import headers as rh
-from mrclab.hosts.roce import packet as rp
-from mrclab.hosts.roce.path import PlainPath
+from mrclab.hosts.roce import packets as rp
+from mrclab.hosts.roce.packets import PlainPath
 from mrclab.hosts.roce.telemetry import BYTES as TELEMETRY_BYTES
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.hosts.transports import Codecs
@@ -310,4 +309,4 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacke
     return packet
 
 
-OBJECTS: Final = Codecs(mrc.MrcCodec(ObjectPath, ObjectParser), roce.RoceCodec(ObjectPlainPath, parse))
+OBJECTS: Final = Codecs(mrc.MrcCodec(ObjectPath, ObjectParser), rp.RoceCodec(ObjectPlainPath, parse))

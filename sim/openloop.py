@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.rdma.verbs import FULL_ACCESS
 from mrclab.hosts.workloads.channel import REASONS, shared
 from mrclab.sim.clock import Clock, ticks
 
@@ -44,9 +44,10 @@ class _End:
 
     def __init__(self, host: RunningHost) -> None:
         self.host = host
-        self.transport: Any = host.transport
-        self.cq: int = self.transport.create_cq(_CQ_DEPTH)
-        self.region = self.transport.reg_mr(shared(CHUNK), FULL_ACCESS)
+        self.verbs: Any = host.transport.verbs
+        self.address: str = host.transport.config.host.address
+        self.cq: int = self.verbs.create_cq(_CQ_DEPTH)
+        self.region = self.verbs.reg_mr(shared(CHUNK), FULL_ACCESS)
         self.flows: dict[int, OpenFlow] = {}
         self.waits = False
 
@@ -110,8 +111,7 @@ class SimOpenLoop:
         if end is None or end.host is not host:
             end = self._ends[name] = _End(host)
             made = end
-            end.transport.notify_cq(end.cq, lambda: self._note(made))
-        end.transport.advance(self._clock.seconds)
+            end.verbs.notify_cq(end.cq, lambda: self._note(made))
         return end
 
     def _begin(self, source: str, destination: str, size: int) -> None:
@@ -124,18 +124,27 @@ class SimOpenLoop:
             self.open -= 1
             self._done(flow, now, f"{source if here is None else destination} is not there")
             return
-        one, other = here.transport, there.transport
-        flow.qp = one.create_qp(other.config.host.address, None, here.cq, here.cq, **self._attributes)
-        flow.far = other.create_qp(one.config.host.address, None, there.cq, there.cq, **self._attributes)
+        one, other = here.verbs, there.verbs
+        flow.qp = one.create_qp(there.address, now, None, here.cq, here.cq, **self._attributes)
+        flow.far = other.create_qp(here.address, now, None, there.cq, there.cq, **self._attributes)
         mine, theirs = one.local_info(flow.qp), other.local_info(flow.far)
-        one.connect(flow.qp, theirs)
-        other.connect(flow.far, mine)
+        one.connect(flow.qp, theirs, now)
+        other.connect(flow.far, mine, now)
         here.flows[flow.qp] = flow
         sent = 0
         for number in range(flow.left):
             length = min(CHUNK, size - sent)
             one.post_send(
-                flow.qp, number, "RDMA_WRITE", here.region.lkey, 0, length, there.region.va, there.region.rkey
+                flow.qp,
+                number,
+                "RDMA_WRITE",
+                here.region.lkey,
+                0,
+                length,
+                there.region.va,
+                there.region.rkey,
+                None,
+                now,
             )
             sent += length
         self._serve(here)
@@ -152,7 +161,7 @@ class SimOpenLoop:
 
     def _take(self, end: _End) -> None:
         end.waits = False
-        for completion in end.transport.poll_cq(end.cq, _CQ_DEPTH):
+        for completion in end.verbs.poll_cq(end.cq, _CQ_DEPTH):
             flow = end.flows.get(completion.qp)
             if flow is None:
                 continue
@@ -166,7 +175,7 @@ class SimOpenLoop:
         del end.flows[flow.qp]
         self.open -= 1
         self._done(flow, at, error)
-        rest = _REST_RTTS * end.transport.qp(flow.qp).settings.base_rtt
+        rest = _REST_RTTS * end.verbs.qp(flow.qp).settings.base_rtt
         self._clock.at(self._clock.now + ticks(rest), self._close, flow)
         if self._next is None and not self.open:
             self.over = True
@@ -174,6 +183,5 @@ class SimOpenLoop:
     def _close(self, flow: OpenFlow) -> None:
         for name, number in ((flow.source, flow.qp), (flow.destination, flow.far)):
             end = self._ends[name]
-            if end.host is self._host(name) and number in end.transport.qps:
-                end.transport.advance(self._clock.seconds)
-                end.transport.destroy_qp(number)
+            if end.host is self._host(name) and number in end.verbs.qps:
+                end.verbs.destroy_qp(number, self._clock.seconds)

@@ -22,8 +22,9 @@ from mrclab.events.switches import QueueDepthSample
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import local_memory
+from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
-from mrclab.hosts.rdma.qp import AnyQueuePair
+from mrclab.hosts.roce.qp import RoceQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.clock import Clock, ticks
@@ -218,7 +219,7 @@ class SimWorld:
         """Return what waits for what: a sentence for each QP with unfinished work."""
         found = []
         for name, host in self.hosts.items():
-            for number, qp in host.transport.qps.items():
+            for number, qp in host.transport.verbs.qps.items():
                 if waiting := len(qp.requestor.incomplete):
                     found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
         return found
@@ -227,16 +228,16 @@ class SimWorld:
         """Return True if QPs wait, and each of them for ever unless somebody heals what is broken."""
         waits = False
         for host in self.hosts.values():
-            for qp in host.transport.qps.values():
+            for qp in host.transport.verbs.qps.values():
                 if qp.requestor.incomplete:
                     waits = True
                     if not self._waits_for_ever(host, qp):
                         return False
         return waits
 
-    def _waits_for_ever(self, host: RunningHost, qp: AnyQueuePair) -> bool:
+    def _waits_for_ever(self, host: RunningHost, qp: MrcQueuePair | RoceQueuePair) -> bool:
         """Return True if it retries without end, and no plane has carrier at both hosts."""
-        if getattr(qp.settings, "retry_exponential", 0) < RETRY_ENDLESS:
+        if not isinstance(qp, MrcQueuePair) or qp.settings.retry_exponential < RETRY_ENDLESS:
             return False
         peer = self.hosts.get(self.fabric.host_by_address(qp.peer_text).name)
         return peer is None or not _planes(host) & _planes(peer)

@@ -99,7 +99,7 @@ def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: 
     near_spent = far_spent = 0.0
     clock = time.perf_counter
     cpu, start = time.process_time(), clock()
-    while not near.poll_cq():
+    while not near.verbs.poll_cq():
         now += _STEP_S * len(ports) * _BURST
         for here, there in ((near, far), (far, near)):
             began = clock()
@@ -167,13 +167,13 @@ def _connect(
 ) -> None:
     """Make a QP on both sides and post the write."""
     size = packets * configs[0].path_mtu
-    here = near.create_qp(configs[1].host.address, **attributes)
-    there = far.create_qp(configs[0].host.address, **attributes)
-    near.connect(here, far.local_info(there))
-    far.connect(there, near.local_info(here))
-    source = near.reg_mr(bytes(size), Access(0))
-    target = far.reg_mr(bytearray(size))
-    near.post_send(here, 1, "RDMA_WRITE", source.lkey, 0, size, target.va, target.rkey)
+    here = near.verbs.create_qp(configs[1].host.address, 0.0, **attributes)
+    there = far.verbs.create_qp(configs[0].host.address, 0.0, **attributes)
+    near.verbs.connect(here, far.verbs.local_info(there), 0.0)
+    far.verbs.connect(there, near.verbs.local_info(here), 0.0)
+    source = near.verbs.reg_mr(bytes(size), Access(0))
+    target = far.verbs.reg_mr(bytearray(size))
+    near.verbs.post_send(here, 1, "RDMA_WRITE", source.lkey, 0, size, target.va, target.rkey, None, 0.0)
 
 
 def _joined(frame: Frame) -> bytes:

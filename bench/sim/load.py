@@ -66,32 +66,33 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
         if one.start:
             clock.at(ticks(begun[-1]), partial(_post_later, post, nics[sender]))
         else:
-            post()
+            post(0.0)
         pending[sender] = pending.get(sender, 0) + 1
     setup = time.perf_counter() - began
     for name in pending:
         nics[name].serve()
     completions = _finish(clock, endpoints, pending, begun)
-    counted = [qp.stats for endpoint in endpoints.values() for qp in endpoint.qps.values()]
+    counted = [qp.stats for endpoint in endpoints.values() for qp in endpoint.verbs.qps.values()]
     packets, again = (sum(getattr(stats, what) for stats in counted) for what in ("sent_packets", "retx_packets"))
     return {"setup": setup, "packets": packets, "again": again, "completions": sorted(completions)}
 
 
-def _write(sender: Any, receiver: Any, number: int, source: bytearray, target: bytearray) -> Callable[[], None]:
-    """Connect, and return what posts: all write the same bytes to the same place, what is measured is what it takes."""
-    qp = sender.create_qp(receiver.config.host.address)
-    far = receiver.create_qp(sender.config.host.address)
-    here, there = sender.local_info(qp), receiver.local_info(far)
-    sender.connect(qp, there)
-    receiver.connect(far, here)
-    local, remote = sender.reg_mr(source), receiver.reg_mr(target)
-    words = "RDMA_WRITE", local.lkey, 0, len(source), remote.va, remote.rkey
-    return partial(sender.post_send, qp, number, *words)
+def _write(sender: Any, receiver: Any, number: int, source: bytearray, target: bytearray) -> Callable[[float], None]:
+    """Connect, and return what posts at a time: all write the same bytes to the same place, what is measured is what it takes."""
+    one, other = sender.verbs, receiver.verbs
+    qp = one.create_qp(receiver.config.host.address, 0.0)
+    far = other.create_qp(sender.config.host.address, 0.0)
+    here, there = one.local_info(qp), other.local_info(far)
+    one.connect(qp, there, 0.0)
+    other.connect(far, here, 0.0)
+    local, remote = one.reg_mr(source), other.reg_mr(target)
+    words = "RDMA_WRITE", local.lkey, 0, len(source), remote.va, remote.rkey, None
+    return partial(one.post_send, qp, number, *words)
 
 
-def _post_later(post: Callable[[], None], nic: SimNic, _about: object) -> None:
+def _post_later(post: Callable[[float], None], nic: SimNic, _about: object) -> None:
     """Post a write that begins in the course of the run."""
-    post()
+    post(nic.now)
     nic.serve()
 
 
@@ -104,7 +105,7 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], be
             raise RuntimeError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
         for name in list(pending):
             done = [
-                completion.t - begun[completion.wr_id] for completion in endpoints[name].poll_cq(most=pending[name])
+                completion.t - begun[completion.wr_id] for completion in endpoints[name].verbs.poll_cq(most=pending[name])
             ]
             if done:
                 found += done

@@ -24,7 +24,7 @@ def update(run_dir: Path, sender: str, name: str, victim: str, plane: int, mask:
     own, theirs, whose = (nodeconfig.load(run_dir / "node" / f"{host}.json") for host in (sender, name, victim))
     lie = own.model_copy(update={"host": own.host.model_copy(update={"address": theirs.host.address})})
     endpoint = MrcEndpoint(lie, random.Random(1), lambda _record: None)
-    peer = endpoint.known_peer(srv6.to_bytes(srv6.from_text(whose.host.address)))
+    peer = endpoint.peers.find(srv6.to_bytes(srv6.from_text(whose.host.address)))
     if peer is None:
         raise ValueError(f"{sender} has no template that leads to {victim}")
     body = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1).pack()

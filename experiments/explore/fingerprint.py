@@ -37,18 +37,19 @@ _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
 
 _NOTHING: Final = frozenset({
     "now", "log", "_rng", "secrets", "codec", "_codec", "own", "_own", "config", "_config", "configs", "world",
-    "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_pulse", "max_gap", "_events", "on_work",
-    "on_async", "counters", "placed_bytes", "parser", "_parser", "_address", "_control_paths", "_path", "_paths",
-    "_ends", "source", "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked",
-    "marked", "retransmitted", "floor_hits", "skips_ignored", "changes", "callback", "_queued", "_wheel", "not_before",
-    "_serial", "_on_change", "_on_made", "_shown_up", "memory", "_memory", "_cqs", "send_cq", "recv_cq", "_by_number",
-    "_by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes", "template", "host",
-    "cqs", "qps_", "base_rtt", "region", "view",
+    "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_fingerprint", "max_gap", "events",
+    "on_work", "_began", "_provider", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
+    "placed_bytes", "parser", "_parser", "_address", "_control_paths", "_path", "_paths", "_ends", "source",
+    "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked", "marked",
+    "retransmitted", "floor_hits", "skips_ignored", "changes", "callback", "_queued", "_wheel", "not_before",
+    "_serial", "_on_change", "_on_made", "_ports_sampled", "memory", "_memory", "_cqs", "send_cq", "recv_cq",
+    "_by_number", "by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes",
+    "template", "host", "cqs", "qps_", "base_rtt", "region", "view",
 })  # fmt: skip
 """Attributes that no state is told apart by: constants, statistics, and what follows from others."""
 
 _TIMES: Final = frozenset({
-    "last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
+    "_last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
     "last_dec_time", "deadline",
 })  # fmt: skip
 _TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
@@ -217,7 +218,7 @@ class Fingerprint:
 
     def _rank(self, requestor: MrcRequestor) -> None:
         """Transmissions are told apart by their order."""
-        packets = {id(packet): packet for packet in requestor.window._slots if packet.seq >= 0}
+        packets = {id(packet): packet for packet in requestor.recovery.window._slots if packet.seq >= 0}
         ordered = sorted(packets.values(), key=lambda packet: packet.order)
         self._ranks.update({id(packet): rank for rank, packet in enumerate(ordered)})
 
@@ -375,7 +376,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Ev", "lost"): Fingerprint.few,
     ("Plane", "share"): Fingerprint.skip,
     ("EvSet", "planes"): Fingerprint.planes,
-    ("Peer", "heard"): Fingerprint.times,
+    ("Peer", "data_at"): Fingerprint.times,
     ("MrcRequestor", "_order"): Fingerprint.skip,
     ("Prober", "_next_id"): Fingerprint.skip,
     ("Prober", "_sent"): Fingerprint.probes,
@@ -383,7 +384,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Prober", "tail_backoff"): Fingerprint.backoff,
     ("ProbeState", "probe_id"): Fingerprint.probe_id,
     ("Timers", "_heap"): Fingerprint.skip,
-    ("Feedback", "_news"): Fingerprint.skip,  # empty between two packets
+    ("Recovery", "_newest"): Fingerprint.skip,  # empty between two packets
 }
 _YET: Final = frozenset({("MrcMessage", "sent")})
 _OF_PACKETS: Final = frozenset({

@@ -20,7 +20,7 @@ from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.hosts.rdma.memory import Access
@@ -121,7 +121,6 @@ class System:
 
     def _host(self, index: int) -> MrcEndpoint:
         made = MrcEndpoint(self.configs[index], Draws(), no_log, random.Random(index))
-        made.advance(self.now)
         for port in self.configs[index].ports:
             made.port_event(port.number, (index, port.number) not in self.down, self.now)
         return made
@@ -129,25 +128,25 @@ class System:
     def _connect(self) -> None:
         world = self.world
         one, two = self.hosts
-        cqs = one.create_cq(), two.create_cq()
-        qa = one.create_qp(self.configs[1].host.address, send_cq=cqs[0])
-        qb = two.create_qp(self.configs[0].host.address, recv_cq=cqs[1])
-        one.qps[qa].first_psn = two.qps[qb].first_psn = _FIRST_PSN
-        info = one.local_info(qa), two.local_info(qb)
-        one.connect(qa, info[1])
-        two.connect(qb, info[0])
+        cqs = one.verbs.create_cq(), two.verbs.create_cq()
+        qa = one.verbs.create_qp(self.configs[1].host.address, self.now, send_cq=cqs[0])
+        qb = two.verbs.create_qp(self.configs[0].host.address, self.now, recv_cq=cqs[1])
+        one.verbs.qps[qa].first_psn = two.verbs.qps[qb].first_psn = _FIRST_PSN
+        info = one.verbs.local_info(qa), two.verbs.local_info(qb)
+        one.verbs.connect(qa, info[1], self.now)
+        two.verbs.connect(qb, info[0], self.now)
         target = bytearray([_UNTOUCHED]) * (world.bytes + 2 * GUARD)
-        local, remote = one.reg_mr(self.source, Access(0)), two.reg_mr(target)
+        local, remote = one.verbs.reg_mr(self.source, Access(0)), two.verbs.reg_mr(target)
         self.qps.append((qa, qb))
         self.cqs.append(cqs)
         self.targets.append(target)
         at = 0
         for number, (size, imm) in enumerate(world.messages):
             if imm and not world.late_receives:
-                two.post_recv(qb, number)
-            one.post_send(
+                two.verbs.post_recv(qb, number, self.now)
+            one.verbs.post_send(
                 qa, number, _WITH_IMM if imm else _PLAIN_WRITE, local.lkey, at, size, remote.va + GUARD + at,
-                remote.rkey, number if imm else None,
+                remote.rkey, number if imm else None, self.now,
             )  # fmt: skip
             at += size
 
@@ -300,14 +299,12 @@ class System:
         self.receives -= 1
         at = [number for number, (_, imm) in enumerate(self.world.messages) if imm][-self.receives - 1]
         two = self.hosts[1]
-        two.advance(self.now)
         for _, qp in self.qps:
-            two.post_recv(qp, at)
+            two.verbs.post_recv(qp, at, self.now)
 
     def _do_probe(self, _: int) -> None:
         self.probes -= 1
         two = self.hosts[1]
-        two.advance(self.now)
         plane = self.configs[1].ports[0].plane
         value = srv6.ev(plane, self.configs[1].uplinks(plane)[0], srv6.ev_tag(0))
         Ctl(two).probe_evs(self.configs[0].host.address, [value], _PROBE_WAIT, self._probed, self.now)
@@ -356,26 +353,26 @@ class System:
         one, two = self.hosts
         for at, (qa, qb) in enumerate(self.qps):
             if self.restarted != 0:
-                self._check_sender(at, one, one.qps[qa])
+                self._check_sender(at, one, one.verbs.qps[qa])
             if self.restarted != 1:
-                self._check_receiver(at, two, two.qps[qb])
+                self._check_receiver(at, two, two.verbs.qps[qb])
         if self.restarted < 0:
             self._check_pairs()
 
     def _check_pairs(self) -> None:
         one, two = self.hosts
         for qa, qb in self.qps:
-            window, base = one.qps[qa].requestor.window, two.qps[qb].responder.base
-            if one.qps[qa].state is QpState.RTS and window.una > base:
+            window, base = one.verbs.qps[qa].requestor.recovery.window, two.verbs.qps[qb].responder.base
+            if one.verbs.qps[qa].state is QpState.RTS and window.una > base:
                 raise Broken(f"the sender takes {window.una} packets for arrived, the receiver has {base}")
-            if two.qps[qb].stats.out_of_window:
+            if two.verbs.qps[qb].stats.out_of_window:
                 raise Broken("a packet was sent outside the receiver's window")
 
     def _check_sender(self, at: int, host: Any, qp: Any) -> None:
         failed = qp.state is QpState.ERROR
         if failed and not self.world.may_fail:
             raise Broken("the QP is in ERROR")
-        for done in host.poll_cq(self.cqs[at][0]):
+        for done in host.verbs.poll_cq(self.cqs[at][0]):
             if done.wr_id != self.completed[at]:
                 raise Broken(f"write {done.wr_id} completes where {self.completed[at]} is next")
             if done.status != "SUCCESS" and not failed:
@@ -384,20 +381,20 @@ class System:
             if done.status == "SUCCESS" and self.restarted != 1:
                 self._check_placed(at, done.wr_id + 1)
         r = qp.requestor
-        flying = [packet for packet in r.window.open_packets() if packet.state is PacketState.FLIGHT]
-        if r.account.packets != len(flying):
-            raise Broken(f"{r.account.packets} packets are counted in flight, {len(flying)} are")
-        if not r.account.packets and r.account.bytes and not failed:
-            raise Broken(f"{r.account.bytes} bytes are counted in flight, and no packet is")
+        flying = [packet for packet in r.recovery.window.open_packets() if packet.state is PacketState.FLIGHT]
+        if r.in_flight_bytes.packets != len(flying):
+            raise Broken(f"{r.in_flight_bytes.packets} packets are counted in flight, {len(flying)} are")
+        if not r.in_flight_bytes.packets and r.in_flight_bytes.bytes and not failed:
+            raise Broken(f"{r.in_flight_bytes.bytes} bytes are counted in flight, and no packet is")
         self._check_window(host)
 
     def _check_window(self, host: Any) -> None:
         """The windows of destinations hold what their QPs have in flight, and that is not negative."""
         in_flight: dict[int, float] = {}
-        for qp in host.qps.values():
-            account = qp.requestor.account
+        for qp in host.verbs.qps.values():
+            account = qp.requestor.in_flight_bytes
             in_flight[id(qp.cc)] = in_flight.get(id(qp.cc), 0) + (0 if account.away else account.bytes)
-        for qp in host.qps.values():
+        for qp in host.verbs.qps.values():
             counted = qp.cc.snapshot()["cc_inflight"]
             if counted != in_flight[id(qp.cc)]:
                 raise Broken(f"{counted} bytes are counted in flight to the peer, {in_flight[id(qp.cc)]} are")
@@ -416,7 +413,7 @@ class System:
         if target[:GUARD] != around or target[-GUARD:] != around:
             raise Broken("bytes outside the written memory were touched")
         with_imm = [(number, size) for number, (size, imm) in enumerate(self.world.messages) if imm]
-        for got in host.poll_cq(self.cqs[at][1]):
+        for got in host.verbs.poll_cq(self.cqs[at][1]):
             if got.status != "SUCCESS":
                 if not self.world.may_fail:
                     raise Broken(f"a receive completes with {got.status}")
@@ -435,7 +432,7 @@ class System:
         """Check the invariants of a state in which nothing more happens; Broken names the one that fails."""
         if self.restarted < 0:
             for at, (qa, qb) in enumerate(self.qps):
-                self._check_over(at, self.hosts[0].qps[qa], self.hosts[1].qps[qb])
+                self._check_over(at, self.hosts[0].verbs.qps[qa], self.hosts[1].verbs.qps[qb])
         else:
             self._check_survivor()
         if self.probed != self.world.probes and not self.probes:
@@ -451,7 +448,7 @@ class System:
         if self.received[at] < sum(imm for _, imm in self.world.messages):
             raise Broken("nothing more happens, and an immediate was not received")
         r = qa.requestor
-        if r.account.packets or r.account.bytes or r.in_flight:
+        if r.in_flight_bytes.packets or r.in_flight_bytes.bytes or r.in_flight:
             raise Broken("nothing more happens, and something is in flight")
         if qb.responder.base != self.world.packets or qb.responder.bits:
             raise Broken("the receiver's window stands elsewhere than what was sent")
@@ -466,7 +463,7 @@ class System:
             if len(plane.active) + plane.unmade < plane.target:
                 raise Broken(f"nothing more happens, and plane {plane.number} has {len(plane.active)} EVs in rotation")
         for host in self.hosts:
-            for peer in host.peers.values():
+            for peer in host.peers.with_qps.values():
                 if not self.down and peer.port_mask != (1 << self.world.planes) - 1:
                     raise Broken(f"all ports are up, and {host.config.host.name} takes some of its peer's for down")
 
@@ -476,5 +473,5 @@ class System:
             return
         for at, (qa, _) in enumerate(self.qps):
             if self.completed[at] < len(self.world.messages):
-                state = self.hosts[0].qps[qa].state.value
+                state = self.hosts[0].verbs.qps[qa].state.value
                 raise Broken(f"the peer began anew, and the QP waits for ever in {state}")

@@ -45,14 +45,16 @@ def _measured(active: int) -> float:
         world = SimWorld(fabric, seed=1, transport=transport, mapper=None, files=Path(folder))
         there = world.call("h2", "hello")["address"], world.call("h1", "hello")["address"]
         ends = [world.hosts[host].transport for host in ("h1", "h2")]
-        sent, received = ends[0].reg_mr(bytearray(_BYTES)), ends[1].reg_mr(bytearray(_BYTES))
+        sent, received = ends[0].verbs.reg_mr(bytearray(_BYTES)), ends[1].verbs.reg_mr(bytearray(_BYTES))
         tracemalloc.start()
         try:
             for _ in range(_QPS):
-                one, other = (end.create_qp(address) for end, address in zip(ends, there, strict=True))
-                ends[0].connect(one, ends[1].local_info(other))
-                ends[1].connect(other, ends[0].local_info(one))
-                ends[0].post_send(one, 0, "RDMA_WRITE", sent.lkey, 0, _BYTES, received.va, received.rkey)
+                one, other = (end.verbs.create_qp(address, 0.0) for end, address in zip(ends, there, strict=True))
+                ends[0].verbs.connect(one, ends[1].verbs.local_info(other), 0.0)
+                ends[1].verbs.connect(other, ends[0].verbs.local_info(one), 0.0)
+                ends[0].verbs.post_send(
+                    one, 0, "RDMA_WRITE", sent.lkey, 0, _BYTES, received.va, received.rkey, None, 0.0
+                )
             nic = world.hosts["h1"].nic
             assert isinstance(nic, SimNic)
             nic.serve()

@@ -27,7 +27,7 @@ def at_any_time(rig: Rig) -> Iterator[str]:
         return
     for name, transport in rig.transports.items():
         in_flight: dict[int, list[Any]] = {}
-        for number, qp in transport.qps.items():
+        for number, qp in transport.verbs.qps.items():
             yield from _accounts(f"{name} QP {number}", qp)
             # a peer that does not know of a restart goes on with QPs whose numbers others have now
             if qp.stats.out_of_window and not rig.plan.restarts:
@@ -35,18 +35,18 @@ def at_any_time(rig: Rig) -> Iterator[str]:
             in_flight.setdefault(id(qp.cc), []).append(qp)
         for qps in in_flight.values():
             counted = qps[0].cc.snapshot()["cc_inflight"]
-            own = sum(qp.requestor.account.bytes for qp in qps if not qp.requestor.account.away)
+            own = sum(qp.requestor.in_flight_bytes.bytes for qp in qps if not qp.requestor.in_flight_bytes.away)
             if counted != own:
                 yield f"{name}: {counted} bytes are counted in flight to {qps[0].peer_text}, its QPs have {own}"
-        for port, waiting in transport.outbox.waiting().items():
+        for port, waiting in transport.control.waiting().items():
             if waiting > _MOST_CONTROL:
                 yield f"{name}: {waiting} control packets wait at port {port}"
 
 
 def _accounts(name: str, qp: Any) -> Iterator[str]:
     requestor = qp.requestor
-    account = requestor.account
-    packets = requestor.window.open_packets()
+    account = requestor.in_flight_bytes
+    packets = requestor.recovery.window.open_packets()
     flying = sum(packet.state is _FLIGHT for packet in packets)
     if account.packets != flying:
         yield f"{name}: {account.packets} packets are counted in flight, {flying} are"
@@ -117,7 +117,7 @@ def effort(rig: Rig) -> Iterator[str]:
     if rig.plan.transport != "mrc":
         return
     for name, transport in rig.transports.items():
-        for number, qp in transport.qps.items():
+        for number, qp in transport.verbs.qps.items():
             s = qp.stats
             if s.retx_packets > s.lost_packets - s.late_packets:
                 yield (
@@ -145,11 +145,11 @@ def quiet(rig: Rig) -> Iterator[str]:
         if deadline is not None and not given_up:
             yield f"{name}: a timer is left, due at {deadline:.6f} s; it is {rig.clock.now / SECOND:.6f} s"
         if rig.plan.transport == "mrc":
-            for number, qp in transport.qps.items():
+            for number, qp in transport.verbs.qps.items():
                 if id(qp) not in given_up:
                     stale_news = qp.peer.text in restarted
                     yield from _evs(f"{name} QP {number}", qp, rig.clock.seconds, stale_news)
-            yield from ports(name, transport, {peer.text for peer in transport.peers.values()} - restarted)
+            yield from ports(name, transport, {peer.text for peer in transport.peers.with_qps.values()} - restarted)
             yield from _control(name, transport)
     for connection in rig.connections:
         yield from _qps(rig, connection)
@@ -180,13 +180,13 @@ def _evs(name: str, qp: Any, now: float, stale_news: bool) -> Iterator[str]:
 def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
     """Judge what a host believes of the ports of its peers with these addresses."""
     every = transport.own.planes
-    for peer in transport.peers.values():
+    for peer in transport.peers.with_qps.values():
         if peer.port_mask != every and peer.text in peers:
             yield f"{name}: all ports are up, and it takes some of {peer.text} for down: mask {peer.port_mask:b}"
 
 
 def _control(name: str, transport: Any) -> Iterator[str]:
-    for port, waiting in transport.outbox.waiting().items():
+    for port, waiting in transport.control.waiting().items():
         if waiting:
             yield f"{name}: {waiting} control packets wait at port {port} for ever"
 
@@ -205,16 +205,17 @@ def _qps(rig: Rig, connection: SoakConnection) -> Iterator[str]:
             yield from _empty(name, qp)
     if rig.plan.transport == "mrc":
         for one, other in (pair, pair[::-1]):
-            sent, base = one.requestor.window.next, other.responder.base
+            sent, base = one.requestor.recovery.window.next, other.responder.base
             if sent != base or other.responder.bits:
                 yield f"{connection.hosts}: {sent} packets were sent, and the receiver has the first {base}"
 
 
 def _empty(name: str, qp: Any) -> Iterator[str]:
     requestor = qp.requestor
-    if requestor.account.packets or requestor.account.bytes or requestor.in_flight:
-        yield f"{name}: {requestor.account.packets} packets and {requestor.account.bytes} bytes are in flight for ever"
+    if requestor.in_flight_bytes.packets or requestor.in_flight_bytes.bytes or requestor.in_flight:
+        left = requestor.in_flight_bytes
+        yield f"{name}: {left.packets} packets and {left.bytes} bytes are in flight for ever"
     if requestor.wimm_in_flight:
         yield f"{name}: {requestor.wimm_in_flight} immediates count as outstanding for ever"
-    if requestor.silent:
+    if requestor.unresponsive:
         yield f"{name}: it takes its peer for silent"

@@ -71,8 +71,6 @@ class Rig:
 
     def _at(self, when: int, work: Callable[[], object]) -> None:
         def run(_about: object) -> None:
-            for transport in self.transports.values():
-                transport.advance(self.clock.seconds)
             work()
             for nic in self.nics.values():
                 nic.serve()
@@ -269,4 +267,4 @@ class Rig:
     def _admin(self, host: str, port: int, by: int) -> None:
         """Several may want a port disabled; a host that was restarted meanwhile forgot it."""
         wanted = self._down[host, port] = self._down.get((host, port), 0) + by
-        self.transports[host].port_admin(port, wanted == 0, self.clock.seconds)
+        self.transports[host].ports.set_admin(port, wanted == 0, self.clock.seconds)

@@ -11,6 +11,7 @@ from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
+from mrclab.sim.clock import Clock
 from mrclab.topo import srv6
 
 GUARD: Final = 64  # bytes around what is written to, which nobody may touch
@@ -23,6 +24,7 @@ class Hosts(Protocol):
     """Transports by host, and a clock."""
 
     transports: dict[str, Any]
+    clock: Clock
 
     def after(self, seconds: float, work: Callable[[], object]) -> None:
         """Do something so much later."""
@@ -50,27 +52,40 @@ class Writes:
 
     def post(self) -> None:
         """Post all writes; receives are posted by their own call."""
-        self._local = self.sender.reg_mr(bytearray(self.bytes))
-        self._remote = self.receiver.reg_mr(self.target)
+        self._local = self.sender.verbs.reg_mr(bytearray(self.bytes))
+        self._remote = self.receiver.verbs.reg_mr(self.target)
         at = 0
         for number, (size, with_imm) in enumerate(self.messages, self.first):
             if with_imm:
                 self.immediates.append((number, number, size))
             opcode, imm = ("RDMA_WRITE_WITH_IMM", number) if with_imm else ("RDMA_WRITE", None)
-            self.sender.post_send(
-                self.qp, number, opcode, self._local.lkey, at, size, self._remote.va + at, self._remote.rkey, imm
+            self.sender.verbs.post_send(
+                self.qp,
+                number,
+                opcode,
+                self._local.lkey,
+                at,
+                size,
+                self._remote.va + at,
+                self._remote.rkey,
+                imm,
+                self._now,
             )
             at += size
 
     def post_receive(self, number: int) -> None:
         """Post one receive, if the QP still is there."""
         if self.connection.alive[not self.back]:
-            self.receiver.post_recv(self.far, number)
+            self.receiver.verbs.post_recv(self.far, number, self._now)
+
+    @property
+    def _now(self) -> float:
+        return self.connection.rig.clock.seconds
 
     def poll(self) -> None:
         """Take completions."""
-        self.completions += self.sender.poll_cq(self.cq, _MOST_COMPLETIONS)
-        self.received += self.receiver.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
+        self.completions += self.sender.verbs.poll_cq(self.cq, _MOST_COMPLETIONS)
+        self.received += self.receiver.verbs.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
 
     @property
     def done(self) -> bool:
@@ -92,18 +107,19 @@ class SoakConnection:
 
     def __init__(self, rig: Hosts, flow: SoakFlow) -> None:
         self.flow = flow
+        self.rig = rig
         self.hosts = flow.source, flow.destination
         made = [rig.transports[name] for name in self.hosts]
         self.alive = [True, True]  # not destroyed, and the host not restarted
-        cqs = [(one.create_cq(), one.create_cq()) for one in made]
-        qps = []
+        cqs = [(one.verbs.create_cq(), one.verbs.create_cq()) for one in made]
+        qps, now = [], rig.clock.seconds
         for here, there, (send, recv) in zip(made, made[::-1], cqs, strict=True):
             own = _profile(here, flow) if flow.profile else {}
             peer = there.config.host.address
-            qps.append(here.create_qp(peer, send_cq=send, recv_cq=recv, **flow.attributes, **own))
-        info = [one.local_info(qp) for one, qp in zip(made, qps, strict=True)]
-        made[0].connect(qps[0], info[1])
-        made[1].connect(qps[1], info[0])
+            qps.append(here.verbs.create_qp(peer, now, send_cq=send, recv_cq=recv, **flow.attributes, **own))
+        info = [one.verbs.local_info(qp) for one, qp in zip(made, qps, strict=True)]
+        made[0].verbs.connect(qps[0], info[1], now)
+        made[1].verbs.connect(qps[1], info[0], now)
         self.ends = [(one, qp, *cq) for one, qp, cq in zip(made, qps, cqs, strict=True)]
         self.writes = [Writes(self, messages, back) for messages, back in self._ways() if messages]
         late = iter(flow.receives)
@@ -141,11 +157,11 @@ class SoakConnection:
         if self.alive[at]:
             self.alive[at] = False
             transport, qp, *_ = self.ends[at]
-            transport.destroy_qp(qp)
+            transport.verbs.destroy_qp(qp, self.rig.clock.seconds)
 
     def qp_objects(self) -> list[Any]:
         """The QPs that are alive, with their halves."""
-        return [one.qps[qp] for (one, qp, *_), alive in zip(self.ends, self.alive, strict=True) if alive]
+        return [one.verbs.qps[qp] for (one, qp, *_), alive in zip(self.ends, self.alive, strict=True) if alive]
 
 
 def _profile(transport: Any, flow: SoakFlow) -> dict[str, int]:

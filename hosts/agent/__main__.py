@@ -58,7 +58,7 @@ class Agent:
         )
         self._waker = _stop_on_signals(self._nic)
         process = ProcessOperations(host, config_path, self._nic.stop)
-        served = {**host.operations, **checked([process], host.transport, self._nic)}
+        served = {**host.operations, **checked([process])}
         self._server = Server(socket_path, served)
         self._nic.watch(self._server.fileno(), self._server.service)
         self._provider = Provider(socket_path.with_suffix(SUFFIX), host.transport, self._nic)

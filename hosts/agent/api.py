@@ -12,9 +12,8 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.hosts.agent.sampling import Sampler
-from mrclab.hosts.nic.seam import Carrier, Loop
+from mrclab.hosts.nic.seam import Carrier
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import sentences
 from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, loads
@@ -73,24 +72,24 @@ class HostOperations:
         return {"version": self._config.version}
 
 
-def checked(parts: Iterable[Any], transport: Endpoint, loop: Loop) -> Mapping[str, Callable[..., Any]]:
-    """The operations of all parts by name: arguments checked, each done at the loop's time."""
-    return LazyOperations(tuple(parts), transport, loop)
+def checked(parts: Iterable[Any]) -> Mapping[str, Callable[..., Any]]:
+    """The operations of all parts by name, with arguments checked."""
+    return LazyOperations(tuple(parts))
 
 
 class LazyOperations(Mapping[str, Callable[..., Any]]):
     """The same, each made when it is asked for: a process may have very many hosts."""
 
-    __slots__ = ("_loop", "_parts", "_transport")
+    __slots__ = ("_parts",)
 
-    def __init__(self, parts: tuple[Any, ...], transport: Endpoint, loop: Loop) -> None:
-        self._parts, self._transport, self._loop = parts, transport, loop
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self._parts = parts
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         for part in reversed(self._parts):
             function = _operations(part.__class__).get(name)
             if function is not None:
-                return _checked(name, function, part, self._transport, self._loop)
+                return _checked(name, function, part)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -118,15 +117,12 @@ def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
     return validate_call(config=ConfigDict(strict=True))(function)
 
 
-def _checked(
-    name: str, function: Callable[..., Any], part: object, transport: Endpoint, loop: Loop
-) -> Callable[..., Any]:
-    """Return a part's method with its arguments' types checked and refusals of the transport turned into answers."""
+def _checked(name: str, function: Callable[..., Any], part: object) -> Callable[..., Any]:
+    """Return a part's method with its arguments' types checked and refusals of the transport as RpcError."""
     validated = _validated(function)
 
     @functools.wraps(function)
     def operation(**arguments: Any) -> Any:
-        transport.advance(loop.now)
         try:
             return validated(part, **arguments)
         except ValidationError as error:

@@ -13,6 +13,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
 from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
+from mrclab.hosts.nic.seam import Loop
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
@@ -28,10 +29,11 @@ class CtlOperations:
     def __init__(
         self,
         endpoint: MrcEndpoint,
+        loop: Loop,
         address: Callable[[str], str],
         record: Callable[[dict[str, Any]], Any],
     ) -> None:
-        self._endpoint = endpoint
+        self._loop = loop
         self._ctl = Ctl(endpoint)
         self._address = address
         self._record = record
@@ -87,7 +89,7 @@ class CtlOperations:
     def modify_ev_state(self, profile: int, port: int, value: str, state: str) -> Result:
         """MODIFY_EV_STATE: set an EV to GOOD or DENIED; ENOENT where the profile has none such."""
         wanted = _word(ApiState, "state", state)
-        return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), wanted)}
+        return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), wanted, self._loop.now)}
 
     def query_ev_array(self, profile: int) -> Result:
         """QUERY_EV_ARRAY: the entries as configured; `value` is null where one is unpopulated."""
@@ -147,7 +149,7 @@ class CtlOperations:
             self._record({"kind": "ev.probes", "batch": batch, "peer": peer, "results": rows})
 
         try:
-            self._ctl.probe_evs(self._address(peer), evs, timeout, done, self._endpoint.now, dscp)
+            self._ctl.probe_evs(self._address(peer), evs, timeout, done, self._loop.now, dscp)
         except Exception:
             del self._batches[batch]
             raise
@@ -170,7 +172,7 @@ class CtlOperations:
 
     def set_port_admin(self, port: int, enabled: bool) -> None:
         """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
-        self._ctl.set_port_admin(port, enabled, self._endpoint.now)
+        self._ctl.set_port_admin(port, enabled, self._loop.now)
 
     def query_port(self, port: int) -> Result:
         """Return carrier and administrative state of a port; `up` is both."""

@@ -59,7 +59,7 @@ class RunningHost:
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
-        self.operations = checked(self._parts(nic, memory, config.link.pace), self.transport, nic)
+        self.operations = checked(self._parts(nic, memory, config.link.pace))
         if sampled:
             nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
@@ -98,7 +98,7 @@ class RunningHost:
         workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._tell, pace)
         parts: list[object] = [self._base, verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):
-            parts.append(CtlOperations(self.transport, verbs._address, self.record))  # noqa: SLF001
+            parts.append(CtlOperations(self.transport, nic, verbs._address, self.record))  # noqa: SLF001
         return parts
 
     def _probe_links(self, config: NodeConfig, nic: Carrier) -> None:

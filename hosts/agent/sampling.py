@@ -7,32 +7,16 @@ a QP or path that did not move has no row, a number that stayed has no field, an
 
 from collections import deque
 from collections.abc import Callable, Container
-from typing import Any, Protocol
+from typing import Any
 
 from mrclab.hosts.nic.seam import Wire
+from mrclab.hosts.transports import Endpoint
 
 INTERVAL_S = 0.1
 KEPT = 6000
 """Samples kept in memory for the `samples` operation: ten minutes."""
 KEPT_ROWS = 16_384
 """Rows of QPs, paths and ports that they may hold, some 400 bytes each: ten minutes of many EVs took 40 MB."""
-
-
-class Sampled(Protocol):
-    """The part of the transport that is sampled."""
-
-    @property
-    def qps(self) -> Container[int]:
-        """QPs that exist, by number."""
-
-    def check_progress(self, now: float) -> None:
-        """Report QPs that make no progress."""
-
-    def stats(self) -> dict[str, Any]:
-        """Return lists `qps`, `paths`, and a dict `ports` by number."""
-
-    def moved(self) -> dict[str, Any]:
-        """The same without QPs that did not move since; start `max_gap` of QPs afresh."""
 
 
 class Changes:
@@ -78,7 +62,7 @@ class Sampler:
     """Takes samples of one host, and keeps the newest `kept`, of these no more than `KEPT_ROWS`."""
 
     def __init__(
-        self, nic: Wire, transport: Sampled, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
+        self, nic: Wire, transport: Endpoint, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
     ) -> None:
         self._nic = nic
         self._transport = transport
@@ -101,13 +85,13 @@ class Sampler:
         """Write one sample; lateness and gaps are the worst since the one before."""
         self._transport.check_progress(now)
         lateness = self._nic.lateness()
-        sample = self._whole(self._transport.moved())
+        sample = self._whole(self._transport.changed_stats())
         for row in sample["qps"]:
             for name in _NOT_IN_HISTORY:
                 row.pop(name, None)
         lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
         for changes in (self._qps, self._paths):
-            changes.forget(self._transport.qps)
+            changes.forget(self._transport.verbs.qps)
         taken = self._record({"kind": "sample", **sample, **lean, **lateness})
         if self._most_kept:
             self._keep(taken)

@@ -14,7 +14,7 @@ from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma import memory as rights
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.resources import FULL_ACCESS
+from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.errors import RpcError
 
@@ -31,7 +31,7 @@ class VerbOperations:
         memory: Memory,
         directory: Callable[[], Mapping[str, str]],
     ) -> None:
-        self._endpoint = endpoint
+        self._verbs: Verbs[Any] = endpoint.verbs
         self._loop = loop
         self._memory = memory
         self._directory = directory
@@ -42,27 +42,27 @@ class VerbOperations:
 
     def query_device(self) -> Result:
         """Return limits and capabilities."""
-        return self._endpoint.query_device()
+        return self._verbs.query_device()
 
     def poll_async(self) -> Result:
         """Return and remove asynchronous events, oldest first."""
-        return {"events": self._endpoint.poll_async()}
+        return {"events": self._verbs.events.poll()}
 
     def alloc_pd(self) -> Result:
         """Make a protection domain."""
-        return {"pd": self._endpoint.alloc_pd()}
+        return {"pd": self._verbs.alloc_pd()}
 
     def dealloc_pd(self, pd: int) -> None:
         """Remove a protection domain; EBUSY while something uses it."""
-        self._endpoint.dealloc_pd(pd)
+        self._verbs.dealloc_pd(pd)
 
     def create_cq(self, depth: int) -> Result:
         """Make a completion queue."""
-        return {"cq": self._endpoint.create_cq(depth)}
+        return {"cq": self._verbs.create_cq(depth)}
 
     def destroy_cq(self, cq: int) -> None:
         """Remove a completion queue; EBUSY while a QP uses it."""
-        self._endpoint.destroy_cq(cq)
+        self._verbs.destroy_cq(cq)
 
     def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
         """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
@@ -70,9 +70,9 @@ class VerbOperations:
         A queue that overflowed answers EOVERFLOW once it has given what it had.
         """
         if cq is not None:
-            return _listed(self._endpoint.poll_cq(cq, limit))
+            return _listed(self._verbs.poll_cq(cq, limit))
         try:
-            while found := self._endpoint.poll_cq():
+            while found := self._verbs.poll_cq():
                 self._completions.add(found)
         except VerbsError:
             if not self._completions:
@@ -85,7 +85,7 @@ class VerbOperations:
         """Register a file as memory region; with access "write" it is made, and the peer may write to it."""
         buffer = self._memory.map(path, length, access)
         try:
-            region = self._endpoint.reg_mr(buffer, FULL_ACCESS if access == "write" else rights.Access(0), pd)
+            region = self._verbs.reg_mr(buffer, FULL_ACCESS if access == "write" else rights.Access(0), pd)
         except VerbsError:
             self._memory.unmap(buffer)
             raise
@@ -98,7 +98,7 @@ class VerbOperations:
 
     def dereg_mr(self, lkey: int) -> None:
         """Give a region back; EBUSY while a request uses it."""
-        self._endpoint.dereg_mr(lkey)
+        self._verbs.dereg_mr(lkey)
         self._memory.unmap(self._buffers.pop(lkey))
 
     # --- queue pairs --------------------------------------------------------------------------------------------------
@@ -117,24 +117,24 @@ class VerbOperations:
         `profile` names an EV profile of the node config; `attributes` override its transport defaults.
         """
         chosen = dict(attributes or {}) | ({} if profile is None else {"ev_profile": profile})
-        qp = self._endpoint.create_qp(self._address(peer), pd, send_cq, recv_cq, **chosen)
-        return {"qp": qp, **self._endpoint.local_info(qp)}
+        qp = self._verbs.create_qp(self._address(peer), self._loop.now, pd, send_cq, recv_cq, **chosen)
+        return {"qp": qp, **self._verbs.local_info(qp)}
 
     def modify_qp(self, qp: int, state: str, attributes: dict[str, int] | None = None) -> None:
         """Take one step of the state machine; RTR wants the peer's qpn, psn, mpr and wimm, RTS the own psn."""
-        self._endpoint.modify_qp(qp, state, **(attributes or {}))
+        self._verbs.modify_qp(qp, state, self._loop.now, **(attributes or {}))
 
     def connect_qp(self, qp: int, remote: dict[str, Any]) -> None:
         """Bring a QP to RTS with what the peer's `create_qp` returned."""
-        self._endpoint.connect(qp, remote)
+        self._verbs.connect(qp, remote, self._loop.now)
 
     def query_qp(self, qp: int) -> Result:
         """Return state, attributes and counters of a QP."""
-        return self._endpoint.query_qp(qp)
+        return self._verbs.query_qp(qp)
 
     def destroy_qp(self, qp: int) -> None:
         """Remove a QP; what is outstanding is dropped without completion."""
-        self._endpoint.destroy_qp(qp)
+        self._verbs.destroy_qp(qp, self._loop.now)
 
     # --- work ---------------------------------------------------------------------------------------------------------
 
@@ -150,11 +150,13 @@ class VerbOperations:
         """Post an RDMA_WRITE or RDMA_WRITE_WITH_IMM: `local` {lkey, offset, length}, `remote` {va, rkey}."""
         source = _fields("local", local, {"lkey": None, "offset": 0, "length": None})
         target = _fields("remote", remote, {"va": None, "rkey": None})
-        self._endpoint.post_send(qp, wr_id, opcode, **source, remote_va=target["va"], rkey=target["rkey"], imm=imm)
+        self._verbs.post_send(
+            qp, wr_id, opcode, **source, remote_va=target["va"], rkey=target["rkey"], imm=imm, now=self._loop.now
+        )
 
     def post_recv(self, qp: int, wr_id: int) -> None:
         """Post a receive for one RDMA_WRITE_WITH_IMM."""
-        self._endpoint.post_recv(qp, wr_id)
+        self._verbs.post_recv(qp, wr_id, self._loop.now)
 
     def _address(self, peer: str) -> str:
         directory = self._directory()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
-from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
 from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.peer import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
@@ -77,8 +77,8 @@ class Ctl:
             uplink_of(profile.format, value, plane, tuple(sorted(uplinks)))
         profile.replace(index, port, value, all_copies)
 
-    def modify_ev_state(self, number: int, port: int, value: bytes, state: ApiState) -> int:
-        """MODIFY_EV_STATE to GOOD or DENIED; returns how many EVs it met. ENOENT if none."""
+    def modify_ev_state(self, number: int, port: int, value: bytes, state: ApiState, now: float) -> int:
+        """MODIFY_EV_STATE to GOOD or DENIED; return how many EVs it changed. ENOENT if none."""
         if state not in {ApiState.GOOD, ApiState.DENIED}:
             raise VerbsError("EINVAL", f"an EV can be set to GOOD or DENIED, not to {state.value}")
         profile = self.ev_profile(number)
@@ -89,10 +89,10 @@ class Ctl:
                     continue
                 met += not entries
                 if state is ApiState.DENIED:
-                    qp.evs.deny(ev)
+                    qp.evs.deny(ev, now)
                 else:
-                    qp.evs.allow(ev)
-                    qp.evs.restore(ev, "controller")
+                    qp.evs.allow(ev, now)
+                    qp.evs.restore(ev, now, "controller")
             qp.wake()
         if not met:
             raise VerbsError("ENOENT", f"EV profile {number} has no EV {value.hex()} on port {port}")
@@ -108,7 +108,7 @@ class Ctl:
 
     def query_ev_state(self, qp: int) -> list[tuple[int, bytes, ApiState]]:
         """QUERY_EV_STATE of a QP: port, value and state of each EV."""
-        evs = self._endpoint.qp(qp).evs.by_value.values()
+        evs = self._endpoint.verbs.qp(qp).evs.by_value.values()
         return [(ev.path.port, ev.api_value, API_STATES[ev.state]) for ev in evs]
 
     def poll_ev_events(self, number: int) -> list[EvEvent]:
@@ -117,7 +117,9 @@ class Ctl:
 
     def _qps_of(self, number: int) -> list[MrcQueuePair]:
         return [
-            qp for qp in self._endpoint.qps.values() if qp.ev_profile is not None and qp.ev_profile.number == number
+            qp
+            for qp in self._endpoint.verbs.qps.values()
+            if qp.ev_profile is not None and qp.ev_profile.number == number
         ]
 
     def _plane(self, port: int) -> int:
@@ -136,7 +138,7 @@ class Ctl:
     def cc_profile_users(self, number: int) -> int:
         """QPs made with this profile."""
         self._profiles.cc(number)
-        return sum(qp.cc_profile == number for qp in self._endpoint.qps.values())
+        return sum(qp.cc_profile == number for qp in self._endpoint.verbs.qps.values())
 
     def destroy_cc_profile(self, number: int) -> None:
         """EBUSY while QPs use it."""
@@ -170,7 +172,7 @@ class Ctl:
             raise VerbsError("E2BIG", f"a batch has 1…{_MAX_BATCH} probes, not {len(evs)}")
         if not 0 < timeout <= MAX_PROBE_TIMEOUT:
             raise VerbsError("EINVAL", f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
-        entry = self._endpoint.peer(peer)
+        entry = self._endpoint.peers.peer(peer)
         paths = [self._path(entry, value) for value in evs]
         results: list[ProbeResult] = [ProbeResult(value) for value in evs]
         waiting = len(evs)
@@ -196,12 +198,12 @@ class Ctl:
     def set_port_admin(self, port: int, enabled: bool, now: float) -> None:
         """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
         self._plane(port)
-        self._endpoint.port_admin(port, enabled, now)
+        self._endpoint.ports.set_admin(port, enabled, now)
 
     def query_port(self, port: int) -> dict[str, bool]:
         """Administrative state and carrier of a port; up is both."""
         self._plane(port)
-        return self._endpoint.port_state(port)
+        return self._endpoint.ports.state(port)
 
 
 API_STATES: Final = {

@@ -1,4 +1,4 @@
-"""Endpoint operations: what two hosts tell each other without a QP. Port Status Update and EV probe.
+"""Endpoint operations, which need no QP: Port Status Update and EV probe.
 
 Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §3.8.
 
@@ -35,8 +35,8 @@ _UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, a
 _UPDATE_RTTS: Final = 2.0  # between tries
 _UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
 _LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender counts anew
-_ASK_RTTS: Final = 4.0  # until a peer is asked about ports that it reported down; doubles up to the cap of updates
-_ASK_TIMEOUT_RTTS: Final = 8.0
+_QUERY_RTTS: Final = 4.0  # until a peer is queried about ports that it reported down; doubles up to the cap of updates
+_QUERY_TIMEOUT_RTTS: Final = 8.0
 _PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
@@ -65,7 +65,7 @@ class OpItem:
 
 
 class _UpdateItem(OpItem):
-    """A Port Status Update; it says what is so when a port takes it."""
+    """A Port Status Update with the mask of the moment when a port takes it."""
 
     __slots__ = ("_endpoint", "_update")
 
@@ -113,7 +113,7 @@ class _ResponseItem(OpItem):
         """An EETH with the port mask and the service time."""
         held = int((now - self._came_at) * 1e9)
         return h.EndpointResponse(
-            self._kind, self._entropy, self._endpoint.told_mask, self._stamp, min(max(held, 0), 0xFFFFFFFF)
+            self._kind, self._entropy, self._endpoint.reported_mask, self._stamp, min(max(held, 0), 0xFFFFFFFF)
         ).pack()
 
 
@@ -133,7 +133,7 @@ class _Update:
 
     peer: Peer
     request_id: int
-    asked_at: float
+    requested_at: float
     timer: Timer
     tries: int = 0
     queued: bool = False  # waits for a port
@@ -149,19 +149,18 @@ class _Probe:
 
 
 @dataclass
-class _Inquiry:
-    """Repeated request to a peer that reported ports down."""
+class _PortQuery:
+    """Repeated query to a peer that reported ports down."""
 
     peer: Peer
     timer: Timer
-    wait: float  # seconds until the next question
-    asked: int = 0
-    due: bool = False  # the next question waits for data
+    wait: float  # seconds until the next request
+    sent: int = 0
+    due: bool = False  # the next request waits for data
 
 
-def _ignore(result: ProbeResult) -> None:
-    """Take no note: the port mask of the answer is taken where it arrives."""
-    del result
+def ignore_result(_result: ProbeResult) -> None:
+    """Take no note of a result: port mask and reverse path are taken where the response arrives."""
 
 
 class EndpointOps:
@@ -170,17 +169,17 @@ class EndpointOps:
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._updates: dict[bytes, _Update] = {}  # by address of the peer
-        self._inquiries: dict[bytes, _Inquiry] = {}  # by address of the peer
+        self._queries: dict[bytes, _PortQuery] = {}  # by address of the peer
         self._probes: dict[int, _Probe] = {}
         self._next_id = 0
 
     # --- requests ---------------------------------------------------------------------------------
 
     def announce_ports(self, peer: Peer, now: float) -> None:
-        """Tell a peer which ports are up, again and again until it answers."""
+        """Send a peer the port mask, repeatedly until it responds."""
         known = self._updates.get(peer.address_bytes)
         if known is not None and known.queued:
-            known.asked_at = now  # it will say what is so when it is sent
+            known.requested_at = now  # it carries the mask of the moment when it is sent
             return
         self._drop_update(peer)
         peer.updates_sent = peer.updates_sent + 1 & _ID_MASK
@@ -198,7 +197,7 @@ class EndpointOps:
         now: float,
         control: bool = False,
     ) -> None:
-        """Probe one path of a peer, in the data class unless told; `done` is called with the result."""
+        """Probe one path of a peer, in the data or control class; `done` is called with the result."""
         if len(self._probes) >= _MOST_PROBES:
             self._end_probe(next(iter(self._probes)))
         request_id = self._next_id + 1 & _ID_MASK
@@ -208,33 +207,35 @@ class EndpointOps:
         timer = self._endpoint.timers.timer(partial(self._expire, request_id))
         probe = self._probes[request_id] = _Probe(peer, timer, ProbeResult(path.value), done)
         timer.arm(now + timeout)
-        self._endpoint.send_control(_ProbeItem(probe, request_id, path, not control), peer, path.port)
+        self._endpoint.control.send(_ProbeItem(probe, request_id, path, not control), peer, path.port)
 
-    def ask_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
-        """Ask a peer about ports that it reported down, again and again while data waits for it.
+    def query_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
+        """Query a peer about ports that it reported down, repeatedly while data waits for it.
 
-        What it reported may be forged, or older than its agent: nobody else would ever correct it.
+        The report may be forged, or older than the peer's agent: nothing else would ever correct it.
         """
-        inquiry = self._inquiries.get(peer.address_bytes)
-        if inquiry is None:
-            timer = self._endpoint.timers.timer(partial(self._ask_again, peer.address_bytes))
-            wait = _ASK_RTTS * peer.template.base_rtt
-            inquiry = self._inquiries[peer.address_bytes] = _Inquiry(peer, timer, wait)
-        elif not (at_once or inquiry.due):
+        query = self._queries.get(peer.address_bytes)
+        if query is None:
+            timer = self._endpoint.timers.timer(partial(self._repeat_query, peer.address_bytes))
+            wait = _QUERY_RTTS * peer.template.base_rtt
+            query = self._queries[peer.address_bytes] = _PortQuery(peer, timer, wait)
+        elif not (at_once or query.due):
             return
-        if at_once or inquiry.due:
-            inquiry.due = False
-            self._ask(inquiry, now)
-        inquiry.timer.arm(now + inquiry.wait)
+        if at_once or query.due:
+            query.due = False
+            self._send_query(query, now)
+        query.timer.arm(now + query.wait)
 
-    def ask_no_more(self, peer: Peer) -> None:
-        """All its ports are up."""
-        self._drop_inquiry(peer)
+    def stop_query(self, peer: Peer) -> None:
+        """All ports of a peer are up, or no QP leads there."""
+        query = self._queries.pop(peer.address_bytes, None)
+        if query is not None:
+            query.timer.cancel()
 
     def forget(self, peer: Peer) -> None:
-        """No QP leads there any more."""
+        """No QP leads to this peer any more."""
         self._drop_update(peer)
-        self._drop_inquiry(peer)
+        self.stop_query(peer)
         for request_id in [i for i, probe in self._probes.items() if probe.peer is peer]:
             self._end_probe(request_id)
 
@@ -243,11 +244,6 @@ class EndpointOps:
         if update is not None:
             update.timer.cancel()
 
-    def _drop_inquiry(self, peer: Peer) -> None:
-        inquiry = self._inquiries.pop(peer.address_bytes, None)
-        if inquiry is not None:
-            inquiry.timer.cancel()
-
     def _repeat_update(self, address: bytes, now: float) -> None:
         update = self._updates.get(address)
         if update is not None:
@@ -255,49 +251,51 @@ class EndpointOps:
 
     def _send_update(self, update: _Update, now: float) -> None:
         endpoint = self._endpoint
-        ports = [p.number for p in endpoint.config.ports if endpoint.plane_up(p.plane)]
+        ports = [p.number for p in endpoint.config.ports if endpoint.ports.plane_up(p.plane)]
         if not ports:
             return  # a port that comes up announces itself
         update.tries += 1
         if not update.queued:
             update.queued = True
             port = ports[update.tries % len(ports)]
-            endpoint.send_control(_UpdateItem(endpoint, update), update.peer, port)
+            endpoint.control.send(_UpdateItem(endpoint, update), update.peer, port)
         if update.tries == _UPDATE_TRIES + 1:
             endpoint.log({"kind": "port.update.unanswered", "peer": update.peer.text})
         doublings = min(max(0, update.tries - _UPDATE_TRIES), 16)
         rtts = min(_UPDATE_RTTS * (1 << doublings), _UPDATE_CAP_RTTS)
         update.timer.arm(now + rtts * update.peer.template.base_rtt)
 
-    def _ask_again(self, address: bytes, now: float) -> None:
-        inquiry = self._inquiries.get(address)
-        if inquiry is None:
+    def _repeat_query(self, address: bytes, now: float) -> None:
+        query = self._queries.get(address)
+        if query is None:
             return
-        if not self._endpoint.has_data_for(inquiry.peer):
-            inquiry.due = True  # with the next post: one that is over in less than the wait must learn of it, too
-            inquiry.wait = _ASK_RTTS * inquiry.peer.template.base_rtt
+        if not self._endpoint.has_data_for(query.peer):
+            query.due = True  # with the next post: one that ends in less than the wait needs the answer, too
+            query.wait = _QUERY_RTTS * query.peer.template.base_rtt
             return
-        self._ask(inquiry, now)
-        inquiry.wait = min(2 * inquiry.wait, _UPDATE_CAP_RTTS * inquiry.peer.template.base_rtt)
-        inquiry.timer.arm(now + inquiry.wait)
+        self._send_query(query, now)
+        query.wait = min(2 * query.wait, _UPDATE_CAP_RTTS * query.peer.template.base_rtt)
+        query.timer.arm(now + query.wait)
 
-    def _ask(self, inquiry: _Inquiry, now: float) -> None:
+    def _send_query(self, query: _PortQuery, now: float) -> None:
         """Send one EV probe by the next port that is up here, also where the peer reported its own down."""
-        peer, endpoint = inquiry.peer, self._endpoint
-        planes = [p.plane for p in endpoint.config.ports if endpoint.plane_up(p.plane) and peer.uplinks_to_use(p.plane)]
+        peer, endpoint = query.peer, self._endpoint
+        planes = [
+            p.plane for p in endpoint.config.ports if endpoint.ports.plane_up(p.plane) and peer.uplinks_to_use(p.plane)
+        ]
         if not planes:
             return
-        turn, place = divmod(inquiry.asked, len(planes))
-        inquiry.asked += 1
+        turn, place = divmod(query.sent, len(planes))
+        query.sent += 1
         uplinks = peer.uplinks_to_use(planes[place])
         path = peer.control_path(planes[place], uplinks[turn % len(uplinks)])
-        self.probe(peer, path, _ASK_TIMEOUT_RTTS * peer.template.base_rtt, _ignore, now, control=True)
+        self.probe(peer, path, _QUERY_TIMEOUT_RTTS * peer.template.base_rtt, ignore_result, now, control=True)
 
     def _expire(self, request_id: int, _now: float) -> None:
         self._end_probe(request_id)
 
     def _end_probe(self, request_id: int) -> None:
-        """Its answer is here, or will not come any more."""
+        """Its response has come, or will not come any more."""
         probe = self._probes.pop(request_id)
         probe.timer.cancel()
         probe.done(probe.result)
@@ -306,7 +304,7 @@ class EndpointOps:
 
     def on_packet(self, packet: MrcPacket, now: float) -> None:
         """An endpoint request or response."""
-        peer = self._endpoint.known_peer(packet.source)
+        peer = self._endpoint.peers.find(packet.source)
         if packet.op == h.MrcOpcode.ENDPOINT_REQUEST:
             self._on_request(packet, peer, now)
         elif packet.op == h.MrcOpcode.ENDPOINT_RESPONSE and peer is not None:
@@ -324,11 +322,11 @@ class EndpointOps:
             return
         if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet, request, now):
             return  # and no answer: who sent it will send the newer one, or this one again
-        self._endpoint.send_control(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)
+        self._endpoint.control.send(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)
 
     def _take_update(self, peer: Peer, packet: MrcPacket, request: h.EndpointRequest, now: float) -> bool:
         """False for an update that a newer one has overtaken; DiscardError for one that cannot be true."""
-        if not request.port_mask >> self._endpoint.plane_of(packet.port) - 1 & 1:
+        if not request.port_mask >> self._endpoint.ports.by_number[packet.port].plane - 1 & 1:
             raise DiscardError("malformed")  # it came by a port that it calls down
         request_id = packet.psn
         behind = peer.update_id - request_id & _ID_MASK
@@ -340,14 +338,14 @@ class EndpointOps:
         return True
 
     def _on_response(self, packet: MrcPacket, peer: Peer, now: float) -> None:
-        """The answer to a request; its mask counts if it was asked for after the last news of that peer's ports."""
+        """The response to a request; its mask counts if requested after the last report of that peer's ports."""
         response = h.EndpointResponse.unpack(packet.view, packet.body_at)
         if response.op == h.EndpointOp.PORT_STATUS_UPDATE:
             update = self._updates.get(packet.source)
             if update is None or update.request_id != packet.psn:
                 return
             self._drop_update(peer)
-            self._endpoint.peer_ports(peer, response.port_mask, now, update.asked_at)
+            self._endpoint.peer_ports(peer, response.port_mask, now, update.requested_at)
             return
         probe = self._probes.get(packet.psn)
         if probe is None or probe.peer.address_bytes != packet.source:

@@ -38,7 +38,7 @@ def _with_downlink(template: int, downlink: int) -> int:
     return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
 
 
-_LATELY_RTTS: Final = 2.0  # within which data must have come by a plane for it to be no doubt
+_RECENT_RTTS: Final = 2.0  # within which data must have come by a plane for it to be trusted
 
 
 class OwnSide:
@@ -57,8 +57,8 @@ class Peer:
 
     __slots__ = (
         "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
-        "byte_time", "control_turn", "credit", "heard", "heard_turn", "lately", "port_mask", "ports_at", "qps",
-        "reverse", "reverse_probe_at", "template", "text", "unheard", "update_at", "update_id", "updates_sent",
+        "byte_time", "control_turn", "credit", "data_at", "data_turn", "port_mask", "port_without_data", "ports_at",
+        "qps", "recent", "reverse", "reverse_probe_at", "template", "text", "update_at", "update_id", "updates_sent",
     )  # fmt: skip
 
     def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
@@ -88,13 +88,13 @@ class Peer:
         self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that nobody denies
         self.apply_denylist(config, rng)
         self.control_turn = 0  # which port the last control packet took
-        self.heard_turn = 0  # the same among those that its data lately came by
-        self.heard = [0.0] * len(config.ports)  # by port in their order: when data last came by it
-        self.lately = _LATELY_RTTS * self.template.base_rtt
+        self.data_turn = 0  # the same among those that its data came by recently
+        self.data_at = [0.0] * len(config.ports)  # by port in their order: when data last came by it
+        self.recent = _RECENT_RTTS * self.template.base_rtt
         link = config.link
         # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
         self.byte_time = 0.0 if link.rate is None else self.template.byte_time or 8 * self.template.links / link.rate
-        self.unheard = False  # the last packet that found its port silent took it all the same
+        self.port_without_data = False  # the last packet whose turn was a port without recent data took it all the same
         self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
         self.credit: Qpcc | None = None  # the window that its receiver's credit opens, where there is one
@@ -176,7 +176,7 @@ class Peer:
         if current is not None and current != uplink and uplink in self.allowed[plane]:
             self.reverse[plane] = uplink
 
-    def doubt_reverse(self, entropy: int) -> None:
+    def rotate_reverse(self, entropy: int) -> None:
         """A packet on this EV shows that the peer did not get our answers: try another path in its plane.
 
         First the one through the same T1, since cables mostly fail both ways; from that one on, each in turn. §1.4.6

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, NackItem, SackItem
-from mrclab.hosts.mrc.recovery.intake import units_of
+from mrclab.hosts.mrc.receivelimits import units_of
+from mrclab.hosts.mrc.settings import IDLE_RTTS
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
@@ -21,14 +22,13 @@ from mrclab.hosts.rdma.states import QpState
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.mrc.qp import MrcQueuePair
-    from mrclab.hosts.mrc.recovery.intake import Intake
+    from mrclab.hosts.mrc.receivelimits import ReceiveLimits
 
 _BITMAP_MASK: Final = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
 _ALL_EVERY: Final = 4  # of the SACKs that show something older than the newest, one in so many shows what has no gap
 _MOST_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
 _QUIET_RTTS: Final = 16.0  # a QP that received nothing for so long needs no share of the host's bitmaps
-IDLE_RTTS: Final = 0.25  # a SACK is due when nothing came for this long
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
 _ASKS: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
@@ -41,9 +41,9 @@ class MrcResponder(ReceiveHalf):
     """Receive window of one QP."""
 
     __slots__ = (
-        "_ack_due", "_all_at", "_asked", "_condemn_after", "_delivered", "_echo", "_ends", "_gap_at", "_grants_credit",
+        "_ack_due", "_all_at", "_asked", "_bad_after", "_delivered", "_echo", "_ends", "_gap_at", "_grants_credit",
         "_held",
-        "_held_entropy", "_held_seq", "_held_since", "_held_timestamp", "_idle", "_idle_after", "_intake", "_memory",
+        "_held_entropy", "_held_seq", "_held_since", "_held_timestamp", "_idle", "_idle_after", "_limits", "_memory",
         "_pd", "_penalised", "_quiet", "_receiving", "_restoring_until", "_stats", "_streaks", "_threshold", "_turn",
         "_units", "_unreported", "_waiting", "base", "bits", "highest", "qp", "rcvd_bytes", "window",
     )  # fmt: skip
@@ -59,10 +59,10 @@ class MrcResponder(ReceiveHalf):
         self.highest = -1
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
-        self._condemn_after = qp.settings.always_skip_after
+        self._bad_after = qp.settings.always_skip_after
         self._streaks: dict[int, int] = {}  # EV -> ECN marks in a row
         self._grants_credit = type(qp.cc).credit_based
-        self._intake = qp.host.intake
+        self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
         self._penalised = False  # the peer holds back, as it was asked to
         self._restoring_until = inf  # it is told that it need not
@@ -80,10 +80,10 @@ class MrcResponder(ReceiveHalf):
         self._held = False  # a SACK is not yet due; what it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._held_since = 0.0
-        self._idle = qp.timers.timer(self._on_idle)
+        self._idle = qp.endpoint.timers.timer(self._on_idle)
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
         self._receiving = False  # lately, and so it has a share of the host's bitmaps
-        self._quiet = qp.timers.timer(self._on_quiet)
+        self._quiet = qp.endpoint.timers.timer(self._on_quiet)
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class MrcResponder(ReceiveHalf):
         seq = unwrap(packet.psn - self.first_psn, self.base)
         distance = seq - self.base
         if packet.trimmed:
-            self._on_trimmed(packet, seq, distance)
+            self._on_trimmed(packet, seq, distance, now)
             return 0
         if distance < 0 or self.bits >> distance & 1:
             self._on_duplicate(packet, seq)
@@ -108,34 +108,34 @@ class MrcResponder(ReceiveHalf):
             self._nack(packet, h.Reason.PSN_OOR_WINDOW)
             return 0
         ends = packet.op > _MIDDLE
-        if (ends and packet.op in h.WITH_IMM and not self._has_receive(packet)) or (
-            self._intake is not None and not self._admit(self._intake, packet, distance, now)
+        if (ends and packet.op in h.WITH_IMM and not self._has_receive(packet, now)) or (
+            self._limits is not None and not self._admit(self._limits, packet, distance, now)
         ):
             return 0
         size, at = packet.size, packet.body_at
         view = packet.view if not at and size == len(packet.view) else packet.view[at : at + size]
         refusal = self._memory.place(packet.rkey, packet.va, view, self._pd)
         if refusal is not None:
-            self.qp.refuse(packet, refusal)
+            self.qp.refuse(packet, refusal, now)
             return 0
         self._count(packet, seq, now)
         self.bits |= 1 << distance
         if ends:
             self._note_end(packet, seq)
-        if not self.bits & 1 or self._advance(packet):
+        if not self.bits & 1 or self._advance(packet, now):
             self._trigger(packet, seq, now)
         return size
 
     def _on_duplicate(self, packet: MrcPacket, seq: int) -> None:
         self.qp.stats.duplicate_packets += 1
-        self.qp.peer.doubt_reverse(packet.entropy)
+        self.qp.peer.rotate_reverse(packet.entropy)
         self._sack(packet, seq)
 
-    def _has_receive(self, packet: MrcPacket) -> bool:
+    def _has_receive(self, packet: MrcPacket, now: float) -> bool:
         """Return True if the receive for this immediate is posted: the n-th immediate takes the n-th receive."""
         ahead = unwrap_bits(packet.rqmsn, self._delivered, 16) - self._delivered
         if ahead < 1:
-            self._unexpected(packet, f"immediate {packet.rqmsn} came again in a new packet")
+            self._unexpected(packet, f"immediate {packet.rqmsn} came again in a new packet", now)
             return False
         if ahead > len(self.receives):
             self.qp.stats.no_resource += 1
@@ -143,16 +143,16 @@ class MrcResponder(ReceiveHalf):
             return False
         return True
 
-    def _admit(self, intake: Intake, packet: MrcPacket, distance: int, now: float) -> bool:
+    def _admit(self, limits: ReceiveLimits, packet: MrcPacket, distance: int, now: float) -> bool:
         """Return True if this host has what a packet needs that is this far above the oldest gap."""
         more = units_of(distance) - self._units
         if more > 0:
-            if not intake.take_bitmaps(more):
+            if not limits.take_bitmaps(more):
                 self.qp.stats.no_bitmap += 1
                 self._nack(packet, h.Reason.NO_BITMAP)
                 return False
             self._units += more
-        if not intake.take(packet.nominal, now):
+        if not limits.take(packet.nominal, now):
             self.qp.stats.no_pkt_buffer += 1
             self._nack(packet, h.Reason.NO_PKT_BUFFER)
             return False
@@ -160,14 +160,14 @@ class MrcResponder(ReceiveHalf):
 
     def _give_bitmaps(self, keep: int) -> None:
         """Give back all units but those that the remaining out-of-order packets need."""
-        if self._intake is not None and keep < self._units:
-            self._intake.give_bitmaps(self._units - keep)
+        if self._limits is not None and keep < self._units:
+            self._limits.give_bitmaps(self._units - keep)
             self._units = keep
 
-    def _unexpected(self, packet: MrcPacket, reason: str) -> None:
+    def _unexpected(self, packet: MrcPacket, reason: str, now: float) -> None:
         """The peer does what no MRC requestor does: tell it that this is the end, and stop."""
         self._nack(packet, h.Reason.UNEXP_EVENT)
-        self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", at_fault=False)
+        self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", now, at_fault=False)
 
     def _count(self, packet: MrcPacket, seq: int, now: float) -> None:
         """A new packet is in memory."""
@@ -187,7 +187,7 @@ class MrcResponder(ReceiveHalf):
         imm = packet.imm if packet.op in h.WITH_IMM else None
         heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _ASKS))
 
-    def _advance(self, packet: MrcPacket) -> bool:
+    def _advance(self, packet: MrcPacket, now: float) -> bool:
         """This packet closed the oldest gap: move on, and deliver what is now complete. False where the QP failed."""
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
@@ -200,24 +200,24 @@ class MrcResponder(ReceiveHalf):
             self._asked |= asked
             with_imm = imm is not None
             if msn != self.msn + 1 & 0xFFFF or rqmsn != self._delivered + with_imm & 0xFFFF:
-                self._unexpected(packet, f"message {msn} with {rqmsn} immediates is not the next one")
+                self._unexpected(packet, f"message {msn} with {rqmsn} immediates is not the next one", now)
                 return False
             self.msn = msn
             self._ack_due = True
             if imm is not None:
                 self._delivered += 1
-                self.qp.complete_receive(self.receives.popleft(), imm, length)
+                self.qp.complete_receive(self.receives.popleft(), imm, length, now)
                 if self.qp.state is _ERROR:  # its completion queue is full
                     return False
         return True
 
-    def _on_trimmed(self, packet: MrcPacket, seq: int, distance: int) -> None:
+    def _on_trimmed(self, packet: MrcPacket, seq: int, distance: int, now: float) -> None:
         self.qp.stats.trimmed_packets += 1
         if distance < 0 or self.bits >> max(distance, 0) & 1:
             self._sack(packet, seq)  # it arrived whole before
             return
         if self._grants_credit:
-            self.qp.host.was_trimmed(self.qp.peer, packet.nominal)
+            self.qp.endpoint.credits.on_trimmed(self.qp.peer, packet.nominal, now)
         self._nack(packet, h.Reason.TRIMMED_LASTHOP if packet.dscp == h.Dscp.TRIMMED_LASTHOP else h.Reason.TRIMMED)
 
     # --- feedback ---------------------------------------------------------------------------------
@@ -269,13 +269,13 @@ class MrcResponder(ReceiveHalf):
 
     def _verdict(self, packet: MrcPacket) -> int:
         """Return the action for a marked packet's EV: skip it, or give it up after so many marks in a row."""
-        if not self._condemn_after:
+        if not self._bad_after:
             return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
         if len(streaks) >= _STREAKS:
             streaks.clear()
         streak = streaks[entropy] = streaks.get(entropy, 0) + 1
-        if streak < self._condemn_after:
+        if streak < self._bad_after:
             return _SKIP_ONCE
         del streaks[entropy]
         self.qp.stats.condemned += 1
@@ -294,7 +294,7 @@ class MrcResponder(ReceiveHalf):
     def on_probe(self, packet: MrcPacket, probe: h.Probe, now: float) -> None:
         """A reliability probe: answer at once, with the state of the moment."""
         self.qp.stats.probes_answered += 1
-        self.qp.peer.doubt_reverse(packet.entropy)
+        self.qp.peer.rotate_reverse(packet.entropy)
         mark = _SKIP_ONCE if packet.ce and self._echo else _NO_MARK
         answer = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
         if now - self.last_placed <= self._idle_after:
@@ -320,22 +320,22 @@ class MrcResponder(ReceiveHalf):
         """The content of a SACK that a port takes now: sent late, it still says the latest."""
         if item is self._waiting:
             self._waiting = None
-        sack = self._make(item)
-        return sack if self._intake is None else self._with_penalty(self._intake, sack, now)
+        sack = self._make(item, now)
+        return sack if self._limits is None else self._with_penalty(self._limits, sack, now)
 
-    def _with_penalty(self, intake: Intake, sack: h.Sack, now: float) -> h.Sack:
+    def _with_penalty(self, limits: ReceiveLimits, sack: h.Sack, now: float) -> h.Sack:
         """Ask the peer to slow down while much waits for this host's memory, and tell it when that is over.
 
         It is told for a round trip, since one SACK may be lost.
         """
-        penalty = intake.penalty(now)
+        penalty = limits.penalty(now)
         if penalty:
             self.qp.stats.penalties += 1
             self._penalised = True
             self._restoring_until = inf
             sack.penalty = penalty
             return sack
-        if not self._penalised or not intake.relieved():
+        if not self._penalised or not limits.relieved():
             return sack
         self._restoring_until = min(self._restoring_until, now + self.qp.settings.base_rtt)
         self._penalised = now < self._restoring_until
@@ -376,7 +376,7 @@ class MrcResponder(ReceiveHalf):
         missing = ~self.bits >> distance
         return distance + (missing & -missing).bit_length() - 1
 
-    def _make(self, item: SackItem) -> h.Sack:
+    def _make(self, item: SackItem, now: float) -> h.Sack:
         cack = self.base - 1
         first = self._place(item.gaps)
         settings = self.qp.settings
@@ -388,7 +388,7 @@ class MrcResponder(ReceiveHalf):
             offset=from_cack if item.probe_id is None else item.probe_id,
             entropy=item.entropy,
             cack=wrap(cack + self.first_psn),
-            mpr=self._share() if settings.dynamic_mpr else 0,
+            mpr=self._share(now) if settings.dynamic_mpr else 0,
             bitmap_offset=first - cack,
             bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,
             timestamp=item.timestamp,
@@ -396,17 +396,17 @@ class MrcResponder(ReceiveHalf):
             rcvd_units=-(-self.rcvd_bytes // h.RCVD_UNIT) & 0xFFFFFF,
         )
 
-    def _share(self) -> int:
+    def _share(self, now: float) -> int:
         """The MPR to tell; whoever tells one receives, until nothing has come for a while."""
         most = self.qp.settings.mpr
-        intake = self._intake
-        if intake is None:
+        limits = self._limits
+        if limits is None:
             return most
         if not self._receiving:
             self._receiving = True
-            intake.receivers += 1
-            self._quiet.arm(self.qp.host.now + _QUIET_RTTS * self.qp.settings.base_rtt)
-        return min(most, intake.share())
+            limits.receivers += 1
+            self._quiet.arm(now + _QUIET_RTTS * self.qp.settings.base_rtt)
+        return min(most, limits.share())
 
     def _on_quiet(self, now: float) -> None:
         due = self.last_placed + _QUIET_RTTS * self.qp.settings.base_rtt
@@ -417,8 +417,8 @@ class MrcResponder(ReceiveHalf):
 
     def _need_no_share(self) -> None:
         self._quiet.cancel()
-        if self._receiving and self._intake is not None:
-            self._intake.receivers -= 1
+        if self._receiving and self._limits is not None:
+            self._limits.receivers -= 1
         self._receiving = False
 
     def stop(self) -> None:

@@ -12,6 +12,9 @@ from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
+IDLE_RTTS: Final = 0.25
+"""A SACK is due when nothing came for this long; peers reckon with it."""
+
 RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 
 

@@ -1,13 +1,22 @@
-"""Packet side of either transport besides packets: time, NIC ports that come and go, and views."""
+"""Common part of both transports' endpoints: verbs, NIC ports, timers, and the rows of samples."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Generic, TypeVar
 
+from typing_extensions import override
+
+from mrclab.hosts.nic.seam import Transport
+from mrclab.hosts.rdma.events import AsyncEvents
+from mrclab.hosts.rdma.keys import Secrets
+from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.hosts.rdma.qp import AnyQueuePair
+from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.topo.nodeconfig import NodeConfig
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
 
@@ -24,7 +33,7 @@ class TransportPort:
         self.enabled = True  # by the controller
         self.up = False  # both
         self.placed_bytes = 0
-        self.counters: Counter[str] = Counter()  # frames that were not taken, by reason
+        self.counters: Counter[str] = Counter()  # frames that were discarded, by reason
 
     def snapshot(self) -> dict[str, Any]:
         """Counters for a sample."""
@@ -35,91 +44,128 @@ P = TypeVar("P", bound=TransportPort)
 Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 
-class Hosted(Verbs[Qp], Generic[P, Qp]):
-    """Verbs on a NIC, as far as no packets have to be known; the transport's Endpoint makes the ports."""
+class PortTable(Generic[P]):
+    """NIC ports of one host. `on_change(port, now)` is called after one came up or went down."""
 
-    _ports: dict[int, P]
-    _shown_up: list[bool] | None = None
+    def __init__(
+        self, ports: Iterable[P], log: Callable[[dict[str, Any]], None], on_change: Callable[[P, float], None]
+    ) -> None:
+        self.by_number = {port.number: port for port in ports}
+        self.by_plane = {port.plane: port for port in self.by_number.values()}
+        self._log = log
+        self._on_change = on_change
 
-    # --- time -------------------------------------------------------------------------------------
+    def set_carrier(self, number: int, carrier: bool, now: float) -> None:
+        """The carrier came or went."""
+        port = self.by_number[number]
+        port.carrier = carrier
+        self._update(port, now)
 
-    def advance(self, now: float) -> None:
-        """The calls that follow happen at `now`, seconds."""
-        self.now = now
+    def set_admin(self, number: int, enabled: bool, now: float) -> None:
+        """The controller disabled a port, or allowed it again."""
+        port = self.by_number[number]
+        port.enabled = enabled
+        self._update(port, now)
 
+    def state(self, number: int) -> dict[str, bool]:
+        """Carrier, administrative state, and both."""
+        port = self.by_number[number]
+        return {"enabled": port.enabled, "carrier": port.carrier, "up": port.up}
+
+    def plane_up(self, plane: int) -> bool:
+        """Return True if the port of a plane is up."""
+        return self.by_plane[plane].up
+
+    def _update(self, port: P, now: float) -> None:
+        up = port.carrier and port.enabled
+        if port.up == up:
+            return
+        port.up = up
+        self._log({"kind": "port.state", "port": port.number, "up": up})
+        self._on_change(port, now)
+
+
+def _ignore_work() -> None:
+    """A NIC that polls its transport needs no notification."""
+
+
+class Endpoint(Transport, Generic[P, Qp]):
+    """Transport of one host. Its verbs, ports and timers are parts; a subclass knows the packets.
+
+    `log` appends a history record. Keys, QPNs and first PSNs are drawn from `secrets`, by default from `rng`.
+    """
+
+    verbs: Verbs[Qp]
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        rng: random.Random,
+        log: Callable[[dict[str, Any]], None],
+        secrets: Secrets | None,
+        ports: Iterable[P],
+    ) -> None:
+        self.config = config
+        self.rng = rng
+        self.log = log
+        self.on_work = _ignore_work
+        self.timers = Timers()
+        self.ports: PortTable[P] = PortTable(ports, log, self._port_changed)
+        self.events = AsyncEvents(log)
+        self.secrets: Secrets = secrets or rng
+        self.memory = MemoryTable(self.secrets)
+        self._ports_sampled: list[bool] | None = None
+
+    # --- time and ports ---------------------------------------------------------------------------
+
+    @override
     def next_deadline(self) -> float | None:
-        """Return the time at which on_timer should be called next."""
         return self.timers.next_deadline()
 
+    @override
     def not_before(self) -> float:
-        """A time before which on_timer need not be called."""
         return self.timers.not_before
 
+    @override
     def on_timer(self, now: float) -> None:
-        """Do what is due."""
-        self.now = now
         self.timers.run(now)
+
+    @override
+    def port_event(self, port: int, up: bool, now: float) -> None:
+        self.ports.set_carrier(port, up, now)
+
+    def _port_changed(self, port: P, now: float) -> None:
+        """A port came up or went down."""
+        raise NotImplementedError
+
+    # --- operation --------------------------------------------------------------------------------
+
+    def update_config(self, config: NodeConfig, now: float) -> None:
+        """Use a new node config for QPs made from now on."""
+        self.config = config
 
     def check_progress(self, now: float) -> None:
         """Report QPs that make no progress; called with every sample."""
-        self.now = now
 
-    # --- ports ------------------------------------------------------------------------------------
-
-    def port_event(self, port: int, up: bool, now: float) -> None:
-        """Carrier came or went."""
-        self.now = now
-        entry = self._ports[port]
-        entry.carrier = up
-        self._compare(entry, now)
-
-    def port_admin(self, port: int, enabled: bool, now: float) -> None:
-        """The controller disables a port, or allows it again."""
-        self.now = now
-        entry = self._ports[port]
-        entry.enabled = enabled
-        self._compare(entry, now)
-
-    def port_state(self, port: int) -> dict[str, bool]:
-        """Carrier, the controller's word, and both."""
-        entry = self._ports[port]
-        return {"enabled": entry.enabled, "carrier": entry.carrier, "up": entry.up}
-
-    def _compare(self, entry: P, now: float) -> None:
-        up = entry.carrier and entry.enabled
-        if entry.up == up:
-            return
-        entry.up = up
-        self.log({"kind": "port.state", "port": entry.number, "up": up})
-        self._port_changed(entry, now)
-        self.on_work()
-
-    def _port_changed(self, entry: P, now: float) -> None:
-        """A port is up now that was down, or down that was up."""
-        raise NotImplementedError
-
-    # --- views ------------------------------------------------------------------------------------
+    # --- samples ----------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
         """Lists `qps` and `paths`, a dict `ports` by number: state, and counters that are cumulative."""
-        return self._shown(self.qps.values())
+        return self._rows(self.verbs.qps.values())
 
-    def moved(self) -> dict[str, Any]:
-        """As `stats`, but only QPs that moved since this was called last; a new interval begins for every max_gap."""
-        up = [port.up for port in self._ports.values()]
-        ports_moved, self._shown_up = up != self._shown_up, up
-        found = self._shown([qp for qp in self.qps.values() if qp.moved() or ports_moved])
-        for qp in self.qps.values():
+    def changed_stats(self) -> dict[str, Any]:
+        """As `stats`, but only QPs that changed since the last call; a new interval begins for every max_gap."""
+        up = [port.up for port in self.ports.by_number.values()]
+        ports_changed, self._ports_sampled = up != self._ports_sampled, up
+        qps = self.verbs.qps.values()
+        found = self._rows([qp for qp in qps if qp.changed() or ports_changed])
+        for qp in qps:
             qp.responder.max_gap = 0.0
         return found
 
-    def _shown(self, qps: Collection[Qp]) -> dict[str, Any]:
+    def _rows(self, qps: Collection[Qp]) -> dict[str, Any]:
         return {
             "qps": [qp.snapshot() for qp in qps],
-            "paths": [path for qp in qps for path in self._paths_of(qp)],
-            "ports": {port.number: port.snapshot() for port in self._ports.values()},
+            "paths": [path for qp in qps for path in qp.path_snapshots()],
+            "ports": {port.number: port.snapshot() for port in self.ports.by_number.values()},
         }
-
-    def _paths_of(self, qp: Qp) -> list[dict[str, Any]]:
-        """One entry per path that a QP uses."""
-        raise NotImplementedError

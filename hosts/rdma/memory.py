@@ -30,7 +30,7 @@ _LOCAL_WRITE: Final = int(Access.LOCAL_WRITE)
 _REMOTE_WRITE: Final = int(Access.REMOTE_WRITE)  # numbers, as an operator of an enum is a function in Python
 
 
-class Held:
+class MessageMemory:
     """Memory that a message uses until it is over: a region, or several as one."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Held:
         raise NotImplementedError
 
 
-class MemoryRegion(Held):
+class MemoryRegion(MessageMemory):
     """A registered buffer. `users` counts work requests that still need it."""
 
     __slots__ = ("access", "fault", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
@@ -73,7 +73,7 @@ class MemoryRegion(Held):
         return self.fault
 
 
-class Regions(Held):
+class Regions(MessageMemory):
     """The regions of a scatter list, as one that a message uses."""
 
     __slots__ = ("_regions",)

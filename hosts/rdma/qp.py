@@ -1,57 +1,21 @@
-"""A queue pair of either transport: its life, its completions, and what is alike in its two halves."""
+"""A queue pair of either transport: its states, its completions, and what is alike in its two halves."""
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
-from mrclab.hosts.rdma.memory import MemoryTable
+from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.packets.message import PostedWrite
-from mrclab.hosts.rdma.settings import QpSettings
 from mrclab.hosts.rdma.states import QpState
-from mrclab.hosts.rdma.stats import QpStats
-from mrclab.hosts.rdma.timers import Timers
-from mrclab.topo.nodeconfig import NodeConfig
 
 M = TypeVar("M", bound=PostedWrite)
-Q = TypeVar("Q", bound="QueuePair[Any, Any, Any, Any, Any, Any]")
-HostT = TypeVar("HostT", bound="QpServices")
-SettingsT = TypeVar("SettingsT", bound=QpSettings)
-StatsT = TypeVar("StatsT", bound=QpStats)
-CcT = TypeVar("CcT", bound="Shown")
+Q = TypeVar("Q", bound="QueuePair[Any, Any]")
 SendT = TypeVar("SendT", bound="SendHalf[Any, Any]")
 ReceiveT = TypeVar("ReceiveT", bound="ReceiveHalf")
-
-
-class QpServices(Protocol):
-    """Services of the endpoint to its QPs; each transport adds its own."""
-
-    config: NodeConfig
-    rng: random.Random
-    timers: Timers
-    memory: MemoryTable
-    now: float  # time of the call being handled
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Append a history record."""
-
-    def plane_up(self, plane: int) -> bool:
-        """Return True if the local port of a plane is up."""
-
-    def async_event(self, event: dict[str, Any]) -> None:
-        """Tell the application of something that no call asked for."""
-
-
-class Shown(Protocol):
-    """A part of a QP that has numbers for samples."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Numbers by name."""
 
 
 class SendHalf(Generic[M, Q]):
@@ -66,30 +30,30 @@ class SendHalf(Generic[M, Q]):
         """Set the first PSN on the wire (at RTS)."""
         self.first_psn = first_psn
 
-    def post(self, message: M) -> None:
+    def post(self, message: M, now: float) -> None:
         """Queue a message."""
         raise NotImplementedError
 
-    def region_gone(self, message: M) -> bool:
+    def region_gone(self, message: M, now: float) -> bool:
         """Return True if the bytes of a message are gone, as reading them showed; the QP has failed then."""
         region = message.region
         if region is None or not region.gone():
             return False
-        self.qp.fail("LOC_PROT_ERR", region.gone())
+        self.qp.fail("LOC_PROT_ERR", region.gone(), now)
         return True
 
-    def flush(self, status: str, rest: str) -> None:
+    def flush(self, status: str, rest: str, now: float) -> None:
         """The QP failed: the oldest message completes with `status`, all others with `rest`."""
-        for message in self._clear():
-            self.qp.complete(message, status)
+        for message in self._clear(now):
+            self.qp.complete(message, status, now)
             status = rest
 
-    def drop(self) -> None:
-        """The QP goes: outstanding messages end without completion."""
-        for message in self._clear():
+    def drop(self, now: float) -> None:
+        """The QP is closed: outstanding messages end without completion."""
+        for message in self._clear(now):
             message.release()
 
-    def _clear(self) -> Iterable[M]:
+    def _clear(self, now: float) -> Iterable[M]:
         """Forget all that is outstanding; return what was not completed."""
         raise NotImplementedError
 
@@ -125,35 +89,28 @@ class ReceiveHalf:
         return {"last_placed": self.last_placed, "max_gap": self.max_gap}
 
 
-class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
-    """One QP. Made by the verbs, driven by the endpoint. A transport says by the parameters what its parts are."""
+class QueuePair(Generic[SendT, ReceiveT]):
+    """One QP. Made by the verbs, driven by the endpoint. A transport's subclass has settings, counters and paths."""
 
-    host: HostT
     requestor: SendT
     responder: ReceiveT
-    settings: SettingsT
-    stats: StatsT
-    read_stats: ClassVar[attrgetter[tuple[Any, ...]]]
-    cc: CcT
 
     def __init__(
-        self, host: HostT, qpn: int, peer_text: str, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue
+        self, events: AsyncEvents, qpn: int, peer_text: str, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue
     ) -> None:
-        self.host = host
+        self.events = events
         self.qpn = qpn
         self.peer_text = peer_text  # address of the peer
         self.pd = pd
         self.send_cq = send_cq
         self.recv_cq = recv_cq
-        self.memory = host.memory
-        self.timers = host.timers
         self.state = QpState.RESET
-        self.orphaned = False  # its program died: the peer is told nothing more, as if there were no QP
+        self.owner_died = False  # of its program: the peer gets nothing more, as if there were no QP
         self.remote_qpn = 0
-        self.first_psn: int | None = None  # drawn when the peer is told
-        self._pulse: tuple[Any, ...] = ()
+        self.first_psn: int | None = None  # drawn with `local_info`
+        self._fingerprint: tuple[Any, ...] = ()
 
-    # --- life -------------------------------------------------------------------------------------
+    # --- states -----------------------------------------------------------------------------------
 
     def ready_to_receive(self, peer: Mapping[str, int]) -> None:
         """RTR: what the peer's `local_info` says, its QP number and first PSN at least."""
@@ -161,91 +118,104 @@ class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
         self.responder.restart(peer["psn"])
 
     def ready_to_send(self, psn: int) -> None:
-        """RTS: one's own first PSN."""
+        """RTS: the own first PSN."""
         self.requestor.restart(psn)
 
-    def reset(self) -> None:
+    def reset(self, now: float) -> None:
         """Back to the start: nothing outstanding, all counters of the protocol at zero."""
-        self.close()
+        self.close(now)
         self.first_psn = None
-        self._begin()
+        self._begin(now)
         self.set_state(QpState.RESET)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Drop everything outstanding without a completion."""
         self._halt()
-        self.requestor.drop()
+        self.requestor.drop(now)
 
-    def _begin(self) -> None:
-        """Make the two halves, and what else starts anew with them."""
+    def _begin(self, now: float) -> None:
+        """Make the two halves and all other state of a connection."""
         raise NotImplementedError
 
     def _halt(self) -> None:
-        """Stop what runs by itself; the send queue is seen to by the caller."""
+        """Stop timers; the caller clears the send queue."""
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        raise NotImplementedError
 
     def set_state(self, state: QpState, reason: str = "") -> None:
-        """Change the state and say so."""
+        """Change the state and log it."""
         self.state = state
         self.log("qp.state", qpn=self.qpn, peer=self.peer_text, state=state.value, reason=reason)
 
-    def fail(self, status: str, reason: str, at_fault: bool = True) -> None:
-        """To ERROR: outstanding work is flushed, and the application is told."""
+    def fail(self, status: str, reason: str, now: float, at_fault: bool = True) -> None:
+        """To ERROR: outstanding work is flushed, and the application is notified."""
         if self.state is QpState.ERROR:
             return
         self.set_state(QpState.ERROR, reason)
-        self.host.async_event({"event": "QP_FATAL", "qp": self.qpn, "reason": reason})
+        self.events.report({"event": "QP_FATAL", "qp": self.qpn, "reason": reason})
         self._halt()
-        self.requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR")
+        self.requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR", now)
         receives = self.responder.receives
         while receives:
-            self.complete_receive(receives.popleft(), 0, 0, "WR_FLUSH_ERR")
+            self.complete_receive(receives.popleft(), 0, 0, now, "WR_FLUSH_ERR")
 
     # --- services for the halves ------------------------------------------------------------------
 
     def log(self, kind: str, **fields: Any) -> None:
-        """A history record of this QP."""
-        self.host.log({"kind": kind, "qp": self.qpn, **fields})
+        """Append a history record of this QP."""
+        self.events.log({"kind": kind, "qp": self.qpn, **fields})
 
-    def complete(self, message: PostedWrite, status: str) -> None:
-        """A posted write is over."""
+    def complete(self, message: PostedWrite, status: str, now: float) -> None:
+        """Complete a posted write."""
         message.release()
         self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
-        done = WorkCompletion(message.wr_id, status, message.opcode, message.length, self.qpn, None, self.host.now)
-        self._push(self.send_cq, done)
-
-    def complete_receive(self, wr_id: int, imm: int, length: int, status: str = "SUCCESS") -> None:
-        """A posted receive has got its immediate."""
         self._push(
-            self.recv_cq, WorkCompletion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, self.host.now)
+            self.send_cq, WorkCompletion(message.wr_id, status, message.opcode, message.length, self.qpn, None, now)
         )
 
+    def complete_receive(self, wr_id: int, imm: int, length: int, now: float, status: str = "SUCCESS") -> None:
+        """Complete a posted receive."""
+        self._push(self.recv_cq, WorkCompletion(wr_id, status, "RECV_RDMA_WITH_IMM", length, self.qpn, imm, now))
+
     def _push(self, cq: CompletionQueue, completion: WorkCompletion) -> None:
-        """Add a completion; a full queue fails the QP, so a caller with more to complete looks at the state first."""
+        """Add a completion; a full queue fails the QP, so a caller with more to complete checks the state first."""
         known = cq.overflowed
         if cq.push(completion):
             return
         if not known:
-            self.host.async_event({"event": "CQ_ERR", "cq": cq.number, "qp": self.qpn})
-        self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed")
+            self.events.report({"event": "CQ_ERR", "cq": cq.number, "qp": self.qpn})
+        self.fail("WR_FLUSH_ERR", f"completion queue {cq.number} overflowed", completion.t)
 
     # --- views ------------------------------------------------------------------------------------
 
-    def pulse(self) -> tuple[Any, ...]:
-        """All that this QP's rows in a sample are made of: as long as it stays the same, so do they."""
-        return (
-            self.state,
-            self.read_stats(self.stats),
-            self.cc.snapshot(),
-            self.requestor.snapshot(),
-            self.responder.snapshot(),
-        )
+    def receive_limits(self) -> dict[str, int]:
+        """MPR and WIMM of this side, for `local_info`."""
+        raise NotImplementedError
 
-    def moved(self) -> bool:
-        """Return True if its pulse is another than when this was asked last."""
-        pulse = self.pulse()
-        if pulse == self._pulse:
+    def counters(self) -> tuple[Any, ...]:
+        """Values of all counters, and the state of congestion control."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, Any]:
+        """The same by name, for samples."""
+        raise NotImplementedError
+
+    def path_snapshots(self) -> list[dict[str, Any]]:
+        """One row for each path that the QP uses."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """All state that this QP's rows in a sample are made of: as long as it is equal, so are they."""
+        return (self.state, *self.counters(), self.requestor.snapshot(), self.responder.snapshot())
+
+    def changed(self) -> bool:
+        """Return True if the fingerprint differs from that of the last call."""
+        fingerprint = self.fingerprint()
+        if fingerprint == self._fingerprint:
             return False
-        self._pulse = pulse
+        self._fingerprint = fingerprint
         return True
 
     def snapshot(self) -> dict[str, Any]:
@@ -255,11 +225,14 @@ class QueuePair(Generic[HostT, SettingsT, StatsT, CcT, SendT, ReceiveT]):
             "qpn": self.qpn,
             "peer": self.peer_text,
             "state": self.state.value,
-            **self.stats.as_dict(),
-            **self.cc.snapshot(),
+            **self.rows(),
             **self.requestor.snapshot(),
             **self.responder.snapshot(),
         }
 
+    def query(self) -> dict[str, Any]:
+        """State, attributes and counters for `query_qp`."""
+        return {**self.snapshot(), "remote_qpn": self.remote_qpn, "pd": self.pd}
 
-AnyQueuePair = QueuePair[Any, Any, Any, Any, Any, Any]
+
+AnyQueuePair = QueuePair[Any, Any]

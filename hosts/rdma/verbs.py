@@ -1,7 +1,7 @@
-"""The verbs of one host, whatever its transport: QPs and work requests.
+"""Verbs of one host, whatever its transport: protection domains, memory, completion queues, QPs, work requests.
 
-Names and meaning follow the OCP headers; a call that they refuse raises VerbsError with their errno. Only RDMA_WRITE
-and RDMA_WRITE_WITH_IMM can be posted. A transport says in `_make_qp` what its QPs are.
+Names and meaning follow the OCP headers, which follow those of RDMA verbs; a call that they refuse raises VerbsError
+with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport makes the QPs (`QpProvider`).
 """
 
 from __future__ import annotations
@@ -10,67 +10,94 @@ import random
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from mrclab.hosts.rdma.completion import CompletionQueue
+from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.keys import Secrets
-from mrclab.hosts.rdma.memory import Held
+from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable, MessageMemory
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
-from mrclab.hosts.rdma.resources import (
-    FIRST_QPN,
-    MAX_CQE,
-    MAX_MESSAGE,
-    MAX_QP,
-    MAX_RECV_WR,
-    MAX_SEND_WR,
-    Resources,
-    check_request,
-)
 from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
-Qp = TypeVar("Qp", bound=AnyQueuePair)
-
+MAX_QP: Final = 1024
+MAX_MESSAGE: Final = 1 << 31
+MAX_SEND_WR: Final = 4096
+MAX_RECV_WR: Final = 4096
+MAX_CQE: Final = 1 << 20
+FIRST_QPN: Final = 0x100
+FULL_ACCESS: Final = Access.LOCAL_WRITE | Access.REMOTE_WRITE
+_DEFAULT_CQE: Final = 8192
+_OPCODES: Final = ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM")
 _LIMITS: Final = {"qpn": (0, PSN_MASK), "psn": (0, PSN_MASK), "mpr": (1, 255), "wimm": (1, 0xFFFF)}
 
+Cq = TypeVar("Cq", bound=CompletionQueue)
+Qp = TypeVar("Qp", bound=AnyQueuePair)
 
-class Verbs(Resources, Generic[Qp]):
-    """Tables of a host and the calls on them. The packet side is in the transport's Endpoint."""
 
-    transport: ClassVar[str]  # as messages name it
-    of_peer: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # what a QP must know of its peer's `local_info`
+class QpProvider(Generic[Qp]):
+    """Transport's side of the verbs: it makes the QPs and is notified when one connects or is destroyed."""
+
+    transport: ClassVar[str]  # its name in messages
+    remote_attributes: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # of the peer's `local_info`, needed for RTR
+
+    def query_device(self) -> dict[str, Any]:
+        """Capabilities and profiles beside the limits."""
+        raise NotImplementedError
+
+    def make_qp(
+        self,
+        qpn: int,
+        peer: str,
+        pd: int,
+        send_cq: CompletionQueue,
+        recv_cq: CompletionQueue,
+        attributes: dict[str, Any],
+        now: float,
+    ) -> Qp:
+        """Return a new QP; VerbsError for a peer or attributes that are invalid, and then nothing is changed."""
+        raise NotImplementedError
+
+    def connected(self, qp: Qp, now: float) -> None:
+        """A QP reached RTR."""
+
+    def destroyed(self, qp: Qp) -> None:
+        """A QP was destroyed."""
+
+
+class Verbs(Generic[Qp]):
+    """Objects of one host and the calls on them."""
 
     def __init__(
         self,
         config: NodeConfig,
-        rng: random.Random,
-        log: Callable[[dict[str, Any]], None],
-        secrets: Secrets | None = None,
+        provider: QpProvider[Qp],
+        events: AsyncEvents,
+        memory: MemoryTable,
+        secrets: Secrets,
     ) -> None:
-        super().__init__(config, rng, log, secrets)
+        self._config = config
+        self._provider = provider
+        self.events = events
+        self.memory = memory
+        self._secrets = secrets  # of QPNs and first PSNs: to guess them is to end a QP
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
-        self._drawn_qpns: dict[int, int] = {}  # of QPs that are, or may still be made: the number in turn of each
+        self._drawn_qpns: dict[int, int] = {}  # of QPs that exist or may still be made: the ordinal of each
+        self._cqs: dict[int, CompletionQueue] = {}
+        self._next_cq = 1
+        self.default_pd = memory.alloc_pd()
+        self.default_cq = self.create_cq(_DEFAULT_CQE)
 
-    # --- hooks that the packet side fills in ------------------------------------------------------
-
-    def wake(self, qp: Qp) -> None:
-        """The QP may have something to send."""
-        raise NotImplementedError
-
-    def plane_up(self, plane: int) -> bool:
-        """Return True if the local port of a plane is up."""
-        raise NotImplementedError
-
-    def connected(self, qp: Qp) -> None:
-        """A QP reached RTR: its peer is known now."""
-
-    # --- device -----------------------------------------------------------------------------------
+    @property
+    def transport(self) -> str:
+        """Name of the transport in messages."""
+        return self._provider.transport
 
     def query_device(self) -> dict[str, Any]:
-        """Limits; transports add their capabilities."""
-        config = self.config
+        """Limits and capabilities."""
+        config = self._config
         return {
             "address": config.host.address,
             "ports": len(config.ports),
@@ -83,23 +110,87 @@ class Verbs(Resources, Generic[Qp]):
             "mpr_unit": MPR_UNIT,
             "max_mpr": 255,
             "max_wimm": 0xFFFF,
-            "opcodes": ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM"],
-        }
+            "opcodes": list(_OPCODES),
+        } | self._provider.query_device()
+
+    # --- protection domains, memory ---------------------------------------------------------------
+
+    def alloc_pd(self) -> int:
+        """A new protection domain."""
+        return self.memory.alloc_pd()
+
+    def dealloc_pd(self, pd: int) -> None:
+        """EBUSY while something uses it."""
+        self.memory.dealloc_pd(pd)
+
+    def reg_mr(
+        self, buffer: Any, access: Access = FULL_ACCESS, pd: int | None = None, va: int | None = None
+    ) -> MemoryRegion:
+        """Register a buffer (anything that memoryview takes); the region has lkey, rkey, va and length."""
+        return self.memory.register(buffer, self.default_pd if pd is None else pd, access, va)
+
+    def dereg_mr(self, lkey: int) -> None:
+        """EBUSY while work requests use it."""
+        self.memory.deregister(lkey)
+
+    # --- completion queues ------------------------------------------------------------------------
+
+    def create_cq(self, depth: int = _DEFAULT_CQE) -> int:
+        """A new completion queue."""
+        if depth > MAX_CQE:
+            raise VerbsError("EINVAL", f"a completion queue of depth {depth} is deeper than {MAX_CQE}")
+        return self.add_cq(lambda number: CompletionQueue(number, depth)).number
+
+    def add_cq(self, make: Callable[[int], Cq]) -> Cq:
+        """A completion queue of the caller's kind, made with its number."""
+        cq = make(self._next_cq)
+        self._cqs[cq.number] = cq
+        self._next_cq += 1
+        return cq
+
+    def notify_cq(self, number: int, notify: Callable[[], None] | None) -> None:
+        """Have `notify` called whenever a completion was added; it must only take note, and poll later."""
+        self._cq(number).notify = notify
+
+    def destroy_cq(self, number: int) -> None:
+        """EBUSY while a QP uses it."""
+        cq = self._cq(number)
+        if cq.users:
+            raise VerbsError("EBUSY", f"completion queue {number} still serves {cq.users} QPs; destroy them first")
+        del self._cqs[number]
+
+    def poll_cq(self, number: int | None = None, most: int = 16) -> list[WorkCompletion]:
+        """Take up to `most` completions; an overflowed queue raises EOVERFLOW once it is empty."""
+        cq = self._cq(self.default_cq if number is None else number)
+        found = cq.poll(most)
+        if not found and cq.overflowed:
+            raise VerbsError(
+                "EOVERFLOW",
+                f"completion queue {cq.number} overflowed and lost completions; make it deeper than {cq.depth}",
+            )
+        return found
+
+    def _cq(self, number: int) -> CompletionQueue:
+        try:
+            return self._cqs[number]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no completion queue {number}") from None
 
     # --- QPs --------------------------------------------------------------------------------------
 
     def create_qp(
         self,
         peer: str,
+        now: float,
         pd: int | None = None,
         send_cq: int | None = None,
         recv_cq: int | None = None,
         qpn: int | None = None,
         **attributes: Any,
     ) -> int:
-        """A QP towards the host with this address, in RESET; returns its number, `qpn` where that was reserved for it.
+        """A QP towards the host with this address, in RESET; return its number, `qpn` where that was reserved for it.
 
-        `attributes` override the node config: see the transport's QpSettings and its `_make_qp`.
+        `attributes` override the node config: see the transport's QpSettings and its `make_qp`.
         """
         if len(self.qps) >= MAX_QP:
             raise VerbsError("ENOMEM", f"a host has at most {MAX_QP} QPs; destroy one first")
@@ -107,7 +198,8 @@ class Verbs(Resources, Generic[Qp]):
         self.memory.check_pd(pd)
         send = self._cq(self.default_cq if send_cq is None else send_cq)
         recv = self._cq(self.default_cq if recv_cq is None else recv_cq)
-        qp = self._make_qp(self.reserve_qpn() if qpn is None else qpn, peer, pd, send, recv, attributes)
+        number = self.reserve_qpn() if qpn is None else qpn
+        qp = self._provider.make_qp(number, peer, pd, send, recv, attributes, now)
         self.qps[qp.qpn] = qp
         self.memory.use_pd(pd, +1)
         send.users += 1
@@ -120,29 +212,23 @@ class Verbs(Resources, Generic[Qp]):
 
         Drawn where keys are secret, so that a host that sees none of a QP's packets cannot forge one; else the next.
         """
-        turn = self._next_qpn
+        ordinal = self._next_qpn
         self._next_qpn += 1
-        if not isinstance(self.secrets, random.SystemRandom):
-            return turn
+        if not isinstance(self._secrets, random.SystemRandom):
+            return ordinal
         drawn = 0
         while not FIRST_QPN <= drawn < PSN_MASK or drawn in self._drawn_qpns:  # the last one is the multicast QP
-            drawn = self.secrets.getrandbits(24)
-        self._drawn_qpns[drawn] = turn
+            drawn = self._secrets.getrandbits(24)
+        self._drawn_qpns[drawn] = ordinal
         return drawn
 
-    def turn(self, qpn: int) -> int:
+    def ordinal(self, qpn: int) -> int:
         """Return the number that a QP would have if numbers were counted: the same for a seed, whatever was drawn."""
         return self._drawn_qpns.get(qpn, qpn)
 
-    def _make_qp(
-        self, qpn: int, peer: str, pd: int, send: CompletionQueue, recv: CompletionQueue, attributes: dict[str, Any]
-    ) -> Qp:
-        """A QP of this transport; VerbsError for a peer or attributes that cannot be, and then nothing is changed."""
-        raise NotImplementedError
-
-    def _not_self(self, peer: str, address: int) -> None:
+    def check_remote(self, peer: str, address: int) -> None:
         """EINVAL for a QP of this host to itself."""
-        if address == srv6.from_text(self.config.host.address):
+        if address == srv6.from_text(self._config.host.address):
             raise VerbsError("EINVAL", f"{peer} is this host itself; a QP needs another one")
 
     def qp(self, number: int) -> Qp:
@@ -156,32 +242,31 @@ class Verbs(Resources, Generic[Qp]):
         """Return what the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
         if qp.first_psn is None:
-            qp.first_psn = self.secrets.getrandbits(24)
+            qp.first_psn = self._secrets.getrandbits(24)
         return {
-            "address": self.config.host.address,
+            "address": self._config.host.address,
             "qpn": qp.qpn,
             "psn": qp.first_psn,
-            "mpr": qp.settings.mpr,
-            "wimm": qp.settings.wimm,
+            **qp.receive_limits(),
         }
 
-    def modify_qp(self, number: int, state: QpState | str, **attributes: Any) -> None:
-        """One step of the state machine, see states.TRANSITIONS. RTR needs `of_peer`, RTS psn (one's own first)."""
-        qp = self.qp(number)
+    def modify_qp(self, number: int, state: QpState | str, now: float, **attributes: Any) -> None:
+        """One step of the state machine, see states.TRANSITIONS. RTR needs `remote_attributes`, RTS the own psn."""
+        qp, provider = self.qp(number), self._provider
         try:
             target = state if isinstance(state, QpState) else QpState(state)
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {state!r}") from None
-        check_transition(qp.state, target, attributes.keys(), self.of_peer)
-        for name in self.of_peer:
+        check_transition(qp.state, target, attributes.keys(), provider.remote_attributes)
+        for name in provider.remote_attributes:
             low, high = _LIMITS[name]
             if name in attributes and not low <= attributes[name] <= high:
                 raise VerbsError("EINVAL", f"{name} {attributes[name]} is outside {low}…{high}")
         if target is QpState.ERROR:
-            qp.fail("WR_FLUSH_ERR", "set by the application")
+            qp.fail("WR_FLUSH_ERR", "set by the application", now)
             return
         if target is QpState.RESET:
-            qp.reset()
+            qp.reset(now)
             return
         if target is QpState.RTR:
             qp.ready_to_receive(attributes)
@@ -189,39 +274,33 @@ class Verbs(Resources, Generic[Qp]):
             qp.ready_to_send(attributes["psn"])
         qp.set_state(target)
         if target is QpState.RTR:
-            self.connected(qp)
+            provider.connected(qp, now)
 
-    def connect(self, number: int, remote: dict[str, Any]) -> None:
+    def connect(self, number: int, remote: dict[str, Any], now: float) -> None:
         """RESET → INIT → RTR → RTS with the peer's `local_info`."""
-        qp = self.qp(number)
-        missing = sorted(set(self.of_peer) - set(remote))
+        qp, needed = self.qp(number), self._provider.remote_attributes
+        missing = sorted(set(needed) - set(remote))
         if missing:
             raise VerbsError("EINVAL", f"the peer's side lacks {', '.join(missing)}; pass what its local_info returned")
         own = self.local_info(number)
-        self.modify_qp(qp.qpn, QpState.INIT)
-        self.modify_qp(qp.qpn, QpState.RTR, **{name: remote[name] for name in self.of_peer})
-        self.modify_qp(qp.qpn, QpState.RTS, psn=own["psn"])
+        self.modify_qp(qp.qpn, QpState.INIT, now)
+        self.modify_qp(qp.qpn, QpState.RTR, now, **{name: remote[name] for name in needed})
+        self.modify_qp(qp.qpn, QpState.RTS, now, psn=own["psn"])
 
     def query_qp(self, number: int) -> dict[str, Any]:
         """State, attributes and counters of a QP."""
-        qp = self.qp(number)
-        return {
-            **self.local_info(number),
-            **qp.snapshot(),
-            "remote_qpn": qp.remote_qpn,
-            "pd": qp.pd,
-            "cc_profile": qp.settings.cc_profile,
-        }
+        return {**self.local_info(number), **self.qp(number).query()}
 
-    def destroy_qp(self, number: int) -> None:
+    def destroy_qp(self, number: int, now: float) -> None:
         """End a QP; what is outstanding is dropped without completion."""
         qp = self.qp(number)
-        qp.close()
+        qp.close(now)
         del self.qps[number]
         self._drawn_qpns.pop(number, None)
         self.memory.use_pd(qp.pd, -1)
         qp.send_cq.users -= 1
         qp.recv_cq.users -= 1
+        self._provider.destroyed(qp)
 
     # --- work requests ----------------------------------------------------------------------------
 
@@ -235,30 +314,33 @@ class Verbs(Resources, Generic[Qp]):
         length: int,
         remote_va: int,
         rkey: int,
-        imm: int | None = None,
+        imm: int | None,
+        now: float,
     ) -> None:
         """Post RDMA_WRITE or RDMA_WRITE_WITH_IMM of `length` bytes at `offset` of the region `lkey`."""
         qp = self.qp(number)
         check_request(self.transport, opcode, length, remote_va, imm)
         region, view = self.memory.local(lkey, offset, length, qp.pd)
-        self.post_from(number, wr_id, opcode, region, view, remote_va, rkey, imm)
+        self.post_checked(number, wr_id, opcode, region, view, remote_va, rkey, imm, now)
 
-    def post_from(
+    def post_checked(
         self,
         number: int,
         wr_id: int,
         opcode: str,
-        region: Held | None,
+        region: MessageMemory | None,
         view: Any,
         remote_va: int,
         rkey: int,
         imm: int | None,
+        now: float,
     ) -> None:
-        """Post a request that was checked: `view` has its bytes, `region` is in use until it is over."""
+        """Post a request that was checked: `view` has its bytes, `region` is in use until it is completed."""
         qp = self.qp(number)
         requestor = qp.requestor
         if qp.state is QpState.ERROR:
-            qp.complete(requestor.message_class(wr_id, opcode, None, view, remote_va, rkey, None), "WR_FLUSH_ERR")
+            flushed = requestor.message_class(wr_id, opcode, None, view, remote_va, rkey, None)
+            qp.complete(flushed, "WR_FLUSH_ERR", now)
             return
         if qp.state is not QpState.RTS:
             raise VerbsError("EINVAL", f"QP {number} is in {qp.state.value}; bring it to RTS before posting")
@@ -266,19 +348,35 @@ class Verbs(Resources, Generic[Qp]):
             raise VerbsError(
                 "ENOMEM", f"QP {number} has {MAX_SEND_WR} work requests outstanding; poll completions first"
             )
-        requestor.post(requestor.message_class(wr_id, opcode, region, view, remote_va, rkey, imm))
+        requestor.post(requestor.message_class(wr_id, opcode, region, view, remote_va, rkey, imm), now)
         if region is not None:
             region.use(1)
-        self.wake(qp)
+        qp.wake()
 
-    def post_recv(self, number: int, wr_id: int) -> None:
+    def post_recv(self, number: int, wr_id: int, now: float) -> None:
         """Post a receive for one immediate."""
         qp = self.qp(number)
         if qp.state is QpState.RESET:
             raise VerbsError("EINVAL", f"QP {number} is in RESET; bring it to INIT before posting receives")
         if qp.state is QpState.ERROR:
-            qp.complete_receive(wr_id, 0, 0, "WR_FLUSH_ERR")
+            qp.complete_receive(wr_id, 0, 0, now, "WR_FLUSH_ERR")
             return
         if len(qp.responder.receives) >= MAX_RECV_WR:
             raise VerbsError("ENOMEM", f"QP {number} has {MAX_RECV_WR} receives posted")
         qp.responder.post_receive(wr_id)
+
+
+def check_request(transport: str, opcode: str, length: int, remote_va: int, imm: int | None) -> None:
+    """Refuse a request that no QP of either transport supports."""
+    if opcode not in _OPCODES:
+        raise VerbsError(
+            "EOPNOTSUPP", f"{opcode} cannot be posted: {transport} has RDMA_WRITE and RDMA_WRITE_WITH_IMM only"
+        )
+    if (imm is not None) != (opcode == "RDMA_WRITE_WITH_IMM"):
+        raise VerbsError("EINVAL", f"{opcode} {'needs' if imm is None else 'takes no'} imm")
+    if imm is not None and not 0 <= imm <= 0xFFFFFFFF:
+        raise VerbsError("EINVAL", f"imm {imm} does not fit 32 bits")
+    if length > MAX_MESSAGE:
+        raise VerbsError("EMSGSIZE", f"{length} bytes are more than the {MAX_MESSAGE} of one message; split it")
+    if not 0 <= remote_va <= (1 << 64) - 1 - length:
+        raise VerbsError("EINVAL", f"remote address {remote_va:#x} is no 64-bit address")

@@ -1,30 +1,45 @@
 """One host's RoCEv2 transport, sans I/O: frames and the time go in, frames, records and the next deadline come out.
 
-Shaped as hosts.mrc.endpoint, so that the same NIC carries it. Order on a port: ACKs and CNPs, then data; QPs that their
-rate limiters let go take turns.
+The same NIC carries it as MRC. Order on a port: ACKs and CNPs, then data; QPs that may send at their rate take turns.
 """
 
 from __future__ import annotations
 
 import random
 import struct
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+from typing_extensions import override
+
+from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
-from mrclab.hosts.roce.codec import WIRE, RoceCodec
-from mrclab.hosts.roce.port import RocePort
+from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.roce.packets import WIRE, RoceCodec
+from mrclab.hosts.roce.provider import RoceProvider
 from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
-from mrclab.hosts.roce.verbs import RoceVerbs
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
 
-class RoceEndpoint(RoceVerbs):
+class RocePort(rc.TransportPort):
+    """One NIC port, with the control packets and the QPs that wait for it."""
+
+    __slots__ = ("control", "paced", "ready")
+
+    def __init__(self, number: int, plane: int) -> None:
+        super().__init__(number, plane)
+        self.control: deque[ControlItem] = deque()
+        self.ready: deque[RoceQueuePair] = deque()  # have something to send
+        self.paced: list[tuple[float, int, RoceQueuePair]] = []  # heap of those that their rate limiters hold back
+
+
+class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
     """The transport of one host."""
 
     def __init__(
@@ -35,22 +50,23 @@ class RoceEndpoint(RoceVerbs):
         secrets: Secrets | None = None,
         codec: RoceCodec = WIRE,
     ) -> None:
+        super().__init__(config, rng, log, secrets, [RocePort(port.number, port.plane) for port in config.ports])
         self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         self._icrc = Verifier(self._address)
-        self._ports = {port.number: RocePort(port.number, port.plane) for port in config.ports}
-        super().__init__(config, rng, log, secrets)
-        self._pacing = self.timers.timer(self._let_go)
+        self._ports: dict[int, RocePort] = self.ports.by_number
+        self.verbs: Verbs[RoceQueuePair] = Verbs(config, RoceProvider(self), self.events, self.memory, self.secrets)
+        self._qps: dict[int, RoceQueuePair] = self.verbs.qps
+        self._pacing = self.timers.timer(self._on_pacing)
 
     # --- packets in -------------------------------------------------------------------------------
 
+    @override
     def receive(self, port: int, frame: Any, now: float) -> None:
-        """Take a whole Ethernet frame. No reference to it is kept."""
-        self.now = now
         entry = self._ports[port]
         try:
             packet = self.codec.parse(frame, port, self._address, self._icrc)
-            qp = self.qps.get(packet.dqpn)
+            qp = self._qps.get(packet.dqpn)
             if qp is None or packet.source != qp.peer_bytes:
                 entry.counters["no_qp"] += 1
                 return
@@ -64,16 +80,15 @@ class RoceEndpoint(RoceVerbs):
 
     # --- packets out ------------------------------------------------------------------------------
 
+    @override
     def has_work(self, port: int, now: float) -> bool:
-        """Return True if next_frame for this port would find something; True where it has to look."""
         entry = self._ports[port]
         if not entry.up:
             return False
         return bool(entry.control or entry.ready or (entry.paced and entry.paced[0][0] <= now))
 
+    @override
     def next_frame(self, port: int, now: float) -> Frame | None:
-        """The frame that this port should send now, or None."""
-        self.now = now
         entry = self._ports[port]
         if not entry.up:
             return None
@@ -111,8 +126,8 @@ class RoceEndpoint(RoceVerbs):
         while paced and paced[0][0] <= now:
             entry.ready.append(heappop(paced)[2])
 
-    def _let_go(self, now: float) -> None:
-        """The pacing timer: NICs ask for frames after every timer; what is left is when to wake them next."""
+    def _on_pacing(self, now: float) -> None:
+        """The pacing timer: NICs call `next_frame` after every timer, so only the next deadline is left to set."""
         for entry in self._ports.values():
             self._release(entry, now)
         upcoming = [entry.paced[0][0] for entry in self._ports.values() if entry.paced]
@@ -135,21 +150,11 @@ class RoceEndpoint(RoceVerbs):
 
     # --- ports ------------------------------------------------------------------------------------
 
-    def plane_up(self, plane: int) -> bool:
-        """Return True if the local port of a plane is up."""
-        return any(port.up for port in self._ports.values() if port.plane == plane)
-
-    def _port_changed(self, entry: RocePort, now: float) -> None:
+    @override
+    def _port_changed(self, port: RocePort, now: float) -> None:
         """QPs stay bound to their port: what a dead one should have sent runs into the retry timer."""
-        if not entry.up:
-            for item in entry.control:
-                item()  # an ACK that waits is made, and lost: the next one is queued anew
-            entry.control.clear()
-
-    def update_config(self, config: NodeConfig, now: float) -> None:
-        """A new node config: it counts for QPs made from now on; there are no EVs that it could deny."""
-        self.now = now
-        self.config = config
-
-    def _paths_of(self, qp: RoceQueuePair) -> list[dict[str, Any]]:
-        return [qp.path_snapshot(self._ports[qp.port.number].up)]
+        if not port.up:
+            for item in port.control:
+                item()  # an ACK that waits is made, and lost: the next one is queued again
+            port.control.clear()
+        self.on_work()

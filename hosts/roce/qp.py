@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
+
+from typing_extensions import override
 
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
@@ -11,19 +13,19 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, WireFrame, cable_macs
 from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.rdma.states import QpState
-from mrclab.hosts.rdma.stats import reader
+from mrclab.hosts.rdma.stats import QpStats, reader
 from mrclab.hosts.roce import headers as h
-from mrclab.hosts.roce.cc import RateControl, RateFacts, rate_control
-from mrclab.hosts.roce.codec import RoceCodec
-from mrclab.hosts.roce.packet import RocePacket
-from mrclab.hosts.roce.path import PlainPath
+from mrclab.hosts.roce.cc import RateFacts, rate_control
+from mrclab.hosts.roce.packets import PlainPath, RocePacket
 from mrclab.hosts.roce.requestor import RoceRequestor
 from mrclab.hosts.roce.responder import RoceResponder
 from mrclab.hosts.roce.settings import RoceQpSettings
-from mrclab.hosts.roce.stats import RoceQpStats
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NicPortConfig
+
+if TYPE_CHECKING:
+    from mrclab.hosts.roce.endpoint import RoceEndpoint
 
 _BECN_AT: Final = h.BTH_AT + 4
 
@@ -31,60 +33,58 @@ ControlItem = Callable[[], Frame]
 """Makes a control packet when a port takes it."""
 
 
-class RoceServices(rc.QpServices, Protocol):
-    """Services of the endpoint to a RoCEv2 QP."""
+class RoceQpStats(QpStats):
+    """Counters of one QP since it was created. `lost_packets` counts the times that it went back."""
 
-    codec: RoceCodec
-
-    def wake(self, qp: RoceQueuePair) -> None:
-        """The QP may have something to send."""
-
-    def send_control(self, port: int, item: ControlItem) -> None:
-        """Queue a control packet."""
-
-    def turn(self, qpn: int) -> int:
-        """Return the number that a QP would have if numbers were counted."""
+    cnps_received: int = 0
+    out_of_order: int = 0  # dropped since an earlier one is missing
+    cnps_sent: int = 0
 
 
-class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, RateControl, RoceRequestor, RoceResponder]):
+_read_stats: Final = reader(RoceQpStats)
+
+
+class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     """One QP: its path and its rate."""
-
-    read_stats = reader(RoceQpStats)
 
     def __init__(
         self,
-        host: RoceServices,
+        endpoint: RoceEndpoint,
         qpn: int,
         peer: str,
         settings: RoceQpSettings,
         pd: int,
         send_cq: CompletionQueue,
         recv_cq: CompletionQueue,
+        now: float,
     ) -> None:
-        super().__init__(host, qpn, peer, pd, send_cq, recv_cq)
+        super().__init__(endpoint.events, qpn, peer, pd, send_cq, recv_cq)
+        self.endpoint = endpoint
+        self.memory = endpoint.memory
         self.peer_bytes = srv6.to_bytes(srv6.from_text(peer))
         self.settings = settings
         self.stats = RoceQpStats()
-        self.queued = False  # the endpoint knows that it has something to send
-        ports = host.config.ports
-        port = ports[host.turn(qpn) % len(ports)].number if settings.port is None else settings.port
-        drawn = h.FIRST_SPORT | host.rng.getrandbits(14)
+        self.queued = False  # at its port, to send
+        ports = endpoint.config.ports
+        port = ports[endpoint.verbs.ordinal(qpn) % len(ports)].number if settings.port is None else settings.port
+        drawn = h.FIRST_SPORT | endpoint.rng.getrandbits(14)
         self.sport = drawn if settings.udp_sport is None else settings.udp_sport
         self._paths = {entry.number: self._path(entry) for entry in ports}
-        self.port = host.config.port(port)
+        self.port = endpoint.config.port(port)
         self.path = self._paths[port]
         self.ev = self.port.plane << 28 | self.sport  # names the path in records; the uplink is the switches' choice
-        self._begin()
+        self._begin(now)
 
     def _path(self, port: NicPortConfig) -> PlainPath:
-        source = srv6.to_bytes(srv6.from_text(self.host.config.host.address))
-        return self.host.codec.path(cable_macs(port), source, self.peer_bytes, self.sport)
+        source = srv6.to_bytes(srv6.from_text(self.endpoint.config.host.address))
+        return self.endpoint.codec.path(cable_macs(port), source, self.peer_bytes, self.sport)
 
-    def _begin(self) -> None:
+    @override
+    def _begin(self, now: float) -> None:
         s = self.settings
-        line = s.line_rate * self.host.config.weight(self.port)
+        line = s.line_rate * self.endpoint.config.weight(self.port)
         facts = RateFacts(line, s.base_rtt, s.path_mtu, s.dcqcn)
-        self.cc = rate_control(s.cc_profile, facts, self.host.now, s.cc_config)
+        self.cc = rate_control(s.cc_profile, facts, now, s.cc_config)
         self.requestor = RoceRequestor(self)
         self.responder = RoceResponder(self)
         self._ack_waits = False
@@ -92,18 +92,18 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     # --- services for the halves ------------------------------------------------------------------
 
+    @override
     def wake(self) -> None:
-        """There may be something to send."""
-        self.host.wake(self)
+        self.endpoint.wake(self)
 
     def port_up(self) -> bool:
         """Return True if the port that the QP is bound to is up."""
-        return self.host.plane_up(self.port.plane)
+        return self.endpoint.ports.by_number[self.port.number].up
 
-    def refuse(self, packet: RocePacket, syndrome: wire.Syndrome, reason: str) -> None:
-        """The peer asked for what it may not do: tell it, and stop."""
+    def refuse(self, packet: RocePacket, syndrome: wire.Syndrome, reason: str, now: float) -> None:
+        """The peer requested what it may not do: notify it, and stop."""
         self.reply(packet.port, syndrome, packet.psn, self.responder.msn)
-        self.fail("REM_INV_REQ_ERR", reason, at_fault=False)
+        self.fail("REM_INV_REQ_ERR", reason, now, at_fault=False)
 
     # --- control packets: they leave by the port that their cause came in by ------------------------
 
@@ -113,14 +113,14 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
         if came is not None:
             body += wire.AETH.pack(came)
-        self.host.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
+        self.endpoint.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
         """Queue an ACK that says what holds when it leaves; one that waits already will say it, too."""
         if self._ack_waits:
             return
         self._ack_waits = True
-        self.host.send_control(port, lambda: self._ack(port))
+        self.endpoint.send_control(port, lambda: self._ack(port))
 
     def _ack(self, port: int) -> Frame:
         self._ack_waits = False
@@ -135,7 +135,7 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     def notify(self, port: int) -> None:
         """Queue a CNP."""
-        self.host.send_control(port, lambda: self._cnp(port))
+        self.endpoint.send_control(port, lambda: self._cnp(port))
 
     def _cnp(self, port: int) -> Frame:
         """BECN is in a byte that the ICRC leaves out, so it goes in afterwards."""
@@ -170,14 +170,32 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
 
     # --- views ------------------------------------------------------------------------------------
 
+    @override
+    def receive_limits(self) -> dict[str, int]:
+        return {"mpr": self.settings.mpr, "wimm": self.settings.wimm}
+
+    @override
+    def counters(self) -> tuple[Any, ...]:
+        return (_read_stats(self.stats), self.cc.snapshot())
+
+    @override
+    def rows(self) -> dict[str, Any]:
+        return {**self.stats.as_dict(), **self.cc.snapshot()}
+
+    @override
     def snapshot(self) -> dict[str, Any]:
-        """Counters and state for a sample."""
         return {"cwnd": 0, **super().snapshot()}
 
-    def path_snapshot(self, up: bool) -> dict[str, Any]:
-        """The one path, in the words of MRC's; which uplink it takes is the switches' choice."""
+    @override
+    def query(self) -> dict[str, Any]:
+        chosen = {"cc_profile": self.settings.cc_profile, "port": self.port.number, "udp_sport": self.sport}
+        return {**super().query(), **chosen}
+
+    @override
+    def path_snapshots(self) -> list[dict[str, Any]]:
+        """The one path, in the fields of MRC's; which uplink it takes is the switches' choice."""
         stats = self.stats
-        return {
+        row = {
             "qp": self.qpn,
             "ev": self.ev,
             "plane": self.port.plane,
@@ -189,5 +207,6 @@ class RoceQueuePair(rc.QueuePair[RoceServices, RoceQpSettings, RoceQpStats, Rate
             "nacked_packets": stats.nacks_received,
             "marked_packets": stats.cnps_received,
             "retx_packets": stats.retx_packets,
-            "state": "GOOD" if up else "PORT_DOWN",
+            "state": "GOOD" if self.port_up() else "PORT_DOWN",
         }
+        return [row]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import override
+
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.packets.path import Frame
@@ -51,7 +53,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._mtu = s.path_mtu
         self._window = s.mpr_psns
         if s.window_bdps:
-            line = s.line_rate * qp.host.config.weight(qp.port)
+            line = s.line_rate * qp.endpoint.config.weight(qp.port)
             bdp = line * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
         self._recovery = Recovery(s.reorder_packets) if s.recovery == "selective_repeat" else None
@@ -72,12 +74,12 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._sample: tuple[int, float] | None = None  # a packet sent once that asked for an ACK, and when
         self.rtt: float | None = None
         self.last_sent = float("-inf")
-        self._timer = qp.timers.timer(self._on_timeout)
+        self._timer = qp.endpoint.timers.timer(self._on_timeout)
 
     # --- posting ----------------------------------------------------------------------------------
 
-    def post(self, message: RoceMessage) -> None:
-        """Queue a message."""
+    @override
+    def post(self, message: RoceMessage, now: float) -> None:
         stats = self.qp.stats
         message.first_seq = self.end
         self.end += max(1, -(-message.length // self._mtu))
@@ -116,7 +118,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._headers(message, seq, offset, size, asks),
             message.view[offset : offset + size] if size else None,
         )
-        if self.region_gone(message):
+        if self.region_gone(message, now):
             return None
         if self._telemetry:
             frame = qp.path.telling(frame, [])
@@ -222,7 +224,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._go_back("rnr", now)
             self.next_at = now + self.qp.settings.base_rtt
         else:
-            self.qp.fail(*wire.refusal(syndrome))
+            status, reason = wire.refusal(syndrome)
+            self.qp.fail(status, reason, now)
 
     def on_telemetry(self, hops: list[Hop], now: float) -> None:
         """Take in what the switches wrote into the packet that was acknowledged last."""
@@ -248,7 +251,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
             self._sample = None
         while self.incomplete and self.incomplete[0].last_seq < until:
-            self.qp.complete(self.incomplete.popleft(), "SUCCESS")
+            self.qp.complete(self.incomplete.popleft(), "SUCCESS", now)
         if self.qp.state is not QpState.RTS:
             return  # its completion queue is full
         oldest = self.incomplete[0] if self.incomplete else None
@@ -311,13 +314,14 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.qp.stats.timeouts += 1
         self._retries += 1
         if self._retries > self.qp.settings.retry_count:
-            self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded")
+            self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded", now)
             return
         self._go_back("timeout", now)
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _clear(self) -> deque[RoceMessage]:
+    @override
+    def _clear(self, now: float) -> deque[RoceMessage]:
         self._timer.cancel()
         self.una = self.next = self.high = self.end
         self._cursor = None
@@ -326,8 +330,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         incomplete, self.incomplete = self.incomplete, deque()
         return incomplete
 
+    @override
     def snapshot(self) -> dict[str, Any]:
-        """Numbers for samples."""
         outstanding = self.next - self.una
         return {
             "inflight": outstanding * (self._mtu + h.HEADER_BYTES),

@@ -11,7 +11,7 @@ from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
 
 if TYPE_CHECKING:
-    from mrclab.hosts.roce.packet import RocePacket
+    from mrclab.hosts.roce.packets import RocePacket
     from mrclab.hosts.roce.qp import RoceQueuePair
 
 _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
@@ -58,7 +58,7 @@ class RoceResponder(ReceiveHalf):
             self._early.clear()
             qp.reply(packet.port, wire.Syndrome.RNR_NAK | _RNR_CODE, packet.psn, self.msn)
             return
-        if not self._begin(packet) or not self._place(packet):
+        if not self._begin(packet, now) or not self._place(packet, now):
             return
         self._nak_sent = False
         self.expected = seq + 1
@@ -71,7 +71,7 @@ class RoceResponder(ReceiveHalf):
             self._in_message = False
             self.msn += 1
             if packet.op in h.WITH_IMM:
-                qp.complete_receive(self.receives.popleft(), packet.imm, self._length)
+                qp.complete_receive(self.receives.popleft(), packet.imm, self._length, now)
         if packet.telemetry is not None:
             qp.echo = packet.telemetry
         if packet.ack_request and qp.state is not QpState.ERROR:
@@ -102,11 +102,11 @@ class RoceResponder(ReceiveHalf):
             packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=packet.psn
         )
 
-    def _begin(self, packet: RocePacket) -> bool:
+    def _begin(self, packet: RocePacket, now: float) -> bool:
         """Check that opcode and length fit the message so far; take up what a first packet says."""
         starts = packet.op in h.STARTS_MESSAGE
         if starts is self._in_message:
-            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence")
+            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence", now)
             return False
         if starts:
             self._va, self._rkey = packet.va, packet.rkey
@@ -114,11 +114,11 @@ class RoceResponder(ReceiveHalf):
             self._in_message = True
         ends = packet.op in h.ENDS_MESSAGE
         if packet.size != (self._left if ends else self.qp.settings.path_mtu) or packet.size > self._left:
-            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets and its length do not fit")
+            self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets and its length do not fit", now)
             return False
         return True
 
-    def _place(self, packet: RocePacket) -> bool:
+    def _place(self, packet: RocePacket, now: float) -> bool:
         size = packet.size
         if not size:
             return True
@@ -126,7 +126,7 @@ class RoceResponder(ReceiveHalf):
         refusal = self.qp.memory.place(self._rkey, self._va, payload, self.qp.pd)
         if refusal is not None:
             self.qp.stats.access_errors += 1
-            self.qp.refuse(packet, refusal.syndrome, refusal.reason)
+            self.qp.refuse(packet, refusal.syndrome, refusal.reason, now)
             return False
         self._va += size
         self._left -= size

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
 from mrclab.rpc.errors import RpcError
 
@@ -40,7 +40,7 @@ class WorkloadOperations:
 
     def __init__(
         self,
-        transport: Verbs[Any],
+        transport: Endpoint,
         loop: Loop,
         memory: Memory,
         directory: Callable[[], Mapping[str, str]],
@@ -76,7 +76,7 @@ class WorkloadOperations:
         ends = [flow.model_copy(update={"address": directory.get(flow.peer, flow.peer)}) for flow in given]
         self._workloads[name] = workload
         try:
-            made = {flow.name: workload.add(flow) for flow in ends}
+            made = {flow.name: workload.add(flow, self._loop.now) for flow in ends}
         except (VerbsError, RpcError):
             self.release_workload(name)
             raise
@@ -87,11 +87,11 @@ class WorkloadOperations:
         """Join every flow's end with its peer's."""
         workload = self._workload(name)
         for flow, remote in flows.items():
-            workload.connect(flow, remote)
+            workload.connect(flow, remote, self._loop.now)
 
     def start_workload(self, name: str, at: float) -> None:
         """Begin at a time of the host's clock."""
-        self._workload(name).start(at)
+        self._workload(name).start(at, self._loop.now)
         if not self._watching:
             self._watching = True
             self._loop.until_done(self._look_s, self._tell_progress)
@@ -115,7 +115,7 @@ class WorkloadOperations:
         if workload is not None:
             self._told.pop(name, None)
             self._by_qp = {qp: owner for qp, owner in self._by_qp.items() if owner is not workload}
-            workload.release()
+            workload.release(self._loop.now)
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -132,8 +132,8 @@ class WorkloadOperations:
     def _queue(self) -> int:
         """The completion queue of all workloads."""
         if self._cq is None:
-            self._cq = self._transport.create_cq(_CQ_DEPTH)
-            self._transport.notify_cq(self._cq, self._note)
+            self._cq = self._transport.verbs.create_cq(_CQ_DEPTH)
+            self._transport.verbs.notify_cq(self._cq, self._note)
         return self._cq
 
     def _note(self) -> None:
@@ -144,7 +144,7 @@ class WorkloadOperations:
     def _take(self, now: float) -> None:
         """Hand completions to their workloads, those too that come of it."""
         self._waiting = False
-        while found := self._transport.poll_cq(self._cq, _MOST):
+        while found := self._transport.verbs.poll_cq(self._cq, _MOST):
             for completion in found:
                 workload = self._by_qp.get(completion.qp)
                 if workload is not None:

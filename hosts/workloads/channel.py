@@ -81,8 +81,8 @@ class Slots:
 class _ChannelEnd:
     """Common part of both ends of a flow."""
 
-    def __init__(self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
-        self.transport = transport
+    def __init__(self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
+        self.verbs = verbs
         self.name = name
         self.peer = peer
         self.qps = qps
@@ -94,12 +94,12 @@ class _ChannelEnd:
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the connection parameters for the peer, QP by QP."""
-        return [{"qp": qp, **self.transport.local_info(qp)} for qp in self.qps]
+        return [{"qp": qp, **self.verbs.local_info(qp)} for qp in self.qps]
 
-    def connect(self, remotes: list[dict[str, Any]]) -> None:
+    def connect(self, remotes: list[dict[str, Any]], now: float) -> None:
         """Connect every QP with its counterpart."""
         for qp, remote in zip(self.qps, remotes, strict=True):
-            self.transport.connect(qp, remote)
+            self.verbs.connect(qp, remote, now)
 
     def fails(self, completion: WorkCompletion) -> bool:
         """Return True if a completion is an error; the first one is kept."""
@@ -115,10 +115,10 @@ class _ChannelEnd:
             return ""
         return hashlib.sha256(b"".join(digest.digest() for digest in self._digests)).hexdigest()
 
-    def release(self) -> None:
+    def release(self, now: float) -> None:
         """Give the QPs back."""
         for qp in self.qps:
-            self.transport.destroy_qp(qp)
+            self.verbs.destroy_qp(qp, now)
 
 
 @dataclass
@@ -145,9 +145,9 @@ class ChannelSender(_ChannelEnd):
     """The sending end. `memory` is what `post` takes its offsets in."""
 
     def __init__(
-        self, transport: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion
+        self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion
     ) -> None:
-        super().__init__(transport, name, peer, qps, slots)
+        super().__init__(verbs, name, peer, qps, slots)
         self._memory = memory
         self._remote_va = self._rkey = 0
         self._posted: dict[int, _Posted] = {}
@@ -173,20 +173,20 @@ class ChannelSender(_ChannelEnd):
         oldest = self.oldest()
         return oldest is None or number < oldest + self.slots.count
 
-    def post(self, number: int, length: int, offset: int, memory: MemoryRegion | None = None) -> None:
+    def post(self, number: int, length: int, offset: int, now: float, memory: MemoryRegion | None = None) -> None:
         """Send `length` bytes at `offset` of the memory (this end's own where none is given) as message `number`."""
         source = memory or self._memory
         parts = pieces(length, len(self.qps)) if self.slots.split else [(0, length)]
         first = 0 if self.slots.split else number % len(self.qps)
-        self._posted[number] = _Posted(number, self.transport.now, length, len(parts))
+        self._posted[number] = _Posted(number, now, length, len(parts))
         self._order.append(number)
         target = self._remote_va + self.slots.at(number)
         for place, (begin, size) in enumerate(parts, first):
             if self.slots.digest:
                 self._digests[place].update(source.view[offset + begin : offset + begin + size])
-            self.transport.post_send(
+            self.verbs.post_send(
                 self.qps[place], number, "RDMA_WRITE_WITH_IMM", source.lkey, offset + begin, size,
-                target + begin, self._rkey, number,
+                target + begin, self._rkey, number, now,
             )  # fmt: skip
 
     def completed(self, completion: WorkCompletion) -> SentMessage | None:
@@ -203,7 +203,7 @@ class ChannelSender(_ChannelEnd):
 
     def acked_bytes(self) -> int:
         """Bytes acknowledged so far, parts of messages too."""
-        return sum(int(self.transport.qp(qp).stats.acked_bytes) for qp in self.qps)
+        return sum(int(self.verbs.qp(qp).stats.acked_bytes) for qp in self.qps)
 
 
 @dataclass
@@ -220,7 +220,7 @@ class Receiver(_ChannelEnd):
 
     def __init__(
         self,
-        transport: Verbs[Any],
+        verbs: Verbs[Any],
         name: str,
         peer: str,
         qps: list[int],
@@ -228,7 +228,7 @@ class Receiver(_ChannelEnd):
         memory: MemoryRegion,
         length_of: Callable[[int], int],
     ) -> None:
-        super().__init__(transport, name, peer, qps, slots)
+        super().__init__(verbs, name, peer, qps, slots)
         self.memory = memory
         self.messages = 0
         self._length_of = length_of
@@ -238,21 +238,21 @@ class Receiver(_ChannelEnd):
         """Return the address to which senders write."""
         return {"va": self.memory.va, "rkey": self.memory.rkey, "length": self.memory.length}
 
-    def accept(self) -> None:
+    def accept(self, now: float) -> None:
         """Post receives for everything that can be on its way at once; QPs must be connected."""
         count = self.slots.receives or self.slots.count
         each = count if self.slots.split else -(-count // len(self.qps))
         for qp in self.qps:
             for _ in range(each + _SPARE_RECEIVES):
-                self.transport.post_recv(qp, 0)
+                self.verbs.post_recv(qp, 0, now)
 
-    def received(self, completion: WorkCompletion) -> Received | None:
+    def received(self, completion: WorkCompletion, now: float) -> Received | None:
         """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
         if self.fails(completion):
             return None
         assert completion.imm is not None
         number, place = completion.imm, self.place[completion.qp]
-        self.transport.post_recv(completion.qp, 0)
+        self.verbs.post_recv(completion.qp, 0, now)
         begin = self.slots.at(number)
         if not self.slots.split:
             return self._whole(number, begin, place, completion)

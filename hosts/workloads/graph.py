@@ -80,13 +80,13 @@ def _accepts(live: _Live, place: int, number: int) -> bool:
 class PieceReceiver(Receiver):
     """A receiving end that needs no lengths: every QP brings one piece of a message."""
 
-    def arrived(self, completion: WorkCompletion) -> int | None:
+    def arrived(self, completion: WorkCompletion, now: float) -> int | None:
         """Take in a completion; the number of the message where it is whole now. None also after an error."""
         if self.fails(completion):
             return None
         number = completion.imm
         assert number is not None
-        self.transport.post_recv(completion.qp, 0)
+        self.verbs.post_recv(completion.qp, 0, now)
         self.bytes += completion.byte_len
         if len(self.qps) > 1:
             left = self._missing.get(number, len(self.qps)) - 1
@@ -166,7 +166,7 @@ class GraphRun(Span):
 
     def received(self, receiver: PieceReceiver, completion: WorkCompletion, now: float) -> None:
         """A completion of a receiver came; also before the start, as a peer may have begun."""
-        number = receiver.arrived(completion)
+        number = receiver.arrived(completion, now)
         if self.over:
             return
         if number is None:
@@ -253,7 +253,7 @@ class GraphRun(Span):
         sender = self._senders[rank]
         self.spans.setdefault(sender.name, (now, now))
         self._sent[rank, number] = live, place
-        sender.post(number, max(len(sender.qps), live.schedule.ops[place].size), 0)
+        sender.post(number, max(len(sender.qps), live.schedule.ops[place].size), 0, now)
 
     def _release(self, live: _Live, place: int) -> None:
         live.needs[place] -= 1

@@ -118,7 +118,7 @@ class Ring(Span):
             if self._next > self._arrived or not self._sender.may_post(self._next):
                 return
             begin, length = chunk(self._size, self._count, self._rank - step)
-            self._sender.post(self._next, length, begin + iteration % 2 * self._size, self._memory)
+            self._sender.post(self._next, length, begin + iteration % 2 * self._size, now, self._memory)
             self._next += 1
 
     def _may_go_on(self, iteration: int, now: float) -> bool:

@@ -62,7 +62,7 @@ class Rounds(Span):
     def _begin(self, now: float) -> None:
         self._round_began = now
         for sender in self._senders:
-            sender.post(self._round, self._size, shift(self._round))
+            sender.post(self._round, self._size, shift(self._round), now)
 
     def _advance(self, now: float) -> None:
         if not self.running:

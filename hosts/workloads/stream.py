@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads.channel import ChannelSender, SentMessage, shift
 from mrclab.hosts.workloads.span import Span
 
@@ -30,6 +31,7 @@ class StreamSender(Span):
         self,
         sender: ChannelSender,
         plan: StreamPlan,
+        timers: Timers,
         on_sent: Callable[[SentMessage], None],
         on_done: Callable[[], None],
     ) -> None:
@@ -40,7 +42,7 @@ class StreamSender(Span):
         self._next = 0
         self._count = None if plan.size is None else max(1, -(-plan.size // plan.message))
         self._deadline: float | None = None
-        self._timer = sender.transport.timers.timer(self._on_timer)
+        self._timer = timers.timer(self._on_timer)
 
     def start(self, now: float) -> None:
         """Begin."""
@@ -76,7 +78,7 @@ class StreamSender(Span):
             if due > now:
                 self._timer.arm(due if self._deadline is None else min(due, self._deadline))
                 return
-            self._post(self._next)
+            self._post(self._next, now)
             self._next += 1
         if sender.error or not sender.outstanding:
             self._timer.cancel()
@@ -90,7 +92,7 @@ class StreamSender(Span):
     def _due(self, number: int) -> float:
         return self.began if self.plan.rate is None else self.began + number * self.plan.message / self.plan.rate
 
-    def _post(self, number: int) -> None:
+    def _post(self, number: int, now: float) -> None:
         plan = self.plan
         length = plan.message if plan.size is None else min(plan.message, plan.size - number * plan.message)
-        self.sender.post(number, length, shift(number))
+        self.sender.post(number, length, shift(number), now)

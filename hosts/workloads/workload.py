@@ -12,9 +12,9 @@ from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
-from mrclab.hosts.rdma.resources import FULL_ACCESS
 from mrclab.hosts.rdma.timers import Timer
-from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
+from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
@@ -71,7 +71,7 @@ class Workload:
         self,
         name: str,
         spec: WorkloadSpec,
-        transport: Verbs[Any],
+        transport: Endpoint,
         memory: Memory,
         cq: int,
         record: Callable[[Record], Any],
@@ -81,7 +81,8 @@ class Workload:
         self.senders: dict[str, ChannelSender] = {}
         self.receivers: dict[str, Receiver] = {}
         self.by_qp: dict[int, ChannelSender | Receiver] = {}
-        self._transport = transport
+        self._verbs: Verbs[Any] = transport.verbs
+        self._timers = transport.timers
         self._memory = memory
         self._cq = cq
         self._record = record
@@ -98,7 +99,7 @@ class Workload:
         self._graph: GraphRun | None = None
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
-        self._timer = transport.timers.timer(self._begin)
+        self._timer = self._timers.timer(self._begin)
 
     # --- set-up -----------------------------------------------------------------------------------
 
@@ -115,16 +116,16 @@ class Workload:
             return Slots(1, size, split=True, digest=spec.kind == "rounds")
         return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)
 
-    def add(self, flow: FlowSpec) -> Record:
+    def add(self, flow: FlowSpec, now: float) -> Record:
         """Make one end of a flow; what its peer needs to connect."""
         self._flows[flow.name] = flow
         qps = [
-            self._transport.create_qp(flow.address or flow.peer, None, self._cq, self._cq, **flow.attributes)
+            self._verbs.create_qp(flow.address or flow.peer, now, None, self._cq, self._cq, **flow.attributes)
             for _ in range(flow.qps)
         ]
         if flow.role == "send":
             memory = self._file(flow.path, "read") if flow.path else self._sent_from()
-            sender = ChannelSender(self._transport, flow.name, flow.peer, qps, self.slots, memory)
+            sender = ChannelSender(self._verbs, flow.name, flow.peer, qps, self.slots, memory)
             self.senders[flow.name] = sender
             self.by_qp |= dict.fromkeys(qps, sender)
             return {"qps": sender.infos()}
@@ -136,19 +137,19 @@ class Workload:
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
         made = PieceReceiver if self.spec.kind == "graph" else Receiver
-        receiver = made(self._transport, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
+        receiver = made(self._verbs, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
         self.receivers[flow.name] = receiver
         self.by_qp |= dict.fromkeys(qps, receiver)
         return {"qps": receiver.infos(), "region": receiver.info()}
 
-    def connect(self, flow: str, remote: Mapping[str, Any]) -> None:
+    def connect(self, flow: str, remote: Mapping[str, Any], now: float) -> None:
         """Join one end with its peer's, given what that one's `add` returned."""
         if flow in self.senders:
-            self.senders[flow].connect(remote["qps"])
+            self.senders[flow].connect(remote["qps"], now)
             self.senders[flow].aim(remote["region"])
         else:
-            self.receivers[flow].connect(remote["qps"])
-            self.receivers[flow].accept()
+            self.receivers[flow].connect(remote["qps"], now)
+            self.receivers[flow].accept(now)
 
     def _length_of(self, number: int) -> int:
         spec = self.spec
@@ -178,13 +179,13 @@ class Workload:
         return self._own
 
     def _register(self, buffer: Any, access: Access) -> MemoryRegion:
-        region = self._transport.reg_mr(buffer, access)
+        region = self._verbs.reg_mr(buffer, access)
         self._regions.append(region)
         return region
 
     # --- run --------------------------------------------------------------------------------------
 
-    def start(self, at: float) -> None:
+    def start(self, at: float, now: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
         if self.spec.kind == "graph":
             self._make_graph()
@@ -193,7 +194,7 @@ class Workload:
             self._bounds.until = None if self.spec.duration is None else at + self.spec.duration
         else:
             self._make_streams()
-        self._timer.arm(max(at, self._transport.now))
+        self._timer.arm(max(at, now))
 
     @property
     def _is_collective(self) -> bool:
@@ -217,7 +218,7 @@ class Workload:
             senders = {self._flows[name].rank: end for name, end in self.senders.items()}
             receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
             self._graph = GraphRun(
-                self._program, senders, cast("dict[int, PieceReceiver]", receivers), self._transport.timers,
+                self._program, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
                 self._step, self._graph_done,
             )  # fmt: skip
         return self._graph
@@ -243,7 +244,7 @@ class Workload:
             size = self._flows[name].size or spec.size
             plan = StreamPlan(max(1, message or 0), size, spec.duration, spec.depth, spec.rate)
             on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
-            self._streams[name] = StreamSender(sender, plan, on_sent, on_done)
+            self._streams[name] = StreamSender(sender, plan, self._timers, on_sent, on_done)
             if self._flows[name].start is None:
                 self._waiting.add(name)
 
@@ -266,7 +267,7 @@ class Workload:
         for name, stream in self._streams.items():
             start = self._flows[name].start
             if start:
-                self._later[name] = self._transport.timers.timer(functools.partial(self._begin_later, name))
+                self._later[name] = self._timers.timer(functools.partial(self._begin_later, name))
                 self._later[name].arm(now + start)
             elif start is not None:
                 stream.start(now)
@@ -308,7 +309,7 @@ class Workload:
             elif end.name in self._streams:
                 self._streams[end.name].completed(sent, now)
         else:
-            received = end.received(completion)
+            received = end.received(completion, now)
             if self._is_collective:
                 self._make_collective().received(received, now)
             elif self._flows[end.name].tells_arrival and end.bytes == self._flows[end.name].size:
@@ -390,12 +391,12 @@ class Workload:
             for end in ends
         }
 
-    def release(self) -> None:
+    def release(self, now: float) -> None:
         """Give QPs, regions and files back."""
         self._cancel()
         for end in [*self.senders.values(), *self.receivers.values()]:
-            end.release()
+            end.release(now)
         for region in self._regions:
-            self._transport.dereg_mr(region.lkey)
+            self._verbs.dereg_mr(region.lkey)
         for buffer in self._files:
             self._memory.unmap(buffer)

@@ -231,7 +231,7 @@ def _frame_to(data: bytes, roce: bool) -> None:
         host.receive(1 + part[7] % 4 % len(sim.configs["h1"].ports), bytes(frame), sim.now)
     sim.run(sim.now + 0.01)
     for host in sim.hosts.values():
-        for qp in host.qps.values():
+        for qp in host.verbs.qps.values():
             assert qp.state is not None
 
 

@@ -20,19 +20,19 @@ class Mutant(NamedTuple):
 
 
 _REQ, _RESP = "hosts/mrc/requestor.py", "hosts/mrc/responder.py"
-_FEEDBACK, _LOSS = "hosts/mrc/recovery/feedback.py", "hosts/mrc/recovery/loss.py"
-_ACCOUNT, _WINDOW = "hosts/mrc/recovery/account.py", "hosts/mrc/recovery/window.py"
-_INTAKE, _EV, _PROBING = "hosts/mrc/recovery/intake.py", "hosts/mrc/evs/ev.py", "hosts/mrc/evs/probing.py"
+_RECOVERY, _LOSS = "hosts/mrc/recovery/recovery.py", "hosts/mrc/recovery/loss.py"
+_IN_FLIGHT, _WINDOW = "hosts/mrc/recovery/inflight.py", "hosts/mrc/recovery/window.py"
+_LIMITS, _EVSET, _PROBING = "hosts/mrc/receivelimits.py", "hosts/mrc/evs/evset.py", "hosts/mrc/evs/probing.py"
 _OPS, _PEER, _NSCC = "hosts/mrc/endpoint_ops.py", "hosts/mrc/peer.py", "hosts/mrc/cc/nscc.py"
-_ENDPOINT, _OUTBOX = "hosts/mrc/endpoint.py", "hosts/mrc/packets/outbox.py"
+_ENDPOINT, _CONTROL = "hosts/mrc/endpoint.py", "hosts/mrc/packets/controlqueue.py"
 
 MUTANTS: Final = (
     # --- survivors of an earlier trial --------------------------------------------------------------------------------
-    Mutant("a late packet is not put back into flight", _ACCOUNT, "        self.bytes += packet.nominal\n        self.cc.on_requeue(-packet.nominal)", "        self.cc.on_requeue(0)", ("mrc_survivors",)),
-    Mutant("a retransmission takes the path it was lost on", _REQ, "        ev = evs.select(plane, packet.lost_ev)\n", "        ev = evs.select(plane)\n", ("mrc_survivors",)),
-    Mutant("a trim in the core does not skip the EV", _FEEDBACK, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
-    Mutant("a NACK about an older copy is obeyed", _FEEDBACK, "or nack.timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
-    Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if said_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
+    Mutant("a late packet is not put back into flight", _IN_FLIGHT, "        self.bytes += packet.nominal\n        self.cc.on_requeue(-packet.nominal)", "        self.cc.on_requeue(0)", ("mrc_survivors",)),
+    Mutant("a retransmission takes the path it was lost on", _REQ, "        ev = evs.select(plane, now, packet.lost_ev)\n", "        ev = evs.select(plane, now)\n", ("mrc_survivors",)),
+    Mutant("a trim in the core does not skip the EV", _REQ, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
+    Mutant("a NACK about an older copy is obeyed", _RECOVERY, "or timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
+    Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if sent_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
     Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
     Mutant("a SACK that answers a probe has an empty bitmap", _RESP, "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,", "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits and item.probe_id is None else 0,", ("mrc_survivors",)),
     # --- sending half -------------------------------------------------------------------------------------------------
@@ -43,18 +43,18 @@ MUTANTS: Final = (
     Mutant("messages complete out of order", _REQ, "while self.incomplete and 0 <= self.incomplete[0].last_seq < una:", "while self.incomplete and 0 <= self.incomplete[0].last_seq <= una:", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("an immediate is never given back to the window", _REQ, "                self.wimm_in_flight -= 1\n", "                pass\n", ("mrc_survivors", "mrc_verbs", "mrc_endpoint")),
     Mutant("packets lost with a port stay in flight", _REQ, "            if packet.state is _FLIGHT and packet.ev.plane == plane:\n", "            if packet.state is _LOST and packet.ev.plane == plane:\n", ("mrc_survivors",)),
-    Mutant("a QP without a plane waits for ever", _REQ, "            self._stranded.arm(now + self.loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
-    Mutant("timeouts are not counted as retries", _REQ, "        if self.loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
-    Mutant("a NACK costs a retry each", _REQ, "        if now - max(self._retried_at, self.last_progress) < self.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
-    Mutant("silence is never over", _REQ, "            self.silent = False\n            self.account.rejoin()", "            self.account.rejoin()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),
-    Mutant("a silent QP keeps its share of the window", _REQ, "        self.silent = True\n        self.account.leave()", "        self.silent = True", ("mrc_shared_window", "mrc_retries")),
+    Mutant("a QP without a plane waits for ever", _REQ, "            self._stranded.arm(now + self._loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
+    Mutant("timeouts are not counted as retries", _REQ, "        if self._loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
+    Mutant("a NACK costs a retry each", _REQ, "        if now - max(self._retried_at, self._last_progress) < self.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
+    Mutant("an unresponsive peer stays so", _REQ, "            self.unresponsive = False\n            self.in_flight_bytes.rejoin()", "            self.in_flight_bytes.rejoin()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),
+    Mutant("a QP whose peer is unresponsive keeps its share of the window", _REQ, "                self.unresponsive = True\n                self.in_flight_bytes.leave()", "                self.unresponsive = True", ("mrc_shared_window", "mrc_retries")),
     # --- feedback and loss --------------------------------------------------------------------------------------------
-    Mutant("what arrived is not told to the window", _FEEDBACK, "            self._window.arrived(packet)\n", "", ("mrc_survivors",)),
-    Mutant("an implausible SACK is believed", _FEEDBACK, "        if not window.plausible(cack):\n            stats.bogus_control += 1\n            return\n        r.heard()", "        r.heard()", ("mrc_survivors", "mrc_stray_control", "mrc_endpoint")),
-    Mutant("a trimmed packet counts as no congestion", _FEEDBACK, "trimmed = nack.reason in _TRIM_REASONS", "trimmed = False", ("mrc_survivors", "mrc_nscc", "mrc_endpoint")),
-    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _FEEDBACK, "        elif sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        elif sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_intake",)),
-    Mutant("a spurious loss leaves its path retired", _FEEDBACK, "            self._qp.evs.restore(ev, reason)\n", "            pass\n", ("mrc_reordering", "mrc_jitter", "mrc_endpoint")),
-    Mutant("R never widens", _FEEDBACK, "        self._loss.spurious(packet.lost_by)\n", "", ("mrc_reordering", "mrc_jitter")),
+    Mutant("what arrived is not told to the window", _RECOVERY, "            self.window.arrived(packet)\n", "", ("mrc_survivors",)),
+    Mutant("an implausible SACK is believed", _REQ, "        if not self._window.plausible(cack):\n            stats.bogus_control += 1\n            return\n        self._peer_responded()\n        verdict", "        self._peer_responded()\n        verdict", ("mrc_survivors", "mrc_stray_control", "mrc_endpoint")),
+    Mutant("a trimmed packet counts as no congestion", _REQ, "trimmed = nack.reason in _TRIM_REASONS", "trimmed = False", ("mrc_survivors", "mrc_nscc", "mrc_endpoint")),
+    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _REQ, "        elif sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        elif sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_intake",)),
+    Mutant("a spurious loss leaves its path retired", _REQ, "            self.qp.evs.restore(ev, now, reason)\n", "            pass\n", ("mrc_reordering", "mrc_jitter", "mrc_endpoint")),
+    Mutant("R never widens", _RECOVERY, "            self.loss.spurious(packet.lost_by)\n", "            pass\n", ("mrc_reordering", "mrc_jitter")),
     Mutant("the time rule does not wait for reordering", _LOSS, "        return self.reorder_rtts * self.rtt_base\n", "        return 0.0\n", ("mrc_loss",)),
     Mutant("the same-EV rule suspects nobody", _LOSS, "and self._same_ev and not _stale(entry):", "and False:", ("mrc_loss",)),
     Mutant("suspects have no grace", _LOSS, "limit = now - self.grace_rtts * self.rtt_base", "limit = now", ("mrc_loss",)),
@@ -64,10 +64,10 @@ MUTANTS: Final = (
     Mutant("progress does not forgive retries", _LOSS, "        self.retries = self._expiries = 0\n\n    def retry", "        pass\n\n    def retry", ("mrc_loss", "mrc_retries")),
     Mutant("the rules never come back to their start", _LOSS, "        if self._true_rounds >= _FORGET_AFTER:", "        if False:", ("mrc_loss",)),
     # --- window and account -------------------------------------------------------------------------------------------
-    Mutant("a lost packet's bytes stay in the account", _ACCOUNT, "        self.bytes -= packet.nominal\n        return 0 if self.away", "        return 0 if self.away", ("mrc_survivors", "mrc_shared_window", "explore")),
-    Mutant("what is left of the account is not returned", _ACCOUNT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
-    Mutant("a late SACK takes off what an ACK settled", _ACCOUNT, "            self._rcvd_units = max(self._rcvd_units, -(-self.acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
-    Mutant("the receiver's count goes backwards", _ACCOUNT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
+    Mutant("a lost packet's bytes stay in flight", _IN_FLIGHT, "        self.bytes -= packet.nominal\n        return 0 if self.away", "        return 0 if self.away", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("the rest of the bytes in flight is not returned", _IN_FLIGHT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("a late SACK takes off what an ACK settled", _IN_FLIGHT, "            self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
+    Mutant("the receiver's count goes backwards", _IN_FLIGHT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
     Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return news", "        self.una = cack\n        return news", ("mrc_endpoint",)),
     Mutant("a record used again keeps its last path", _WINDOW, "        packet.lost_ev = None\n", "", ("mrc_survivors", "mrc_endpoint")),
@@ -81,21 +81,21 @@ MUTANTS: Final = (
     Mutant("no SACK follows when packets stop", _RESP, "            self._idle.arm(now + self._idle_after)", "            pass", ("mrc_responder",)),
     Mutant("the threshold of SACKs counts packets double", _RESP, "        self._unreported += max(_LEAST_COUNTED, size)", "        self._unreported += 2 * max(_LEAST_COUNTED, size)", ("mrc_responder",)),
     Mutant("a held SACK's timestamp stands still", _RESP, "            timestamp = timestamp + int((now - self._held_since) * 1e6) & h.TS_MASK", "            timestamp = timestamp & h.TS_MASK", ("mrc_responder",)),
-    Mutant("bitmaps are not given back", _INTAKE, "            self._units += units", "            pass", ("mrc_intake", "mrc_responder")),
-    Mutant("a slow memory never drains", _INTAKE, "self._bytes - (now - self._at) * self._rate", "self._bytes", ("mrc_intake",)),
+    Mutant("bitmaps are not given back", _LIMITS, "            self._units += units", "            pass", ("mrc_intake", "mrc_responder")),
+    Mutant("a slow memory never drains", _LIMITS, "self._bytes - (now - self._at) * self._rate", "self._bytes", ("mrc_intake",)),
     # --- EVs, probes, ports -------------------------------------------------------------------------------------------
-    Mutant("the floor of EVs is not heeded", _EV, "if ev.active and backup is None and self.active_count() <= self.min_active:", "if False:", ("mrc_ev",)),
-    Mutant("no backup takes the place of a retired EV", _EV, "        self._set(ev, EvState.ASSUMED_BAD, reason)\n        if backup is not None:", "        self._set(ev, EvState.ASSUMED_BAD, reason)\n        if False:", ("mrc_ev",)),
-    Mutant("a skipped EV is never good again", _EV, "                    self._set(ev, EvState.GOOD, \"skipped\")\n", "                    pass\n", ("mrc_ev",)),
-    Mutant("every mark skips, however many are skipped", _EV, "        if 2 * (skipped + 1) > self.active_count():\n", "        if False:\n", ("mrc_ev",)),
-    Mutant("a plane runs ahead of the others", _EV, "            if other.share < share and other.up and other.active:\n                return None\n", "            if False:\n                return None\n", ("mrc_ev", "mrc_properties", "mrc_endpoint")),
+    Mutant("the floor of EVs is not heeded", _EVSET, "if ev.active and backup is None and self.active_count() <= self.min_active:", "if False:", ("mrc_ev",)),
+    Mutant("no backup takes the place of a retired EV", _EVSET, "        self._step(ev, EvInput.LOST, reason, now)\n        if backup is not None:", "        self._step(ev, EvInput.LOST, reason, now)\n        if False:", ("mrc_ev",)),
+    Mutant("a skipped EV is never good again", _EVSET, "                    self._step(ev, EvInput.PASSED_OVER, \"skipped\", now)\n", "                    pass\n", ("mrc_ev",)),
+    Mutant("every mark skips, however many are skipped", _EVSET, "        if 2 * (skipped + 1) > self.active_count():\n", "        if False:\n", ("mrc_ev",)),
+    Mutant("a plane runs ahead of the others", _EVSET, "            if other.share < share and other.up and other.active:\n                return None\n", "            if False:\n                return None\n", ("mrc_ev", "mrc_properties", "mrc_endpoint")),
     Mutant("one answer brings an EV back", _PROBING, "        if state.successes >= state.needed:", "        if state.successes >= 1:", ("mrc_probing",)),
     Mutant("probes do not back off", _PROBING, "state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)", "state.interval = first", ("mrc_probing",)),
     Mutant("late answers do not stretch the probe timeout", _PROBING, "                self._slowest = now - late.sent_at\n", "                pass\n", ("mrc_probing",)),
     Mutant("an EV that fails again proves itself no longer", _PROBING, "min(2 * state.needed, policy.successes_cap) if again else policy.successes_needed", "policy.successes_needed", ("mrc_probing",)),
     Mutant("an overtaken port update counts", _OPS, "        behind = peer.update_id - request_id & _ID_MASK\n", "        behind = 0\n", ("mrc_ports",)),
     Mutant("control packets keep to a dead reverse path", _PEER, "        elif now in uplinks:\n            self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]", "        elif now in uplinks:\n            pass", ("mrc_reverse_loss", "mrc_endpoint", "mrc_survivors")),
-    Mutant("what waits for a dead port is lost", _OUTBOX, "                self.send(item, peer)\n", "                pass\n", ("mrc_ports", "mrc_survivors", "explore")),
+    Mutant("what waits for a dead port is lost", _CONTROL, "                self._queue(item, peer, None, None)\n", "                pass\n", ("mrc_ports", "mrc_survivors", "explore")),
     # --- congestion control, RoCE, virtual time -----------------------------------------------------------------------
     Mutant("the window shrinks more than once per RTT", _NSCC, "and now - s.last_dec_time > s.base_rtt:", "and True:", ("mrc_nscc", "nscc_reference")),
     Mutant("a decrease has no floor", _NSCC, "max(1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay, p.max_md_jump)", "1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay", ("mrc_nscc", "nscc_reference")),

@@ -221,13 +221,13 @@ class Simulation:
 
     def connect(self, a: str, b: str, first_psn: int | None = None, **attributes: Any) -> tuple[int, int]:
         """A pair of QPs in RTS; `first_psn` on the wire of a, else drawn."""
-        qa = self.hosts[a].create_qp(self.configs[b].host.address, **attributes)
-        qb = self.hosts[b].create_qp(self.configs[a].host.address, **attributes)
+        qa = self.hosts[a].verbs.create_qp(self.configs[b].host.address, 0.0, **attributes)
+        qb = self.hosts[b].verbs.create_qp(self.configs[a].host.address, 0.0, **attributes)
         if first_psn is not None:
-            self.hosts[a].qps[qa].first_psn = first_psn
-        info_a, info_b = self.hosts[a].local_info(qa), self.hosts[b].local_info(qb)
-        self.hosts[a].connect(qa, info_b)
-        self.hosts[b].connect(qb, info_a)
+            self.hosts[a].verbs.qps[qa].first_psn = first_psn
+        info_a, info_b = self.hosts[a].verbs.local_info(qa), self.hosts[b].verbs.local_info(qb)
+        self.hosts[a].verbs.connect(qa, info_b, 0.0)
+        self.hosts[b].verbs.connect(qb, info_a, 0.0)
         return qa, qb
 
     def at(self, when: float, action: Callable[[], None]) -> None:
@@ -315,15 +315,15 @@ class Transfer:
         self.guard = guard
         self.target = memoryview(self._around)[guard : guard + size]
         self.target[:] = bytes(size)
-        self.local = sim.hosts[a].reg_mr(self.source)
-        self.remote = sim.hosts[b].reg_mr(self.target)
+        self.local = sim.hosts[a].verbs.reg_mr(self.source)
+        self.remote = sim.hosts[b].verbs.reg_mr(self.target)
         self.completions: list[Any] = []
         self.posted = 0
 
     def write(self, offset: int, length: int, imm: int | None = None) -> None:
         """Post one write to the same offset."""
         opcode = "RDMA_WRITE" if imm is None else "RDMA_WRITE_WITH_IMM"
-        self.sim.hosts[self.a].post_send(
+        self.sim.hosts[self.a].verbs.post_send(
             self.qa,
             self.posted,
             opcode,
@@ -333,6 +333,7 @@ class Transfer:
             self.remote.va + offset,
             self.remote.rkey,
             imm,
+            self.sim.now,
         )
         self.posted += 1
 
@@ -343,9 +344,9 @@ class Transfer:
 
     def done(self) -> bool:
         """Poll; whether all that was posted has completed."""
-        self.completions += self.sim.hosts[self.a].poll_cq()
+        self.completions += self.sim.hosts[self.a].verbs.poll_cq()
         return len(self.completions) >= self.posted
 
     def stats(self) -> Any:
         """Sender's counters."""
-        return self.sim.hosts[self.a].qps[self.qa].stats
+        return self.sim.hosts[self.a].verbs.qps[self.qa].stats

@@ -58,28 +58,30 @@ class Write:
     def __init__(self, sim, source, destination, size, message=1 << 18, **attributes):
         self.sim, self.source = sim, sim.hosts[source]
         one, other = sim.hosts[source].transport, sim.hosts[destination].transport
-        self.qp = one.create_qp(other.config.host.address, **attributes)
-        far = other.create_qp(one.config.host.address, **attributes)
-        here, there = one.local_info(self.qp), other.local_info(far)
-        one.connect(self.qp, there)
-        other.connect(far, here)
+        self.qp = one.verbs.create_qp(other.config.host.address, sim.clock.seconds, **attributes)
+        far = other.verbs.create_qp(one.config.host.address, sim.clock.seconds, **attributes)
+        here, there = one.verbs.local_info(self.qp), other.verbs.local_info(far)
+        one.verbs.connect(self.qp, there, sim.clock.seconds)
+        other.verbs.connect(far, here, sim.clock.seconds)
         self.sent = random.Random(f"{source}{destination}").randbytes(size)
         self.received = bytearray(size)
-        local, remote = one.reg_mr(bytearray(self.sent)), other.reg_mr(self.received)
+        local, remote = one.verbs.reg_mr(bytearray(self.sent)), other.verbs.reg_mr(self.received)
         self.posted = 0
         for at in range(0, size, message):
             length = min(message, size - at)
-            one.post_send(self.qp, at, "RDMA_WRITE", local.lkey, at, length, remote.va + at, remote.rkey)
+            one.verbs.post_send(
+                self.qp, at, "RDMA_WRITE", local.lkey, at, length, remote.va + at, remote.rkey, None, sim.clock.seconds
+            )
             self.posted += 1
         self.completions = []
         self.source.nic.serve()
 
     @property
     def stats(self):
-        return self.source.transport.qps[self.qp].stats
+        return self.source.transport.verbs.qps[self.qp].stats
 
     def done(self):
-        self.completions += self.source.transport.poll_cq()
+        self.completions += self.source.transport.verbs.poll_cq()
         return len(self.completions) == self.posted
 
 

@@ -10,8 +10,9 @@ from mrclab.experiments.explore.search import Search, TraceStep, components, rep
 from mrclab.experiments.explore.system import Broken, System
 from mrclab.experiments.explore.worlds import FULL, MTU, WORLDS, Space, named
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps
-from mrclab.hosts.mrc.evs import siblings
-from mrclab.hosts.mrc.recovery.account import Account
+from mrclab.hosts.mrc.evs import samepeer
+from mrclab.hosts.mrc.recovery.inflight import InFlight
+from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.lab.command import cli
@@ -45,8 +46,8 @@ def test_a_byte_that_is_not_placed_is_found(monkeypatch):
 
 
 def test_bytes_that_stay_in_flight_are_found(monkeypatch):
-    monkeypatch.setattr(Account, "settle", lambda _self: None)
-    monkeypatch.setattr(Account, "received", lambda _self, _units: 0)
+    monkeypatch.setattr(InFlight, "settle", lambda _self: None)
+    monkeypatch.setattr(InFlight, "received", lambda _self, _units: 0)
     assert "in flight" in what_is_found()
 
 
@@ -56,7 +57,7 @@ def test_a_retransmission_that_nobody_makes_is_found(monkeypatch):
 
 
 def test_a_message_that_is_never_completed_is_found(monkeypatch):
-    monkeypatch.setattr(MrcRequestor, "_complete", lambda _self: None)
+    monkeypatch.setattr(MrcRequestor, "_complete", lambda *_: None)
     assert "writes are over" in what_is_found()
 
 
@@ -78,23 +79,26 @@ def test_a_dictionary_that_grows_under_a_loop_is_found(monkeypatch):
     """QPs that tell each other of dead paths made EVs of each other while they looked through them."""
 
     def same_path(qp, ev):
-        for sibling in list(qp.host.qps.values()):
+        for sibling in list(qp.endpoint.verbs.qps.values()):
             if sibling is not qp:
                 for other in sibling.evs.by_value.values():
                     if other.plane == ev.plane and other.uplink == ev.uplink:
                         yield sibling, other
 
-    monkeypatch.setattr(siblings, "_same_path", same_path)
+    monkeypatch.setattr(samepeer, "_same_path", same_path)
     assert what_is_found(named("siblings")).startswith("RuntimeError: dictionary changed size")
 
 
 def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
     """An immediate that was refused for want of a receive used to be sent again every round trip."""
 
-    def refuse(self, packet, now):
-        return self.declare_lost(packet, "nack", now)
+    declare_lost = MrcRequestor._declare_lost
 
-    monkeypatch.setattr(MrcRequestor, "refuse", refuse)
+    def at_once(self, packet, reason, now, again=True):
+        return declare_lost(self, packet, reason, now, again=True)
+
+    monkeypatch.setattr(MrcRequestor, "_declare_lost", at_once)
+    monkeypatch.setattr(RnrBackoff, "refuse", lambda *_: None)
     found = Search(named("immediates")).run().found
     assert found.what.startswith("a storm without end")
     assert {kind for kind, _ in found.circle} == {"deliver", "timer"}

@@ -58,5 +58,5 @@ def test_sending_and_receiving_makes_no_cycles(simulation):
     for transfer in transfers:
         transfer.write(0, 400_000)
     sim.run(until=60.0)
-    assert [done.status for done in sim.hosts["h1"].poll_cq()] == ["SUCCESS"] * 3
+    assert [done.status for done in sim.hosts["h1"].verbs.poll_cq()] == ["SUCCESS"] * 3
     assert gc.collect() == 0

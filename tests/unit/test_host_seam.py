@@ -81,10 +81,8 @@ def test_records_and_operations_happen_at_the_nics_time(host, written):
     for port in host.nic.ports:
         host.transport.port_event(port.number, True, 12.5)
     made = host.call("create_qp", peer="h3")
-    assert host.transport.now == 12.5
     host.nic.now = 13.0
     host.call("modify_qp", qp=made["qp"], state="INIT")
-    assert host.transport.now == 13.0
     assert {record["t"] for record in written} == {12.5, 13.0}
 
 

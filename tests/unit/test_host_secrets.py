@@ -22,7 +22,7 @@ def made(kind, repeatable):
     config = node_config(1)
     host = endpoint(config, rng, lambda _record: None, kind, secrets)
     peer = srv6.text(srv6.host_address(2, 1))
-    infos = [host.local_info(host.create_qp(peer)) for _ in range(8)]
+    infos = [host.verbs.local_info(host.verbs.create_qp(peer, 0.0)) for _ in range(8)]
     return [info["qpn"] for info in infos], [info["psn"] for info in infos]
 
 

@@ -133,14 +133,14 @@ def test_a_program_that_dies_leaves_nothing_and_its_peer_fails_as_on_hardware(li
         peer = ground.start("h3", binary, "writer", tmp_path / "b", tmp_path / "a")
         writer = ground.start("h1", binary, "writer", tmp_path / "a", tmp_path / "b")
         h1, h3 = ground.simulation.hosts.values()
-        ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.qps.values()))
+        ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.verbs.qps.values()))
         if first_gone == "memory":
             held = _hold_connections(writer)
         writer.kill()
         writer.wait()
-        ground.until(lambda: not h1.qps and not len(h1.memory))
-        assert [qp.state.value for qp in h3.qps.values()] == ["RTS"]
-        ground.until(lambda: [qp.state.value for qp in h3.qps.values()] == ["ERROR"])
+        ground.until(lambda: not h1.verbs.qps and not len(h1.memory))
+        assert [qp.state.value for qp in h3.verbs.qps.values()] == ["RTS"]
+        ground.until(lambda: [qp.state.value for qp in h3.verbs.qps.values()] == ["ERROR"])
         ended = [record for record in ground.simulation.records if record["kind"] == "wr.done"]
         failed = [record["status"] for record in ended if record["node"] == "h3" and record["status"] != "SUCCESS"]
         assert failed[0] == "RETRY_EXC_ERR"
@@ -157,7 +157,7 @@ def test_an_agent_that_dies_leaves_calls_that_fail_and_nothing_that_hangs(librar
     a, b = ground.folder / "a", ground.folder / "b"
     both = [ground.start("h1", binary, "orphan", a, b), ground.start("h3", binary, "orphan", b, a)]
     ground.until(lambda: all(
-        [qp.state.value for qp in host.qps.values()] == ["RTS"] for host in ground.simulation.hosts.values()
+        [qp.state.value for qp in host.verbs.qps.values()] == ["RTS"] for host in ground.simulation.hosts.values()
     ))  # fmt: skip
     for provider in ground.providers.values():
         provider.close()
@@ -196,8 +196,8 @@ def test_a_qp_that_somebody_else_destroys_costs_its_program_and_not_the_agent(li
     a, b = ground.folder / "a", ground.folder / "b"
     both = [ground.start("h1", binary, "writer", a, b), ground.start("h3", binary, "writer", b, a)]
     h1, _ = ground.simulation.hosts.values()
-    ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.qps.values()))
-    h1.destroy_qp(next(iter(h1.qps)))
+    ground.until(lambda: any(qp.stats.acked_bytes > 100_000 for qp in h1.verbs.qps.values()))
+    h1.verbs.destroy_qp(next(iter(h1.verbs.qps)), 0.0)
     for _ in range(50):
         ground.turn()
     for process in both:

@@ -3,7 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
@@ -41,7 +41,7 @@ def is_tenth(sim, transit):
 
 
 def evs_of(sim, transfer):
-    return sim.hosts["h1"].qps[transfer.qa].evs
+    return sim.hosts["h1"].verbs.qps[transfer.qa].evs
 
 
 def records(sim, kind, **fields):
@@ -52,15 +52,15 @@ def test_all_switches_are_on_by_default_and_a_qp_may_turn_each_off():
     assert all(TransportSection.model_fields[name].default is True for name in SWITCHES)
     sim = Simulation()
     for name in SWITCHES:
-        qp = sim.hosts["h1"].create_qp(sim.configs["h3"].host.address, **{name: False})
-        assert getattr(sim.hosts["h1"].qps[qp].settings, name) is False
+        qp = sim.hosts["h1"].verbs.create_qp(sim.configs["h3"].host.address, sim.now, **{name: False})
+        assert getattr(sim.hosts["h1"].verbs.qps[qp].settings, name) is False
 
 
 @pytest.mark.parametrize("bad", [{"spray": "no"}, {"sack_loss": 1}, {"reorder_rtts": 0.0}, {"remap_delay": "1s"}])
 def test_a_value_of_the_wrong_kind_is_refused_by_name(bad):
     sim = Simulation()
     with pytest.raises(VerbsError) as caught:
-        sim.hosts["h1"].create_qp(sim.configs["h3"].host.address, **bad)
+        sim.hosts["h1"].verbs.create_qp(sim.configs["h3"].host.address, sim.now, **bad)
     assert caught.value.code == "EINVAL"
     assert str(caught.value).startswith(next(iter(bad)))
 
@@ -112,7 +112,7 @@ def test_without_echo_the_receiver_keeps_marks_to_itself():
 def test_without_loss_by_sack_only_the_timeout_finds_a_lost_packet():
     sim, transfer = transfer_in(lose_the_tenth, sack_loss=False)
     (lost,) = records(sim, "packet.lost")
-    qp = sim.hosts["h1"].qps[transfer.qa]
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
     assert lost["reason"] == "timeout"
     assert lost["t"] - lost["sent"] == pytest.approx(qp.settings.ack_timeout)
     usual, _ = transfer_in(lose_the_tenth)
@@ -125,7 +125,7 @@ def test_without_quick_adapt_the_window_is_never_set_to_what_was_delivered():
     for quick_adapt in (True, False):
         sim = Simulation(quick_adapt=quick_adapt)
         qp, _ = sim.connect("h1", "h3")
-        assert sim.hosts["h1"].qps[qp].cc.parameters.disable_qa is not quick_adapt
+        assert sim.hosts["h1"].verbs.qps[qp].cc.parameters.disable_qa is not quick_adapt
     sim = Simulation(quick_adapt=False, cc_profile="none")
     sim.connect("h1", "h3")
 

@@ -26,7 +26,7 @@ def line_rate(monkeypatch):
 def keep_posting(sim: Simulation, transfer: Transfer, packets: int) -> None:
     """Post so many packets over the same memory, in messages; run until all have completed."""
     room = 4 * math.ceil(sim.configs["h1"].transport.mpr * 128 / MESSAGE) + 4
-    requestor = sim.hosts["h1"].qps[transfer.qa].requestor
+    requestor = sim.hosts["h1"].verbs.qps[transfer.qa].requestor
     left = [packets // MESSAGE]
 
     def feed() -> None:

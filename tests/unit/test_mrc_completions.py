@@ -30,16 +30,16 @@ def statuses(sim, name):
 def with_small_queues(sim, depth):
     """A pair of QPs of which the sender's and the receiver's completion queue take `depth` entries."""
     a, b = sim.hosts["h1"], sim.hosts["h3"]
-    send, recv = a.create_cq(depth), b.create_cq(depth)
-    qa = a.create_qp(sim.configs["h3"].host.address, send_cq=send)
-    qb = b.create_qp(sim.configs["h1"].host.address, recv_cq=recv)
-    a.connect(qa, b.local_info(qb))
-    b.connect(qb, a.local_info(qa))
-    local, remote = a.reg_mr(bytearray(100)), b.reg_mr(bytearray(100))
+    send, recv = a.verbs.create_cq(depth), b.verbs.create_cq(depth)
+    qa = a.verbs.create_qp(sim.configs["h3"].host.address, sim.now, send_cq=send)
+    qb = b.verbs.create_qp(sim.configs["h1"].host.address, sim.now, recv_cq=recv)
+    a.verbs.connect(qa, b.verbs.local_info(qb), sim.now)
+    b.verbs.connect(qb, a.verbs.local_info(qa), sim.now)
+    local, remote = a.verbs.reg_mr(bytearray(100)), b.verbs.reg_mr(bytearray(100))
 
     def write(wr_id, imm=None):
         opcode = "RDMA_WRITE" if imm is None else "RDMA_WRITE_WITH_IMM"
-        a.post_send(qa, wr_id, opcode, local.lkey, 0, 10, remote.va, remote.rkey, imm)
+        a.verbs.post_send(qa, wr_id, opcode, local.lkey, 0, 10, remote.va, remote.rkey, imm, sim.now)
 
     return qa, qb, send, recv, write
 
@@ -49,16 +49,16 @@ def test_a_receive_queue_that_overflows_fails_the_qp_and_nothing_else():
     _, qb, _, recv, write = with_small_queues(sim, 1)
     b = sim.hosts["h3"]
     for n in range(5):
-        b.post_recv(qb, 100 + n)
+        b.verbs.post_recv(qb, 100 + n, sim.now)
     delay_first_write(sim, LATE)  # the first packet completes all of them at once
     for n in range(4):
         write(n, imm=n)
     sim.run(until=2.0)
-    assert [(done.wr_id, done.status) for done in b.poll_cq(recv)] == [(100, "SUCCESS")]
+    assert [(done.wr_id, done.status) for done in b.verbs.poll_cq(recv)] == [(100, "SUCCESS")]
     with pytest.raises(VerbsError, match="overflowed"):
-        b.poll_cq(recv)
-    assert b.qp(qb).state is QpState.ERROR
-    assert [event["event"] for event in b.poll_async()] == ["CQ_ERR", "QP_FATAL"]
+        b.verbs.poll_cq(recv)
+    assert b.verbs.qp(qb).state is QpState.ERROR
+    assert [event["event"] for event in b.events.poll()] == ["CQ_ERR", "QP_FATAL"]
 
 
 @pytest.mark.parametrize("simulation", [Simulation, RoceSimulation])
@@ -73,7 +73,7 @@ def test_a_send_queue_that_overflows_completes_each_request_once(simulation):
     done = statuses(sim, "h1")
     assert [wr_id for wr_id, _ in done] == [0, 1, 2, 3]
     assert done[-1] == (3, "WR_FLUSH_ERR")
-    assert sim.hosts["h1"].qp(qa).state is QpState.ERROR
+    assert sim.hosts["h1"].verbs.qp(qa).state is QpState.ERROR
     assert sim.hosts["h1"].next_deadline() is None
 
 
@@ -84,13 +84,13 @@ def test_an_immediate_takes_the_receive_of_its_turn_whatever_the_order_of_arriva
     b = sim.hosts["h3"]
     delay_first_write(sim, LATE)
     for n in range(posted):
-        b.post_recv(transfer.qb, n)
+        b.verbs.post_recv(transfer.qb, n, sim.now)
     got = []
 
     def poll():
-        for done in b.poll_cq():
+        for done in b.verbs.poll_cq():
             got.append(done.imm)
-            b.post_recv(transfer.qb, 10 + len(got))
+            b.verbs.post_recv(transfer.qb, 10 + len(got), sim.now)
         if len(got) < 2:
             sim.at(sim.now + 0.001, poll)
 
@@ -107,14 +107,14 @@ def test_a_thousand_immediates_find_their_receives_one_by_one_on_a_jittery_netwo
     transfer = Transfer(sim, "h1", "h3", 1000)
     a, b = sim.hosts["h1"], sim.hosts["h3"]
     sim.fate = lambda transit: [sim.delay(transit) + transit.serial % 7 * 0.002]
-    b.post_recv(transfer.qb, 0)
+    b.verbs.post_recv(transfer.qb, 0, sim.now)
     got = []
 
     def work():
-        for done in b.poll_cq():
+        for done in b.verbs.poll_cq():
             got.append(done.imm)
-            b.post_recv(transfer.qb, 0)
-        while transfer.posted < 1000 and a.qp(transfer.qa).requestor.wimm_in_flight < 4:
+            b.verbs.post_recv(transfer.qb, 0, sim.now)
+        while transfer.posted < 1000 and a.verbs.qp(transfer.qa).requestor.wimm_in_flight < 4:
             transfer.write(transfer.posted, 1, imm=transfer.posted)
         sim.at(sim.now + 0.001, work)
 
@@ -129,7 +129,7 @@ def test_one_transport_ack_speaks_for_all_messages_since_the_last_sack():
     for n in range(400):
         transfer.write(n * FULL_SIZE, FULL_SIZE)
     sim.run(until=5.0, done=transfer.done)
-    receiver = sim.hosts["h3"].qp(transfer.qb).stats
+    receiver = sim.hosts["h3"].verbs.qp(transfer.qb).stats
     assert receiver.acks_sent <= receiver.sacks_sent <= 110
     assert [done.status for done in transfer.completions] == ["SUCCESS"] * 400
 
@@ -139,6 +139,6 @@ def test_a_lone_message_is_acknowledged_at_once():
     transfer = Transfer(sim, "h1", "h3", 10)
     transfer.write(0, 10)
     sim.run(until=5.0, done=transfer.done)
-    assert sim.now < sim.hosts["h1"].qp(transfer.qa).settings.base_rtt
+    assert sim.now < sim.hosts["h1"].verbs.qp(transfer.qa).settings.base_rtt
     sim.run(until=sim.now + 0.1)
-    assert sim.hosts["h1"].qp(transfer.qa).stats.acks_received == 1
+    assert sim.hosts["h1"].verbs.qp(transfer.qa).stats.acks_received == 1

@@ -166,19 +166,22 @@ def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
     sim = Simulation()
     host = sim.hosts["h1"]
     number = explicit(host, (1, stev(1, 1)), (3, stev(3, 2)))
-    qa = host.create_qp(PEER, ev_profile=number)
-    qb = sim.hosts["h3"].create_qp("fdcb:bb00:0:1::1")
-    host.connect(qa, sim.hosts["h3"].local_info(qb))
-    sim.hosts["h3"].connect(qb, host.local_info(qa))
-    local, remote = host.reg_mr(bytearray(50 * FULL_SIZE)), sim.hosts["h3"].reg_mr(bytearray(50 * FULL_SIZE))
-    host.post_send(qa, 1, "RDMA_WRITE", local.lkey, 0, 50 * FULL_SIZE, remote.va, remote.rkey)
+    qa = host.verbs.create_qp(PEER, sim.now, ev_profile=number)
+    qb = sim.hosts["h3"].verbs.create_qp("fdcb:bb00:0:1::1", sim.now)
+    host.verbs.connect(qa, sim.hosts["h3"].verbs.local_info(qb), sim.now)
+    sim.hosts["h3"].verbs.connect(qb, host.verbs.local_info(qa), sim.now)
+    local, remote = (
+        host.verbs.reg_mr(bytearray(50 * FULL_SIZE)),
+        sim.hosts["h3"].verbs.reg_mr(bytearray(50 * FULL_SIZE)),
+    )
+    host.verbs.post_send(qa, 1, "RDMA_WRITE", local.lkey, 0, 50 * FULL_SIZE, remote.va, remote.rkey, None, sim.now)
     sim.run(until=2)
-    assert [c.status for c in host.poll_cq()] == ["SUCCESS"]
+    assert [c.status for c in host.verbs.poll_cq()] == ["SUCCESS"]
     assert {(p["plane"], p["uplink"]): p["sent_packets"] for p in host.stats()["paths"]} == {(1, 1): 25, (3, 2): 25}
     refused("EBUSY", Ctl(host).destroy_ev_profile, number)
     refused("EBUSY", Ctl(host).modify_ev_profile, number, EvProfileState.OFFLINE)
     refused("EBUSY", Ctl(host).replace_ev, number, 0, 1, stev(1, 2))
-    host.destroy_qp(qa)
+    host.verbs.destroy_qp(qa, sim.now)
     Ctl(host).destroy_ev_profile(number)
 
 
@@ -186,10 +189,10 @@ def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
 def test_profiles_of_other_formats_lead_to_paths_as_well(host, fmt):
     ev = srv6.ev(2, 2, srv6.ev_tag(0))
     number = explicit(host, (2, value_of(fmt, ev, srv6.address(srv6.template_for(1, 2, 1), ev))), fmt=fmt)
-    qp = host.create_qp(PEER, ev_profile=number)
+    qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     ((port, value, state),) = Ctl(host).query_ev_state(qp)
     assert (port, len(value), state) == (2, fmt.value, ApiState.GOOD)
-    assert host.qp(qp).evs.planes[2].usable
+    assert host.verbs.qp(qp).evs.planes[2].usable
 
 
 def test_a_generated_profile_draws_within_its_limits(host):
@@ -205,19 +208,19 @@ def test_a_generated_profile_draws_within_its_limits(host):
     assert all(entry.value[0] >> 4 == 9 for entry in entries)
     Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
     Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
-    qp = host.create_qp(PEER, ev_profile=number)
+    qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     assert len(Ctl(host).query_ev_state(qp)) == 16
 
 
 def test_an_auto_profile_lets_the_implementation_draw(host):
     number = Ctl(host).create_ev_profile(Mode.AUTO, EvFormat.SRV6, 4, 2)
-    assert "bring it ONLINE" in refused("EINVAL", host.create_qp, PEER, ev_profile=number)
+    assert "bring it ONLINE" in refused("EINVAL", host.verbs.create_qp, PEER, 0.0, ev_profile=number)
     Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
     Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
-    qp = host.create_qp(PEER, ev_profile=number)
+    qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     states = Ctl(host).query_ev_state(qp)
     assert sorted(port for port, _, _ in states) == [1, 2, 3, 4]
-    assert host.qp(qp).evs.min_active == 2
+    assert host.verbs.qp(qp).evs.min_active == 2
 
 
 # --- states and events --------------------------------------------------------------------------
@@ -225,24 +228,24 @@ def test_an_auto_profile_lets_the_implementation_draw(host):
 
 def test_a_denied_ev_is_left_and_can_be_allowed_again(host):
     number = explicit(host, (1, stev(1, 1)), (1, stev(1, 2)))
-    qp = host.create_qp(PEER, ev_profile=number)
-    assert Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.DENIED) == 1
-    assert {host.qp(qp).evs.select(1).uplink for _ in range(6)} == {2}
+    qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
+    assert Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.DENIED, 0.0) == 1
+    assert {host.verbs.qp(qp).evs.select(1, 0.0).uplink for _ in range(6)} == {2}
     assert [state for _, _, state in Ctl(host).query_ev_state(qp)] == [ApiState.DENIED, ApiState.GOOD]
-    Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.GOOD)
-    assert {host.qp(qp).evs.select(1).uplink for _ in range(6)} == {1, 2}
-    refused("EINVAL", Ctl(host).modify_ev_state, number, 1, stev(1, 1), ApiState.ASSUMED_BAD)
-    refused("ENOENT", Ctl(host).modify_ev_state, number, 2, stev(1, 1), ApiState.DENIED)
+    Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.GOOD, 0.0)
+    assert {host.verbs.qp(qp).evs.select(1, 0.0).uplink for _ in range(6)} == {1, 2}
+    refused("EINVAL", Ctl(host).modify_ev_state, number, 1, stev(1, 1), ApiState.ASSUMED_BAD, 0.0)
+    refused("ENOENT", Ctl(host).modify_ev_state, number, 2, stev(1, 1), ApiState.DENIED, 0.0)
 
 
 def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host):
     number = explicit(
         host, (1, stev(1, 1)), (2, stev(2, 1)), (3, stev(3, 1)), events={ApiState.ASSUMED_BAD, ApiState.GOOD}
     )
-    qp = host.qp(host.create_qp(PEER, ev_profile=number))
+    qp = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, ev_profile=number))
     ev = next(e for e in qp.evs.by_value.values() if e.plane == 2)
     qp.evs.lost(ev, 1.0, "time")
-    qp.evs.restore(ev, "probe")
+    qp.evs.restore(ev, 0.0, "probe")
     events = Ctl(host).poll_ev_events(number)
     assert [(e.port, e.value, e.state, e.dropped) for e in events] == [
         (2, stev(2, 1), ApiState.ASSUMED_BAD, 0),
@@ -250,7 +253,7 @@ def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host
     ]
     for _ in range(MAX_EVENTS):
         qp.evs.lost(ev, 1.0, "time")
-        qp.evs.restore(ev, "probe")
+        qp.evs.restore(ev, 0.0, "probe")
     assert len(Ctl(host).poll_ev_events(number)) == MAX_EVENTS
     qp.evs.lost(ev, 1.0, "time")
     assert Ctl(host).poll_ev_events(number)[0].dropped == MAX_EVENTS
@@ -258,21 +261,21 @@ def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host
 
 def test_only_events_that_were_asked_for_are_kept(host):
     number = explicit(host, (1, stev(1, 1)), (2, stev(2, 1)), events={ApiState.GOOD})
-    qp = host.qp(host.create_qp(PEER, ev_profile=number))
+    qp = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, ev_profile=number))
     ev = next(iter(qp.evs.by_value.values()))
     qp.evs.lost(ev, 1.0, "time")
-    qp.evs.restore(ev, "probe")
+    qp.evs.restore(ev, 0.0, "probe")
     assert [e.state for e in Ctl(host).poll_ev_events(number)] == [ApiState.GOOD]
 
 
 def test_what_is_good_to_the_control_interface_before_and_after_makes_no_event(host):
     evs = [(1, stev(1, 1)), (1, stev(1, 2)), (2, stev(2, 1))]
     number = explicit(host, *evs, events={ApiState.ASSUMED_BAD, ApiState.GOOD})
-    qp = host.qp(host.create_qp(PEER, ev_profile=number))
+    qp = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, ev_profile=number))
     ev = next(iter(qp.evs.by_value.values()))
     qp.evs.skip(ev, 1.0, 0.1, "ecn")
     qp.evs.plane_down(1, 1.0, "port")
-    qp.evs.plane_up(1, "port", shadow=0.0)
+    qp.evs.plane_up(1, 0.0, "port", shadow=0.0)
     assert Ctl(host).poll_ev_events(number) == []
 
 
@@ -281,22 +284,22 @@ def test_what_is_good_to_the_control_interface_before_and_after_makes_no_event(h
 
 def test_a_congestion_profile_carries_its_parameters_to_the_qp(host):
     number = Ctl(host).create_cc_profile("uet-1.0-nscc", gamma=0.5, disable_qa=True)
-    qp = host.qp(host.create_qp(PEER, cc_profile=number))
+    qp = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, cc_profile=number))
     assert (qp.cc.parameters.gamma, qp.cc.parameters.disable_qa) == (0.5, True)
     refused("EINVAL", Ctl(host).create_cc_profile, "uet-1.0-nscc", gama=1)
     refused("EINVAL", Ctl(host).create_cc_profile, "none", gamma=1)
-    refused("EINVAL", host.create_qp, PEER, cc_profile=number + 1)
+    refused("EINVAL", host.verbs.create_qp, PEER, 0.0, cc_profile=number + 1)
     assert Ctl(host).cc_profile_users(number) == 1
     refused("EBUSY", Ctl(host).destroy_cc_profile, number)
-    host.destroy_qp(qp.qpn)
+    host.verbs.destroy_qp(qp.qpn, 0.0)
     Ctl(host).destroy_cc_profile(number)
     refused("EINVAL", Ctl(host).destroy_cc_profile, number)
 
 
 def test_qps_to_one_destination_share_their_controller_and_others_do_not(host):
-    a, b = host.qp(host.create_qp(PEER)), host.qp(host.create_qp(PEER))
-    other_profile = host.qp(host.create_qp(PEER, cc_profile="none"))
-    other_peer = host.qp(host.create_qp("fdcb:bb00:0:2::2"))
+    a, b = host.verbs.qp(host.verbs.create_qp(PEER, 0.0)), host.verbs.qp(host.verbs.create_qp(PEER, 0.0))
+    other_profile = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, cc_profile="none"))
+    other_peer = host.verbs.qp(host.verbs.create_qp("fdcb:bb00:0:2::2", 0.0))
     assert a.cc is b.cc
     assert len({id(a.cc), id(other_profile.cc), id(other_peer.cc)}) == 3
 

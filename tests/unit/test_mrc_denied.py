@@ -37,17 +37,17 @@ class Denied:
         assert self.state() is ApiState.DENIED
 
     def new_qp(self):
-        return self.host.create_qp(self.sim.configs["h3"].host.address, ev_profile=self.profile)
+        return self.host.verbs.create_qp(self.sim.configs["h3"].host.address, 0.0, ev_profile=self.profile)
 
     def ev(self, qp=None):
         """The EV of that path, as the control interface knows it, in a QP."""
-        evs = self.host.qp(qp or self.qp).evs.by_value.values()
+        evs = self.host.verbs.qp(qp or self.qp).evs.by_value.values()
         (found,) = (ev for ev in evs if (ev.plane, ev.uplink) == (PLANE, UPLINK))
         return found
 
     def modify(self, state):
         ev = self.ev()
-        Ctl(self.host).modify_ev_state(self.profile, ev.path.port, ev.api_value, state)
+        Ctl(self.host).modify_ev_state(self.profile, ev.path.port, ev.api_value, state, 0.0)
 
     def state(self, qp=None):
         value = self.ev(qp).api_value
@@ -63,12 +63,12 @@ def test_a_denied_ev_outlives_config_updates_resets_and_new_qps(mode):
     denied = Denied(mode)
     denied.configure()
     assert denied.state() is ApiState.DENIED
-    denied.host.modify_qp(denied.qp, "RESET")
+    denied.host.verbs.modify_qp(denied.qp, "RESET", 0.0)
     assert denied.state() is ApiState.DENIED
     another = denied.new_qp()
     assert denied.state(another) is ApiState.DENIED
     denied.modify(ApiState.GOOD)
-    denied.host.modify_qp(denied.qp, "RESET")
+    denied.host.verbs.modify_qp(denied.qp, "RESET", 0.0)
     assert (denied.state(), denied.state(another)) == (ApiState.GOOD, ApiState.GOOD)
 
 
@@ -85,7 +85,7 @@ def test_an_entry_written_again_stays_denied_until_the_profile_starts_over():
     denied = Denied()
     ctl, index = Ctl(denied.host), (PLANE - 1) * UPLINKS + UPLINK - 1
     entry = ctl.query_ev_array(denied.profile)[index]
-    denied.host.destroy_qp(denied.qp)
+    denied.host.verbs.destroy_qp(denied.qp, 0.0)
     ctl.replace_ev(denied.profile, index, entry.port, entry.value)
     assert ctl.query_ev_array(denied.profile)[index].state is ApiState.DENIED
 
@@ -94,8 +94,8 @@ def test_a_qp_all_of_whose_evs_are_denied_gives_up_after_its_retries():
     sim = Simulation(retry_linear=1, retry_exponential=1, timeout_exponent=15)
     transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
     transfer.write(0, 200 * FULL_SIZE)
-    evs = sim.hosts["h1"].qp(transfer.qa).evs
-    sim.at(0.02, lambda: [evs.deny(ev) for ev in list(evs.by_value.values())])
+    evs = sim.hosts["h1"].verbs.qp(transfer.qa).evs
+    sim.at(0.02, lambda: [evs.deny(ev, sim.now) for ev in list(evs.by_value.values())])
     sim.run(until=60.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["RETRY_EXC_ERR"]
     assert sim.now < 1.0
@@ -105,10 +105,10 @@ def test_a_denied_ev_that_a_backup_replaces_costs_no_retry():
     sim = Simulation(retry_linear=0, retry_exponential=0, planes=1)
     transfer = Transfer(sim, "h1", "h3", 2000 * FULL_SIZE)
     transfer.write(0, 2000 * FULL_SIZE)
-    evs = sim.hosts["h1"].qp(transfer.qa).evs
+    evs = sim.hosts["h1"].verbs.qp(transfer.qa).evs
     first, second = evs.by_value.values()
-    sim.at(0.02, lambda: evs.deny(first))
-    sim.at(0.03, lambda: (evs.deny(second), evs.allow(first)))
+    sim.at(0.02, lambda: evs.deny(first, sim.now))
+    sim.at(0.03, lambda: (evs.deny(second, sim.now), evs.allow(first, sim.now)))
     sim.run(until=60.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
     assert transfer.stats().timeouts == 0

@@ -31,11 +31,11 @@ def denying(config):
 def test_a_denylist_holds_for_paths_that_are_drawn_on_demand(endpoints, made_before):
     _, one, other = endpoints
     address = other.config.host.address
-    qp = one.qp(one.create_qp(address)) if made_before else None
+    qp = one.verbs.qp(one.verbs.create_qp(address, 0.0)) if made_before else None
     one.update_config(denying(one.config), 0.0)
-    qp = qp or one.qp(one.create_qp(address))
+    qp = qp or one.verbs.qp(one.verbs.create_qp(address, 0.0))
     for plane in (1, 2):
-        used = {qp.evs.select(plane).uplink for _ in range(8)}
+        used = {qp.evs.select(plane, 0.0).uplink for _ in range(8)}
         assert used
         assert used <= ALLOWED
 
@@ -43,15 +43,15 @@ def test_a_denylist_holds_for_paths_that_are_drawn_on_demand(endpoints, made_bef
 def write(world, one, other):
     """One write from end to end, until it is over."""
     size = 1 << 16
-    local, remote = one.reg_mr(bytearray(size)), other.reg_mr(bytearray(size))
-    near, far = one.create_qp(other.config.host.address), other.create_qp(one.config.host.address)
-    one.connect(near, other.local_info(far))
-    other.connect(far, one.local_info(near))
-    one.post_send(near, 0, "RDMA_WRITE", local.lkey, 0, size, remote.va, remote.rkey)
+    local, remote = one.verbs.reg_mr(bytearray(size)), other.verbs.reg_mr(bytearray(size))
+    near, far = one.verbs.create_qp(other.config.host.address, 0.0), other.verbs.create_qp(one.config.host.address, 0.0)
+    one.verbs.connect(near, other.verbs.local_info(far), 0.0)
+    other.verbs.connect(far, one.verbs.local_info(near), 0.0)
+    one.verbs.post_send(near, 0, "RDMA_WRITE", local.lkey, 0, size, remote.va, remote.rkey, None, 0.0)
     world.hosts["h1"].nic.serve()
     world.run(until=0.001)
-    assert [done.status for done in one.poll_cq()] == ["SUCCESS"]
-    return one.qp(near), other.qp(far)
+    assert [done.status for done in one.verbs.poll_cq()] == ["SUCCESS"]
+    return one.verbs.qp(near), other.verbs.qp(far)
 
 
 def test_who_only_receives_makes_no_evs(endpoints):
@@ -64,7 +64,7 @@ def test_who_only_receives_makes_no_evs(endpoints):
 
 def test_evs_that_are_made_late_know_of_ports_that_are_down(endpoints):
     _, one, other = endpoints
-    qp = one.qp(one.create_qp(other.config.host.address))
+    qp = one.verbs.qp(one.verbs.create_qp(other.config.host.address, 0.0))
     one.port_event(2, False, 0.0)
     one.on_timer(1.0)
     assert [qp.evs.usable(plane) for plane in (1, 2)] == [True, False]

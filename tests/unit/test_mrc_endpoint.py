@@ -191,7 +191,7 @@ def test_without_any_answer_the_qp_gives_up_after_its_retries():
     transfer.write(0, 1)
     sim.run(until=30, done=transfer.done)
     assert [(c.wr_id, c.status) for c in transfer.completions] == [(0, "RETRY_EXC_ERR"), (1, "WR_FLUSH_ERR")]
-    assert sim.hosts["h1"].qp(transfer.qa).state is QpState.ERROR
+    assert sim.hosts["h1"].verbs.qp(transfer.qa).state is QpState.ERROR
     assert transfer.stats().timeouts == 5
     timeout = 1.024e-6 * 2**15
     assert sim.now == pytest.approx(timeout * (1 + 1 + 1 + 2 + 4), rel=0.1)
@@ -374,7 +374,7 @@ def test_control_packets_leave_a_dead_path_after_some_probes():
     transfer = Transfer(sim, "h1", "h3", 4 * MIB)
     transfer.write(0, 4 * MIB)
     h3 = sim.hosts["h3"]
-    peer = next(iter(h3.peers.values()))
+    peer = next(iter(h3.peers.with_qps.values()))
     sim.at(0.2, lambda: gone.update((plane, peer.reverse[plane]) for plane in (1, 2)))
     sim.run(until=1.2)
     assert all((plane, peer.reverse[plane]) not in gone for plane in (1, 2))
@@ -419,7 +419,7 @@ def test_denied_paths_carry_no_data_until_they_are_allowed_again():
 def test_a_write_outside_the_region_is_refused_and_touches_nothing():
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", 8 * FULL_SIZE, guard=64)
-    sim.hosts["h1"].post_send(
+    sim.hosts["h1"].verbs.post_send(
         transfer.qa,
         5,
         "RDMA_WRITE",
@@ -428,12 +428,14 @@ def test_a_write_outside_the_region_is_refused_and_touches_nothing():
         2 * FULL_SIZE,
         transfer.remote.va + 7 * FULL_SIZE,
         transfer.remote.rkey,
+        None,
+        sim.now,
     )
     transfer.posted = 1
     sim.run(until=2.0, done=transfer.done)
     assert [(c.wr_id, c.status) for c in transfer.completions] == [(5, "REM_ACCESS_ERR")]
     assert transfer.guards_intact()
-    assert [e["event"] for e in sim.hosts["h3"].poll_async()] == ["QP_FATAL"]
+    assert [e["event"] for e in sim.hosts["h3"].events.poll()] == ["QP_FATAL"]
 
 
 def test_an_immediate_without_a_posted_receive_waits_for_one():
@@ -442,18 +444,18 @@ def test_an_immediate_without_a_posted_receive_waits_for_one():
     transfer.write(0, 10, imm=42)
     sim.run(until=0.3, done=transfer.done)
     assert not transfer.completions
-    assert sim.hosts["h3"].qp(transfer.qb).stats.no_resource > 0
-    sim.hosts["h3"].post_recv(transfer.qb, 9)
+    assert sim.hosts["h3"].verbs.qp(transfer.qb).stats.no_resource > 0
+    sim.hosts["h3"].verbs.post_recv(transfer.qb, 9, sim.now)
     sim.run(until=2.0, done=transfer.done)
     assert [c.status for c in transfer.completions] == ["SUCCESS"]
-    assert [(c.wr_id, c.imm, c.byte_len) for c in sim.hosts["h3"].poll_cq()] == [(9, 42, 10)]
+    assert [(c.wr_id, c.imm, c.byte_len) for c in sim.hosts["h3"].verbs.poll_cq()] == [(9, 42, 10)]
 
 
 def test_packets_of_a_destroyed_qp_are_counted_and_dropped():
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", 100 * FULL_SIZE)
     transfer.write(0, 100 * FULL_SIZE)
-    sim.at(0.02, lambda: sim.hosts["h3"].destroy_qp(transfer.qb))
+    sim.at(0.02, lambda: sim.hosts["h3"].verbs.destroy_qp(transfer.qb, sim.now))
     sim.run(until=0.2)
     ports = sim.hosts["h3"].stats()["ports"].values()
     assert sum(port["no_qp"] for port in ports) > 10

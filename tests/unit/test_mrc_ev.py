@@ -5,8 +5,11 @@ from collections import Counter
 
 import pytest
 
-from mrclab.hosts.mrc.evs.ev import Ev, EvSet, EvState, shuffle
+from mrclab.hosts.mrc.evs.ev import Ev
+from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
+from mrclab.hosts.mrc.evs.plane import shuffle
+from mrclab.hosts.mrc.evs.states import TRANSITIONS, EvInput, EvState, next_state
 from mrclab.topo import srv6
 
 
@@ -27,13 +30,13 @@ def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):
         active,
         min_active,
         random.Random(seed),
-        lambda ev, old, new, why: changes.append((ev.plane, ev.uplink, old, new, why)),
+        lambda ev, old, new, why, _now: changes.append((ev.plane, ev.uplink, old, new, why)),
     )
     return ev_set, changes
 
 
 def pick(ev_set, plane, avoid=None):
-    ev = ev_set.select(plane, avoid)
+    ev = ev_set.select(plane, 0.0, avoid)
     return ev.uplink if ev else None
 
 
@@ -78,12 +81,10 @@ def test_a_plane_whose_only_ev_is_to_be_avoided_gives_none_and_another_plane_can
 
 def test_no_plane_is_in_turn_while_it_is_ahead_of_another():
     ev_set, _ = made()
-    assert ev_set.in_turn(1)
-    ev_set.planes[1].share += 1
-    assert not ev_set.in_turn(1)
-    assert ev_set.in_turn(2)
-    ev_set.planes[2].share += 1
-    assert ev_set.in_turn(1)
+    assert ev_set.take(1, 0.0)
+    assert not ev_set.take(1, 0.0)
+    assert ev_set.take(2, 0.0)
+    assert ev_set.take(1, 0.0)
 
 
 # --- SKIP ---------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def test_an_ev_that_a_marked_probe_restores_as_backup_is_good():
     ev_set, _ = made(uplinks=2, active=1)
     bad = of(ev_set, 1, 1)
     ev_set.lost(bad, 1.0, "time")
-    ev_set.restore(bad, "probe", skip=True)
+    ev_set.restore(bad, 0.0, "probe", marked=True)
     assert bad.shown_state == "STANDBY"
     ev_set.lost(of(ev_set, 1, 2), 2.0, "time")
     assert pick(ev_set, 1) == 1
@@ -183,9 +184,9 @@ def test_a_restored_ev_joins_the_rotation_only_if_its_plane_has_a_place():
     ev_set.lost(first, 1.0, "time")
     ev_set.lost(second, 1.0, "time")
     assert {pick(ev_set, 1) for _ in range(10)} == {3}
-    ev_set.restore(first, "probe")
+    ev_set.restore(first, 0.0, "probe")
     assert first.active
-    ev_set.restore(second, "probe")
+    ev_set.restore(second, 0.0, "probe")
     assert not second.active
     assert changes[-1] == (1, 2, "ASSUMED_BAD", "STANDBY", "probe")
 
@@ -195,7 +196,7 @@ def test_a_plane_may_empty_but_the_set_keeps_its_floor():
     assert ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
     assert ev_set.lost(of(ev_set, 1, 2), 1.0, "time")
     assert not ev_set.usable(1)
-    assert ev_set.in_turn(2)
+    assert ev_set.take(2, 0.0)
     kept = of(ev_set, 2, 1)
     assert not ev_set.lost(kept, 1.0, "time")
     assert kept.state is EvState.SKIP
@@ -207,10 +208,10 @@ def test_a_plane_that_comes_back_starts_level_with_the_others():
     ev_set, _ = made(planes=2, uplinks=1, active=1)
     ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
     ev_set.planes[2].share = 500
-    ev_set.restore(of(ev_set, 1, 1), "probe")
+    ev_set.restore(of(ev_set, 1, 1), 0.0, "probe")
     assert ev_set.planes[1].share == 500
-    assert ev_set.in_turn(1)
-    assert ev_set.in_turn(2)
+    assert ev_set.take(1, 0.0)
+    assert ev_set.take(2, 0.0)
 
 
 @pytest.mark.parametrize("as_skip", [False, True])
@@ -218,7 +219,7 @@ def test_a_probe_answered_with_a_mark_leads_to_skip(as_skip):
     ev_set, _ = made()
     ev = of(ev_set, 1, 1)
     ev_set.lost(ev, 1.0, "time")
-    ev_set.restore(ev, "probe", skip=as_skip)
+    ev_set.restore(ev, 0.0, "probe", marked=as_skip)
     assert ev.state is (EvState.SKIP if as_skip else EvState.GOOD)
 
 
@@ -228,12 +229,12 @@ def test_a_probe_answered_with_a_mark_leads_to_skip(as_skip):
 def test_a_denied_ev_is_never_selected_and_returns_only_by_the_controller():
     ev_set, _ = made(active=3)
     ev = of(ev_set, 1, 2)
-    ev_set.deny(ev)
+    ev_set.deny(ev, 0.0)
     assert {pick(ev_set, 1) for _ in range(20)} == {1, 3}
-    ev_set.restore(ev, "probe")
+    ev_set.restore(ev, 0.0, "probe")
     ev_set.lost(ev, 2.0, "time")
     assert ev.state is EvState.DENIED
-    ev_set.allow(ev)
+    ev_set.allow(ev, 0.0)
     assert {pick(ev_set, 1) for _ in range(20)} == {1, 2, 3}
 
 
@@ -244,7 +245,7 @@ def test_a_plane_without_its_port_is_not_used_and_its_states_are_kept():
     assert not ev_set.usable(1)
     assert pick(ev_set, 1) is None
     assert ev_set.active_count() == 2
-    ev_set.plane_up(1, "port", shadow=0.2)
+    ev_set.plane_up(1, 0.0, "port", shadow=0.2)
     assert ev_set.usable(1)
     assert [change[3] for change in changes if change[0] == 1 and change[4] == "port"].count("PORT_DOWN") == 2
 
@@ -262,7 +263,7 @@ def test_evs_retired_in_the_shadow_of_a_port_failure_return_with_the_port():
     ev_set.lost(early, 1.0, "time")
     ev_set.lost(late, 9.95, "time")
     ev_set.plane_down(1, 10.0, "port")
-    ev_set.plane_up(1, "port", shadow=0.2)
+    ev_set.plane_up(1, 0.0, "port", shadow=0.2)
     assert late.state is EvState.GOOD
     assert early.state is EvState.ASSUMED_BAD
 
@@ -274,14 +275,14 @@ def test_when_the_last_good_plane_loses_its_port_the_path_that_was_bad_for_longe
     ev_set.plane_down(2, 3.0, "port")
     assert changes[-1] == (1, 2, "ASSUMED_BAD", "GOOD", "last resort")
     assert pick(ev_set, 1) == 2
-    ev_set.plane_up(2, "port", 0.0)
+    ev_set.plane_up(2, 0.0, "port", 0.0)
     assert ev_set.lost(of(ev_set, 1, 2), 4.0, "time")  # it was bad after all, and there are others again
 
 
 def test_a_denial_of_the_last_good_path_tries_a_bad_one_too_and_nothing_where_all_ports_are_down():
     ev_set, _ = made(planes=2, uplinks=1, active=1)
     ev_set.lost(of(ev_set, 1, 1), 1.0, "time")
-    ev_set.deny(of(ev_set, 2, 1))
+    ev_set.deny(of(ev_set, 2, 1), 0.0)
     assert pick(ev_set, 1) == 1
     ev_set.plane_down(1, 2.0, "port")
     assert ev_set.active_count() == 0
@@ -305,6 +306,11 @@ def test_skipped_evs_of_a_plane_that_is_down_do_not_count_against_marks_in_the_o
     ev_set.skip(of(ev_set, 2, 2), 0.0, 1.0, "ecn")
     assert [of(ev_set, 2, uplink).state for uplink in (1, 2)] == [EvState.SKIP, EvState.SKIP]
     assert ev_set.skips_ignored == 0
-    ev_set.plane_up(1, "port", shadow=0.0)
+    ev_set.plane_up(1, 0.0, "port", shadow=0.0)
     ev_set.skip(of(ev_set, 2, 3), 0.0, 1.0, "ecn")
     assert ev_set.skips_ignored == 1
+
+
+def test_every_input_has_one_next_state_or_no_effect():
+    followed = {(state, given): next_state(state, given) for state in EvState for given in EvInput}
+    assert {pair: state for pair, state in followed.items() if state is not None} == TRANSITIONS

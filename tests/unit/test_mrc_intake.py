@@ -29,7 +29,7 @@ class Watched:
         self.sim.run(until=until, done=self.transfer.done)
         assert [done.status for done in self.transfer.completions] == ["SUCCESS"]
         assert self.transfer.target == self.transfer.source
-        return self.sim.hosts["h3"].qp(self.transfer.qb).stats
+        return self.sim.hosts["h3"].verbs.qp(self.transfer.qb).stats
 
 
 def test_without_limits_no_sack_asks_for_anything():
@@ -76,10 +76,10 @@ def test_a_host_whose_bitmaps_are_all_taken_refuses_what_is_further_out(units, r
     lose_first_write(sim)
     transfer.write(0, 1000 * FULL_SIZE)
     sim.run(until=0.95)
-    responder = sim.hosts["h3"].qp(transfer.qb).responder
+    responder = sim.hosts["h3"].verbs.qp(transfer.qb).responder
     assert (responder.highest - responder.base < 384) is refused
     sim.run(until=60.0, done=transfer.done)
-    stats = sim.hosts["h3"].qp(transfer.qb).stats
+    stats = sim.hosts["h3"].verbs.qp(transfer.qb).stats
     assert transfer.target == transfer.source
     assert (stats.no_bitmap > 0) is refused
 
@@ -90,7 +90,7 @@ def test_bitmaps_come_back_when_the_gap_closes_and_when_the_qp_goes():
     first = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
     first.write(0, 1000 * FULL_SIZE)
     sim.run(until=0.95)
-    intake = sim.hosts["h3"].intake
+    intake = sim.hosts["h3"].limits
     assert not intake.take_bitmaps(1)
     sim.run(until=60.0, done=first.done)
     assert intake.take_bitmaps(3)
@@ -100,7 +100,7 @@ def test_bitmaps_come_back_when_the_gap_closes_and_when_the_qp_goes():
     second.write(0, 1000 * FULL_SIZE)
     sim.run(until=sim.now + 0.95)
     assert not intake.take_bitmaps(1)
-    sim.hosts["h3"].modify_qp(second.qb, "RESET")
+    sim.hosts["h3"].verbs.modify_qp(second.qb, "RESET", sim.now)
     assert intake.take_bitmaps(3)
 
 
@@ -154,9 +154,9 @@ def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
         return [sim.delay(transit) + 0.03]  # above the target delay
 
     sim.fate = fate
-    cc = sim.hosts["h1"].qps[transfer.qa].cc
+    cc = sim.hosts["h1"].verbs.qps[transfer.qa].cc
     cc.state.cwnd = before = 10.0 * cc.parameters.mtu
     transfer.write(0, 200 * FULL_SIZE)
     sim.run(until=0.6)
-    assert sim.hosts["h3"].qps[transfer.qb].stats.condemned > 10
+    assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.condemned > 10
     assert cc.state.cwnd < before + 2 * cc.parameters.mtu  # no fair increase: that is for unmarked delay

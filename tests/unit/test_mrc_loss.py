@@ -6,7 +6,8 @@ import random
 import pytest
 from mrc_sim import node_config
 
-from mrclab.hosts.mrc.evs.ev import Ev, EvSet
+from mrclab.hosts.mrc.evs.ev import Ev
+from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.recovery.loss import LossDetector
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import qp_settings

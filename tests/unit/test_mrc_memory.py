@@ -8,7 +8,7 @@ from mrclab.hosts.rdma.states import QpState
 
 
 def reasons(sim, name):
-    return [event["reason"] for event in sim.hosts[name].poll_async() if event["event"] == "QP_FATAL"]
+    return [event["reason"] for event in sim.hosts[name].events.poll() if event["event"] == "QP_FATAL"]
 
 
 @pytest.mark.sources
@@ -18,9 +18,9 @@ def test_what_is_received_into_goes_and_the_qp_with_it_before_the_message_comple
     sim = simulation()
     transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
     b = sim.hosts["h3"]
-    b.post_recv(transfer.qb, 1)
+    b.verbs.post_recv(transfer.qb, 1, sim.now)
     transfer.write(0, 200 * FULL_SIZE, imm=7)
-    qp = b.qp(transfer.qb)
+    qp = b.verbs.qp(transfer.qb)
     place = b.memory.place
 
     def place_until_it_is_gone(*arguments):
@@ -31,7 +31,7 @@ def test_what_is_received_into_goes_and_the_qp_with_it_before_the_message_comple
     b.memory.place = place_until_it_is_gone
     sim.run(until=10.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["REM_OP_ERR"]
-    assert [done.status for done in b.poll_cq()] == ["WR_FLUSH_ERR"]
+    assert [done.status for done in b.verbs.poll_cq()] == ["WR_FLUSH_ERR"]
     (reason,) = reasons(sim, "h3")
     assert "/data/target was cut short" in reason
     assert "the peer" in reasons(sim, "h1")[0]
@@ -49,7 +49,7 @@ def test_what_is_sent_from_goes_and_no_packet_of_it_leaves(simulation):
     sim.run(until=10.0, done=transfer.done)
     assert after == []
     assert [done.status for done in transfer.completions] == ["LOC_PROT_ERR"]
-    assert sim.hosts["h1"].qp(transfer.qa).state is QpState.ERROR
+    assert sim.hosts["h1"].verbs.qp(transfer.qa).state is QpState.ERROR
     (reason,) = reasons(sim, "h1")
     assert "/data/source was cut short" in reason
     assert sim.hosts["h1"].next_deadline() is None

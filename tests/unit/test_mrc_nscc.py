@@ -250,12 +250,12 @@ def test_a_small_window_grows_back_as_fast_whatever_the_size_of_messages(message
     """Each SACK gives an RTT, though a Transport ACK may have acknowledged its packet first."""
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", 100 * FULL_SIZE)
-    qp = sim.hosts["h1"].qps[transfer.qa]
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
 
     def feed():
         while len(qp.requestor.incomplete) < 150:
             transfer.write(0, message * FULL_SIZE)
-        sim.hosts["h1"].poll_cq(most=1000)
+        sim.hosts["h1"].verbs.poll_cq(most=1000)
         sim.at(sim.now + 0.005, feed)
 
     sim.at(0.0, feed)
@@ -283,6 +283,6 @@ def test_the_time_that_a_receiver_held_a_sack_is_not_in_the_round_trip():
     sim.fate = fate
     sim.at(0.1, lambda: [transfer.write(0, 64) for _ in range(2)])  # the second, which asks for a SACK, is lost
     sim.run(until=0.1 + 8 * HOP + 0.25 * sim.configs["h1"].templates[1].base_rtt + 0.001)
-    qp = sim.hosts["h1"].qps[transfer.qa]
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
     assert qp.stats.sacks_received == 1
-    assert qp.requestor.feedback.srtt == pytest.approx(8 * HOP, abs=1e-4)
+    assert qp.requestor.recovery.rtt.srtt == pytest.approx(8 * HOP, abs=1e-4)

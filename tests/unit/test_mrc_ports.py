@@ -35,7 +35,7 @@ class Fabric:
 
     def believed(self):
         """The mask that h1 knows of h3."""
-        (peer,) = self.h1.peers.values()
+        (peer,) = self.h1.peers.with_qps.values()
         return peer.port_mask
 
 
@@ -49,11 +49,11 @@ def test_a_port_is_known_to_be_up_again_however_many_probes_went_out_since_it_wa
     fabric.port("h3", up=False)
     fabric.sim.run(until=1.0)
     assert fabric.believed() == ALL & ~(1 << PLANE - 1)
-    (peer,) = fabric.h3.peers.values()
+    (peer,) = fabric.h3.peers.with_qps.values()
     path = peer.control_path(1, peer.uplinks(1)[0])
     for _ in range(40_000):
         fabric.h3.ops.probe(peer, path, 0.001, lambda _result: None, fabric.sim.now)
-        fabric.h3._ports[1].control.clear()
+        fabric.h3.ports.by_number[1].control.clear()
     fabric.sim.run(until=2.0)
     fabric.port("h3", up=True)
     fabric.sim.run(until=3.0)
@@ -86,10 +86,10 @@ def test_updates_are_taken_from_a_peer_that_counts_anew():
         sim.at(0.2 * n, lambda n=n: fabric.port("h3", up=bool(n % 2)))
     sim.run(until=1.0)
     assert fabric.believed() == ALL
-    fabric.h3.destroy_qp(transfer.qb)  # with its last QP there, a host forgets a peer
+    fabric.h3.verbs.destroy_qp(transfer.qb, sim.now)  # with its last QP there, a host forgets a peer
     fabric.port("h3", up=False)
-    again = fabric.h3.create_qp(sim.configs["h1"].host.address)
-    fabric.h3.connect(again, fabric.h1.local_info(transfer.qa))
+    again = fabric.h3.verbs.create_qp(sim.configs["h1"].host.address, sim.now)
+    fabric.h3.verbs.connect(again, fabric.h1.verbs.local_info(transfer.qa), sim.now)
     sim.run(until=3.0)
     assert fabric.believed() == ALL & ~(1 << PLANE - 1)
 
@@ -144,9 +144,9 @@ def test_a_peers_ports_are_told_apart_by_plane_not_by_number():
     transfer = Transfer(sim, "h1", "h3", 40 * FULL_SIZE)
     sim.hosts["h3"].port_event(PLANE, False, 0.0)
     sim.run(until=0.5)
-    evs = sim.hosts["h1"].qp(transfer.qa).evs
+    evs = sim.hosts["h1"].verbs.qp(transfer.qa).evs
     assert [number for number, plane in evs.planes.items() if not plane.up] == [PLANE]
     sim.hosts["h1"].port_event(numbers[3], False, sim.now)
     sim.run(until=1.0)
-    evs = sim.hosts["h3"].qp(transfer.qb).evs
+    evs = sim.hosts["h3"].verbs.qp(transfer.qb).evs
     assert [number for number, plane in evs.planes.items() if not plane.up] == [PLANE, 3]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.timers import Timers
 
@@ -24,7 +24,7 @@ class Patient:
         settings = self.sim.configs["h1"].ev_profiles[0]
         assert settings.probe_interval_rtts == 12
         self.transfer = Transfer(self.sim, "h1", "h3", 16)
-        self.qp = self.sim.hosts["h1"].qp(self.transfer.qa)
+        self.qp = self.sim.hosts["h1"].verbs.qp(self.transfer.qa)
         self.prober = self.qp.prober
         if policy:
             self.prober._policy = settings.model_copy(update=policy)
@@ -44,7 +44,6 @@ class Patient:
         self.retire()
 
     def retire(self):
-        self.qp.host.now = self.sim.now
         assert self.qp.evs.lost(self.ev, self.sim.now, "time")
 
     def run(self, until):
@@ -131,13 +130,13 @@ def test_probes_count_in_no_loss_statistics_and_use_no_psn():
     patient.run(20 * FIRST)
     stats = patient.qp.stats
     assert (stats.lost_packets, stats.sent_packets) == (0, 0)
-    assert patient.qp.requestor.window.next == 0
+    assert patient.qp.requestor.recovery.window.next == 0
     assert stats.path_probes == len(patient.probes) > 3
 
 
 def test_a_denied_ev_is_not_probed():
     patient = Patient()
-    patient.qp.evs.deny(patient.ev)
+    patient.qp.evs.deny(patient.ev, patient.sim.now)
     patient.run(10 * FIRST)
     assert patient.probes == []
 
@@ -152,7 +151,7 @@ def test_no_probe_leaves_by_a_port_that_is_down():
 def test_probing_ends_with_the_qp():
     patient = Patient(answered=lambda _n: False)
     patient.run(FIRST + RTT)
-    patient.sim.hosts["h1"].destroy_qp(patient.transfer.qa)
+    patient.sim.hosts["h1"].verbs.destroy_qp(patient.transfer.qa, patient.sim.now)
     assert patient.sim.hosts["h1"].next_deadline() is None
 
 
@@ -215,7 +214,7 @@ def test_answers_do_not_all_go_back_by_the_plane_that_is_dead(retired, both_ways
     transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
     transfer.write(0, 400 * FULL_SIZE)
     sim.run(until=5 * RTT)
-    qp = sim.hosts["h1"].qps[transfer.qa]
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
     sim.fate = lambda t: [] if t.plane == 1 and (both_ways or t.source == "h3") else sim.clean(t)
     for ev in list(qp.evs.planes[retired].evs):
         qp.evs.lost(ev, sim.now, "time")
@@ -239,8 +238,7 @@ def test_probes_of_many_paths_take_a_tenth_of_a_link_at_most(answered):
 
     sim.fate = fate
     for transfer in transfers:
-        qp = sim.hosts["h1"].qp(transfer.qa)
-        qp.host.now = sim.now
+        qp = sim.hosts["h1"].verbs.qp(transfer.qa)
         assert qp.evs.lost(qp.evs.planes[1].active[0], sim.now, "time")
     sim.run(FIRST + 10 * 200 / RATE)
     assert 40 <= len(times) <= 201

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.topo.nodeconfig import EvProfileConfig
 
 pytestmark = pytest.mark.once
@@ -80,10 +80,10 @@ class Watch:
     def check(self, name: str, transit: Transit) -> None:
         if not transit.is_write or name != self.transfer.a:
             return
-        qp = self.sim.hosts[name].qps[self.transfer.qa]
-        peer = self.sim.hosts[self.transfer.b].qps[self.transfer.qb]
-        assert qp.requestor.window.next - qp.requestor.window.una <= qp.settings.mpr_psns - 1
-        assert qp.requestor.window.una <= peer.responder.base
+        qp = self.sim.hosts[name].verbs.qps[self.transfer.qa]
+        peer = self.sim.hosts[self.transfer.b].verbs.qps[self.transfer.qb]
+        assert qp.requestor.recovery.window.next - qp.requestor.recovery.window.una <= qp.settings.mpr_psns - 1
+        assert qp.requestor.recovery.window.una <= peer.responder.base
         ev = qp.evs.by_value[transit.entropy]
         assert ev.active
         assert ev.state in {EvState.GOOD, EvState.SKIP}
@@ -109,7 +109,7 @@ def run_through(weather: Weather, plan: list[tuple[int, bool]], cc: str, mpr: in
     immediates = []
     for index, (size, with_imm) in enumerate(plan):
         if with_imm:
-            sim.hosts["h3"].post_recv(transfer.qb, 1000 + index)
+            sim.hosts["h3"].verbs.post_recv(transfer.qb, 1000 + index, sim.now)
             immediates.append((1000 + index, index * 3, size))
         transfer.write(offset, size, index * 3 if with_imm else None)
         offset += size
@@ -118,9 +118,9 @@ def run_through(weather: Weather, plan: list[tuple[int, bool]], cc: str, mpr: in
     assert [(c.wr_id, c.status) for c in transfer.completions] == [(i, "SUCCESS") for i in range(len(plan))]
     assert transfer.target == transfer.source
     assert transfer.guards_intact()
-    received = sim.hosts["h3"].poll_cq(most=1000)
+    received = sim.hosts["h3"].verbs.poll_cq(most=1000)
     assert [(c.wr_id, c.imm, c.byte_len) for c in received] == immediates
-    stats = sim.hosts["h3"].qps[transfer.qb].stats
+    stats = sim.hosts["h3"].verbs.qps[transfer.qb].stats
     assert stats.placed_bytes == total
     assert stats.out_of_window == 0
     sender = transfer.stats()
@@ -132,13 +132,13 @@ def run_through(weather: Weather, plan: list[tuple[int, bool]], cc: str, mpr: in
 def assert_nothing_left(sim: Simulation, transfer: Transfer) -> None:
     for name, qp in ((transfer.a, transfer.qa), (transfer.b, transfer.qb)):
         host = sim.hosts[name]
-        host.destroy_qp(qp)
-        assert not host.qps
-        assert not host.peers
+        host.verbs.destroy_qp(qp, sim.now)
+        assert not host.verbs.qps
+        assert not host.peers.with_qps
         assert host.next_deadline() is None
         assert not any(host.has_work(port, sim.now) for port in range(1, 5))
-    sim.hosts[transfer.a].dereg_mr(transfer.local.lkey)
-    sim.hosts[transfer.b].dereg_mr(transfer.remote.lkey)
+    sim.hosts[transfer.a].verbs.dereg_mr(transfer.local.lkey)
+    sim.hosts[transfer.b].verbs.dereg_mr(transfer.remote.lkey)
     assert not len(sim.hosts[transfer.a].memory)
     sim.run(sim.now + 1.0)  # what is still under way finds nobody
 
@@ -180,5 +180,5 @@ def test_planes_stay_within_one_packet_of_each_other_while_all_are_up(seed, upli
     sim.run(done=transfer.done)
     assert transfer.target == transfer.source
     assert transfer.stats().lost_packets == 0
-    evs = sim.hosts["h1"].qps[transfer.qa].evs.by_value.values()
+    evs = sim.hosts["h1"].verbs.qps[transfer.qa].evs.by_value.values()
     assert max(ev.sent for ev in evs) - min(ev.sent for ev in evs) <= 2

@@ -16,7 +16,7 @@ def transfer_in(sim, fate, packets):
         transfer.write(first * FULL_SIZE, MESSAGE * FULL_SIZE)
     sim.run(done=transfer.done)
     assert transfer.target == transfer.source
-    return sim.hosts["h1"].qps[transfer.qa], packets / RATE / PLANES / sim.now
+    return sim.hosts["h1"].verbs.qps[transfer.qa], packets / RATE / PLANES / sim.now
 
 
 def test_packets_sent_again_for_a_port_that_went_down_teach_nothing_though_the_first_copies_arrived():
@@ -30,8 +30,8 @@ def test_packets_sent_again_for_a_port_that_went_down_teach_nothing_though_the_f
     qp, _ = transfer_in(sim, sim.clean, 1500)
     assert qp.stats.lost_port > 0
     assert qp.stats.spurious_packets > 0
-    assert qp.requestor.loss.reorder_rtts == qp.settings.reorder_rtts
-    assert qp.requestor.loss.grace_rtts == 0.25
+    assert qp.requestor.recovery.loss.reorder_rtts == qp.settings.reorder_rtts
+    assert qp.requestor.recovery.loss.grace_rtts == 0.25
 
 
 def test_a_plane_that_is_five_round_trips_slower_is_learnt_from_originals_that_come_after_their_retransmission():
@@ -42,7 +42,7 @@ def test_a_plane_that_is_five_round_trips_slower_is_learnt_from_originals_that_c
 
     qp, share = transfer_in(sim, fate, 4000)
     assert share > 0.9
-    assert qp.requestor.loss.reorder_rtts >= 5.0
+    assert qp.requestor.recovery.loss.reorder_rtts >= 5.0
     assert qp.stats.retx_packets < 40
     assert max(r["t"] for r in sim.records if r["kind"] == "packet.lost") < 20 * RTT
 

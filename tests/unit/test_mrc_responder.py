@@ -125,7 +125,7 @@ def test_each_mark_gets_a_sack_of_its_own():
     bench.deliver(0, 1, 2)
     marked = {sack.entropy for sack in bench.sacks() if sack.mark}
     assert marked == {bench.caught[n].entropy for n in (0, 1, 2)}
-    stats = bench.host.qp(bench.transfer.qb).stats
+    stats = bench.host.verbs.qp(bench.transfer.qb).stats
     assert stats.ecn_packets == 3
     assert stats.sacks_sent == 3
 
@@ -157,9 +157,9 @@ def test_only_new_untrimmed_packets_count_as_received_bytes():
 
 def test_packets_beyond_the_window_are_refused():
     bench = Bench(400, mpr=4)
-    bench.host.qp(bench.transfer.qb).responder.window = 127
+    bench.host.verbs.qp(bench.transfer.qb).responder.window = 127
     bench.deliver(126, 127)
-    stats = bench.host.qp(bench.transfer.qb).stats
+    stats = bench.host.verbs.qp(bench.transfer.qb).stats
     assert (stats.placed_packets, stats.out_of_window) == (1, 1)
 
 
@@ -176,14 +176,14 @@ def test_trimmed_packets_are_refused_with_their_reason_and_place_nothing():
                 nack = h.Nack.unpack(view, h.BODY_AT)
                 reasons.append((bench.seq(nack.psn), nack.reason))
     assert sorted(reasons) == [(0, h.Reason.TRIMMED), (1, h.Reason.TRIMMED_LASTHOP)]
-    assert bench.host.qp(bench.transfer.qb).stats.placed_packets == 0
+    assert bench.host.verbs.qp(bench.transfer.qb).stats.placed_packets == 0
     assert not any(bench.transfer.target)
 
 
 def test_with_dynamic_mpr_the_qps_that_receive_share_the_bitmaps_of_their_host():
     sim = Simulation(cc_profile="none", dynamic_mpr=True, mpr=4, bitmap_units=4)
     transfers = [Transfer(sim, "h1", "h3", 600 * FULL_SIZE) for _ in range(4)]
-    windows = [sim.hosts["h1"].qp(transfer.qa).requestor for transfer in transfers]
+    windows = [sim.hosts["h1"].verbs.qp(transfer.qa).requestor for transfer in transfers]
     transfers[0].write(0, 600 * FULL_SIZE)
     sim.run(done=transfers[0].done)
     assert windows[0].psn_window == 4 * 128 - 1
@@ -248,11 +248,11 @@ def test_every_marked_data_packet_is_counted_once(echo, trimmed):
         if trimmed:
             transit.trim()
     bench.deliver(*range(20))
-    assert bench.host.qp(bench.transfer.qb).stats.ecn_packets == 10
+    assert bench.host.verbs.qp(bench.transfer.qb).stats.ecn_packets == 10
 
 
 def test_a_qp_that_is_reset_has_nothing_more_to_say():
     bench = Bench(20)
     bench.deliver(0, 1, 2, 3, 7)
-    bench.host.modify_qp(bench.transfer.qb, "RESET")
+    bench.host.verbs.modify_qp(bench.transfer.qb, "RESET", 0.0)
     assert list(bench.sacks()) == []

@@ -24,9 +24,9 @@ def test_trims_in_a_row_cost_neither_the_qp_nor_its_patience(trims):
     trim_first(sim, trims)
     transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE)
     transfer.write(0, 60 * FULL_SIZE)
-    qp = sim.hosts["h1"].qp(transfer.qa)
+    qp = sim.hosts["h1"].verbs.qp(transfer.qa)
     longest = []
-    sim.before_send = lambda _name, _transit: longest.append(qp.requestor.loss.timeout())
+    sim.before_send = lambda _name, _transit: longest.append(qp.requestor.recovery.loss.timeout())
     sim.run(until=20.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
     assert max(longest) == qp.settings.ack_timeout
@@ -37,7 +37,7 @@ def test_a_peer_that_only_refuses_costs_a_retry_per_ack_timeout():
     transfer = Transfer(sim, "h1", "h3", 100)
     transfer.write(0, 10, imm=1)  # no receive is posted
     sim.run(until=20.0, done=transfer.done)
-    qp = sim.hosts["h1"].qp(transfer.qa)
+    qp = sim.hosts["h1"].verbs.qp(transfer.qa)
     assert [done.status for done in transfer.completions] == ["RETRY_EXC_ERR"]
     assert 3 * qp.settings.ack_timeout <= sim.now < 4 * qp.settings.ack_timeout
 
@@ -46,14 +46,17 @@ def test_a_peer_that_only_refuses_costs_a_retry_per_ack_timeout():
 def test_a_peer_that_is_late_to_rtr_costs_no_ev(late):
     sim = Simulation()
     a, b = sim.hosts["h1"], sim.hosts["h3"]
-    qa, qb = a.create_qp(sim.configs["h3"].host.address), b.create_qp(sim.configs["h1"].host.address)
-    here, there = a.local_info(qa), b.local_info(qb)
-    local, remote = a.reg_mr(bytearray(400 * FULL_SIZE)), b.reg_mr(bytearray(400 * FULL_SIZE))
-    a.connect(qa, there)
-    sim.at(late, lambda: b.connect(qb, here))
-    a.post_send(qa, 1, "RDMA_WRITE", local.lkey, 0, 400 * FULL_SIZE, remote.va, remote.rkey)
+    qa, qb = (
+        a.verbs.create_qp(sim.configs["h3"].host.address, sim.now),
+        b.verbs.create_qp(sim.configs["h1"].host.address, sim.now),
+    )
+    here, there = a.verbs.local_info(qa), b.verbs.local_info(qb)
+    local, remote = a.verbs.reg_mr(bytearray(400 * FULL_SIZE)), b.verbs.reg_mr(bytearray(400 * FULL_SIZE))
+    a.verbs.connect(qa, there, sim.now)
+    sim.at(late, lambda: b.verbs.connect(qb, here, sim.now))
+    a.verbs.post_send(qa, 1, "RDMA_WRITE", local.lkey, 0, 400 * FULL_SIZE, remote.va, remote.rkey, None, sim.now)
     done = []
-    sim.run(until=10.0, done=lambda: bool(done.extend(a.poll_cq()) or done))
+    sim.run(until=10.0, done=lambda: bool(done.extend(a.verbs.poll_cq()) or done))
     assert [completion.status for completion in done] == ["SUCCESS"]
     assert [r for r in sim.records if r["kind"] == "ev.state" and r["new"] == "ASSUMED_BAD"] == []
 

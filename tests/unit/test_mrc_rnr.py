@@ -13,9 +13,9 @@ def keep_busy(sim, bulk, until):
     """Post to a transfer so that it always has something to send."""
 
     def feed():
-        while len(sim.hosts["h1"].qps[bulk.qa].requestor.incomplete) < 4:
+        while len(sim.hosts["h1"].verbs.qps[bulk.qa].requestor.incomplete) < 4:
             bulk.write(0, BULK)
-        sim.hosts["h1"].poll_cq(most=1000)
+        sim.hosts["h1"].verbs.poll_cq(most=1000)
         if sim.now < until:
             sim.at(sim.now + 0.01, feed)
 
@@ -59,11 +59,11 @@ def test_receives_posted_late_are_found_and_then_all_follow_in_order():
     assert not wait.done()
     refused = wait.stats().nacks_received
     for i in range(100):
-        sim.hosts["h3"].post_recv(wait.qb, i)
+        sim.hosts["h3"].verbs.post_recv(wait.qb, i, sim.now)
     sim.run(until=2.0, done=wait.done)
     assert [c.wr_id for c in wait.completions if c.status == "SUCCESS"] == list(range(100))
     assert wait.target == wait.source
-    assert [c.imm for c in sim.hosts["h3"].poll_cq(most=200)] == list(range(100))
+    assert [c.imm for c in sim.hosts["h3"].verbs.poll_cq(most=200)] == list(range(100))
     assert wait.stats().nacks_received == refused
 
 
@@ -75,7 +75,7 @@ def test_receives_posted_one_by_one_cost_few_refusals_each():
     sim.run(until=0.2)
     refused = wait.stats().nacks_received
     for i in range(40):
-        sim.at(0.2 + i * 0.05, lambda i=i: sim.hosts["h3"].post_recv(wait.qb, i))
+        sim.at(0.2 + i * 0.05, lambda i=i: sim.hosts["h3"].verbs.post_recv(wait.qb, i, sim.now))
     sim.run(until=6.0, done=wait.done)
     assert len(wait.completions) == 40
     assert wait.stats().nacks_received - refused <= 4 * 40
@@ -95,7 +95,7 @@ def test_no_new_immediate_is_sent_while_the_peer_lacks_receives_but_data_is():
     assert sent.count(h.MrcOpcode.WRITE_LAST) == 1
     assert h.MrcOpcode.WRITE_LAST_IMM not in sent
     for wr_id in (1, 2):
-        sim.hosts["h3"].post_recv(transfer.qb, wr_id)
+        sim.hosts["h3"].verbs.post_recv(transfer.qb, wr_id, sim.now)
     sim.run(until=3.0, done=transfer.done)
     assert len(transfer.completions) == 3
 
@@ -109,6 +109,6 @@ def test_a_released_packet_that_is_lost_is_sent_again():
     rng = sim.hosts["h1"].rng
     sim.fate = lambda t: [] if rng.random() < 0.3 else [sim.delay(t)]
     for i in range(20):
-        sim.hosts["h3"].post_recv(wait.qb, i)
+        sim.hosts["h3"].verbs.post_recv(wait.qb, i, sim.now)
     sim.run(until=60.0, done=wait.done)
     assert wait.target == wait.source

@@ -41,7 +41,7 @@ def traffic(request):
 
     sim.fate = fate
     transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE + 5)
-    sim.hosts["h3"].post_recv(transfer.qb, 1)
+    sim.hosts["h3"].verbs.post_recv(transfer.qb, 1, sim.now)
     transfer.write(0, 0)
     transfer.write(0, 3)
     transfer.write(0, 60 * FULL_SIZE + 5, imm=0xCAFEF00D)

@@ -19,9 +19,9 @@ def keep_busy(sim: Simulation, transfers: list[Transfer]) -> None:
 
     def feed() -> None:
         for transfer in transfers:
-            while len(host.qps[transfer.qa].requestor.incomplete) < 4:
+            while len(host.verbs.qps[transfer.qa].requestor.incomplete) < 4:
                 transfer.write(0, PACKETS * FULL_SIZE)
-        host.poll_cq(most=10_000)
+        host.verbs.poll_cq(most=10_000)
         sim.at(sim.now + RTT, feed)
 
     sim.at(sim.now, feed)
@@ -37,7 +37,7 @@ def test_a_qp_that_nobody_answers_leaves_the_window_to_its_sibling(cc):
     dead, healthy = (Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE) for _ in range(2))
     keep_busy(sim, [dead, healthy])
     sim.run(until=0.5)
-    sim.hosts["h3"].destroy_qp(dead.qb)
+    sim.hosts["h3"].verbs.destroy_qp(dead.qb, sim.now)
     sim.run(until=1.0)
     before = acked(healthy)
     sim.run(until=3.0)
@@ -64,7 +64,7 @@ def test_who_was_silent_and_is_heard_again_takes_part_again_and_the_account_ends
     sim = Simulation()
     pair = [Transfer(sim, "h1", "h3", 6 * PACKETS * FULL_SIZE, seed=n) for n in range(2)]
     qpns = [transfer.qb for transfer in pair]
-    qps = [sim.hosts["h1"].qps[transfer.qa] for transfer in pair]
+    qps = [sim.hosts["h1"].verbs.qps[transfer.qa] for transfer in pair]
 
     def fate(transit):
         deaf = transit.destination == "h3" and int.from_bytes(transit.data[107:110], "big") == qpns[0]
@@ -75,12 +75,12 @@ def test_who_was_silent_and_is_heard_again_takes_part_again_and_the_account_ends
         for first in range(0, 6 * PACKETS, PACKETS):
             transfer.write(first * FULL_SIZE, PACKETS * FULL_SIZE)
     sim.run(until=0.8)
-    assert [qp.requestor.silent for qp in qps] == [True, False]
+    assert [qp.requestor.unresponsive for qp in qps] == [True, False]
     assert not qps[1].requestor.in_flight
     assert qps[0].cc.state.inflight == pytest.approx(0, abs=512)  # in units of 256 bytes
     sim.run(done=lambda: [t.done() for t in pair] == [True, True])
     assert [t.target == t.source for t in pair] == [True, True]
-    assert not qps[0].requestor.silent
+    assert not qps[0].requestor.unresponsive
     assert qps[0].cc.state.inflight == pytest.approx(0, abs=512)
 
 
@@ -97,13 +97,13 @@ def test_many_qps_share_a_window_evenly():
 def test_qps_that_wait_for_the_window_are_not_looked_at(monkeypatch):
     sim = Simulation(tail_probe_rtts=1000.0)
     looked: list[Any] = []
-    standing = MrcRequestor.standing
+    send_state = MrcRequestor.send_state
 
     def count(self: MrcRequestor) -> Any:
         looked.append(self)
-        return standing(self)
+        return send_state(self)
 
-    monkeypatch.setattr(MrcRequestor, "standing", count)
+    monkeypatch.setattr(MrcRequestor, "send_state", count)
     sim.fate = lambda _: []
     for transfer in [Transfer(sim, "h1", "h3", 8 * FULL_SIZE) for _ in range(128)]:
         transfer.write(0, 8 * FULL_SIZE)

@@ -3,7 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.topo.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP + 1 / RATE
@@ -19,7 +19,7 @@ PROFILE = EvProfileConfig(
 
 
 def qps_of(sim, transfers):
-    return [sim.hosts["h1"].qps[transfer.qa] for transfer in transfers]
+    return [sim.hosts["h1"].verbs.qps[transfer.qa] for transfer in transfers]
 
 
 def bad(qp):
@@ -59,7 +59,7 @@ def test_one_probes_for_all_and_all_return_with_it():
 
 def test_where_the_one_that_probed_is_gone_the_others_do():
     sim, transfers = a_path_dies(told=True, heals_at=1.0)
-    sim.hosts["h1"].destroy_qp(transfers[0].qa)
+    sim.hosts["h1"].verbs.destroy_qp(transfers[0].qa, sim.now)
     sim.run(until=1.0 + 5 * 48 * RTT)
     qps = qps_of(sim, transfers[1:])
     assert [bad(qp) for qp in qps] == [[], []]
@@ -68,7 +68,7 @@ def test_where_the_one_that_probed_is_gone_the_others_do():
 
 def test_where_the_one_that_probed_has_lost_its_peer_the_others_do():
     sim, transfers = a_path_dies(told=True, heals_at=1.0)
-    sim.hosts["h3"].destroy_qp(transfers[0].qb)
+    sim.hosts["h3"].verbs.destroy_qp(transfers[0].qb, sim.now)
     sim.run(until=1.0 + 5 * 48 * RTT)
     assert [len(bad(qp)) for qp in qps_of(sim, transfers)] == [1, 0, 0]
 
@@ -76,7 +76,7 @@ def test_where_the_one_that_probed_has_lost_its_peer_the_others_do():
 def test_a_path_given_back_as_the_last_resort_of_one_returns_to_the_others_by_their_own_probes():
     sim, transfers = a_path_dies(told=True, heals_at=1.0)
     first, *others = qps_of(sim, transfers)
-    first.evs.restore(bad(first)[0], "last resort")
+    first.evs.restore(bad(first)[0], sim.now, "last resort")
     assert [len(bad(qp)) for qp in others] == [1, 1]
     sim.run(until=1.0 + 5 * 48 * RTT)
     assert [bad(qp) for qp in others] == [[], []]

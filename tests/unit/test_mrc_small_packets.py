@@ -28,7 +28,7 @@ def test_a_small_write_leaves_the_base_rtt_and_the_window_of_full_packets_alone(
     sim.run(50e-6)  # a timestamp of 0 stands for none
     small = Write(sim, "h1", destination, 8)
     until(sim, small)
-    cc = sim.hosts["h1"].transport.qps[small.qp].cc
+    cc = sim.hosts["h1"].transport.verbs.qps[small.qp].cc
     base_rtt = sim.model.spec.base_rtt(2 if destination == "h2" else 4)
     assert cc.state.base_rtt == pytest.approx(base_rtt, rel=1e-3)
     full = Write(sim, "h1", destination, 4 << 20)
@@ -46,6 +46,6 @@ def test_small_packets_lost_on_a_dead_path_are_true_losses_and_the_path_stays_re
     assert write.received == write.sent
     assert write.stats.spurious_packets == write.stats.late_packets == 0
     assert 0 < write.stats.lost_packets < 100
-    assert sim.hosts["h1"].transport.qps[write.qp].requestor.loss.reorder_rtts == 1.5
+    assert sim.hosts["h1"].transport.verbs.qps[write.qp].requestor.recovery.loss.reorder_rtts == 1.5
     changes = [(r["old"], r["new"]) for r in sim.records if r["kind"] == "ev.state" and r["plane"] == 2]
     assert changes == [("GOOD", "ASSUMED_BAD")]

@@ -79,12 +79,12 @@ class Work:
     def post_receives(self, host, one_by_one: bool) -> None:
         """All at once, or each some time after the one before was taken."""
         waiting = [wr_id for wr_id, _, _ in self.immediates]
-        qp, sim = host.qp(self.transfer.qb), self.transfer.sim
+        qp, sim = host.verbs.qp(self.transfer.qb), self.transfer.sim
         complete = qp.complete_receive
 
         def post():
-            if waiting and host.qps.get(qp.qpn) is qp:
-                host.post_recv(qp.qpn, waiting.pop(0))
+            if waiting and host.verbs.qps.get(qp.qpn) is qp:
+                host.verbs.post_recv(qp.qpn, waiting.pop(0), sim.now)
 
         def completed(*arguments):
             complete(*arguments)
@@ -97,12 +97,12 @@ class Work:
 
     def done(self) -> bool:
         """Return True if the sender knows that all has arrived."""
-        return not self.transfer.sim.hosts[self.transfer.a].qps[self.transfer.qa].requestor.incomplete
+        return not self.transfer.sim.hosts[self.transfer.a].verbs.qps[self.transfer.qa].requestor.incomplete
 
 
 def check(sim: Simulation, work: list[Work]) -> None:
     """All is in place, told once and in order."""
-    sent = {name: host.poll_cq(most=100_000) for name, host in sim.hosts.items()}
+    sent = {name: host.verbs.poll_cq(most=100_000) for name, host in sim.hosts.items()}
     for item in work:
         transfer = item.transfer
         assert transfer.target == transfer.source
@@ -111,10 +111,10 @@ def check(sim: Simulation, work: list[Work]) -> None:
         assert done == [(index, "SUCCESS") for index in range(transfer.posted)]
         told = [(c.wr_id, c.imm, c.byte_len) for c in sent[transfer.b] if c.qp == transfer.qb and c.imm is not None]
         assert told == item.immediates
-        assert sim.hosts[transfer.b].qps[transfer.qb].stats.placed_bytes == item.total
+        assert sim.hosts[transfer.b].verbs.qps[transfer.qb].stats.placed_bytes == item.total
         assert transfer.stats().acked_bytes == item.total
-        window = sim.hosts[transfer.a].qps[transfer.qa].requestor
-        assert (window.account.packets, window.account.bytes) == (0, 0)
+        window = sim.hosts[transfer.a].verbs.qps[transfer.qa].requestor
+        assert (window.in_flight_bytes.packets, window.in_flight_bytes.bytes) == (0, 0)
 
 
 @pytest.mark.sources
@@ -155,7 +155,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
         sim.hosts["h3"] = MrcEndpoint(sim.configs["h3"], random.Random(seed), [].append)
         for port in range(1, planes + 1):
             sim.hosts["h3"].port_event(port, True, sim.now)
-        sim.hosts["h1"].poll_cq(most=100_000)  # QPs of the former life go on asking, beside those of the new one
+        sim.hosts["h1"].verbs.poll_cq(most=100_000)  # QPs of the former life go on asking, beside those of the new one
         work = [Work(sim, rng, "h1", "h3") for _ in range(2)]
     sim.run(until=LIMIT, done=lambda: all(item.done() for item in work))
     check(sim, work)

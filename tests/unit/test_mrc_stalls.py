@@ -32,14 +32,14 @@ def told(sim, kind, node="h1"):
 
 
 def believed(sim):
-    (peer,) = sim.hosts["h1"].peers.values()
+    (peer,) = sim.hosts["h1"].peers.with_qps.values()
     return peer.port_mask & ALL
 
 
 def forge(sim, mask, plane=1, request_id=7):
     """A Port Status Update to h1 in the name of h3, by some plane."""
     h3 = sim.hosts["h3"]
-    (peer,) = h3.peers.values()
+    (peer,) = h3.peers.with_qps.values()
     body = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1).pack()
     path = peer.control_path(plane, peer.uplinks(plane)[0])
     frame = control_frame(path, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, request_id, body)
@@ -61,7 +61,7 @@ def test_a_port_that_came_back_while_nobody_looked_is_used_again(restarted):
     assert believed(sim) == 0b1101
     gone.discard(2)
     if restarted == "qp":
-        sim.hosts["h3"].destroy_qp(first.qb)
+        sim.hosts["h3"].verbs.destroy_qp(first.qb, sim.now)
         sim.hosts["h3"].port_event(2, True, sim.now)
     else:
         sim.hosts["h3"] = MrcEndpoint(sim.configs["h3"], random.Random(5), sim._logger("h3"))
@@ -72,7 +72,7 @@ def test_a_port_that_came_back_while_nobody_looked_is_used_again(restarted):
     sim.run(until=sim.now + 5 * RTT)
     assert believed(sim) == ALL
     sim.run(until=5.0, done=second.done)
-    sent = {ev.plane: ev.sent for ev in sim.hosts["h1"].qps[second.qa].evs.by_value.values()}
+    sent = {ev.plane: ev.sent for ev in sim.hosts["h1"].verbs.qps[second.qa].evs.by_value.values()}
     assert sent[2] > 0
 
 
@@ -204,7 +204,7 @@ def test_control_packets_do_not_pile_up_while_all_ports_are_down():
     for transfer in transfers:
         transfer.write(0, 40 * FULL_SIZE)
     sim.run(until=600.0)
-    waiting = sum(len(port.control) for port in sim.hosts["h1"]._ports.values())
+    waiting = sum(len(port.control) for port in sim.hosts["h1"].ports.by_number.values())
     assert waiting <= 2  # an update for each peer
     sim.keep_sent = True
     for port in range(1, PLANES + 1):
@@ -212,7 +212,7 @@ def test_control_packets_do_not_pile_up_while_all_ports_are_down():
     sim.run(until=sim.now + 0.5)
     updates = [t for t in sim.sent if t.source == "h1" and t.op == h.MrcOpcode.ENDPOINT_REQUEST]
     assert len(updates) <= 4
-    sim.hosts["h1"].poll_cq()
+    sim.hosts["h1"].verbs.poll_cq()
     assert [bytes(transfer.target) == transfer.source for transfer in transfers] == [True, True]
 
 
@@ -222,7 +222,7 @@ def test_a_probe_of_a_path_whose_port_is_down_is_lost_and_takes_no_other():
     h1 = sim.hosts["h1"]
     h1.port_event(1, False, 0.0)
     sim.run(until=0.1)
-    (peer,) = h1.peers.values()
+    (peer,) = h1.peers.with_qps.values()
     results = []
     sim.keep_sent = True
     h1.ops.probe(peer, peer.control_path(1, 1), 0.1, results.append, sim.now)
@@ -235,14 +235,14 @@ def test_a_probe_whose_id_comes_round_while_it_waits_is_answered_all_the_same():
     sim = Simulation()
     Transfer(sim, "h1", "h3", FULL_SIZE)
     h1 = sim.hosts["h1"]
-    (peer,) = h1.peers.values()
+    (peer,) = h1.peers.with_qps.values()
     path = peer.control_path(1, 1)
     sim.fate = lambda _transit: []
     results = []
     h1.ops.probe(peer, path, 10.0, lambda result: results.append(("long", result.rtt)), 0.0)
     for _ in range(1 << 16):
         h1.ops.probe(peer, path, 0.00005, lambda _result: None, sim.now)
-        h1._ports[1].control.clear()
+        h1.ports.by_number[1].control.clear()
         sim.now += 0.0001
         h1.on_timer(sim.now)
     h1.on_timer(11.0)
@@ -253,8 +253,8 @@ def test_probes_of_a_peer_that_is_given_up_end_without_an_answer():
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", FULL_SIZE)
     h1 = sim.hosts["h1"]
-    (peer,) = h1.peers.values()
+    (peer,) = h1.peers.with_qps.values()
     results = []
     h1.ops.probe(peer, peer.control_path(1, 1), 1.0, results.append, 0.0)
-    h1.destroy_qp(transfer.qa)
+    h1.verbs.destroy_qp(transfer.qa, sim.now)
     assert [result.rtt for result in results] == [None]

@@ -21,7 +21,7 @@ def inject(sim, source, destination, frame, plane):
 
 def say(sim, transfer, op, psn, body):
     """h3 says something to h1's QP."""
-    (peer,) = sim.hosts["h3"].peers.values()
+    (peer,) = sim.hosts["h3"].peers.with_qps.values()
     inject(sim, "h3", "h1", control_frame(peer.control_path(1), op, transfer.qa, psn, body), 1)
 
 
@@ -48,7 +48,7 @@ def test_a_sack_whose_trigger_was_never_sent_acknowledges_no_more_than_it_says(s
 def test_a_stale_write_from_before_the_first_psn_harms_neither_end():
     sim, transfer = under_way(10)
     sim.run(until=0.2)
-    path = next(iter(sim.hosts["h1"].qp(transfer.qa).evs.by_value.values())).path
+    path = next(iter(sim.hosts["h1"].verbs.qp(transfer.qa).evs.by_value.values())).path
     head = h.WRITE_TS.pack(
         h.MrcOpcode.WRITE_ONLY, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN - 1,
         0, 0, 7, h.TSETH_WORD, 1, 1, 4,
@@ -74,7 +74,7 @@ def test_a_fatal_word_about_what_is_not_outstanding_is_not_obeyed(kind, psn):
     sim, transfer = under_way()
     op, body = NAK if kind == "NAK" else unexpected_event(psn)
     say(sim, transfer, op, psn, body)
-    assert sim.hosts["h1"].qp(transfer.qa).state is QpState.RTS
+    assert sim.hosts["h1"].verbs.qp(transfer.qa).state is QpState.RTS
     assert transfer.stats().bogus_control == 1
     sim.run(until=2.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
@@ -83,11 +83,11 @@ def test_a_fatal_word_about_what_is_not_outstanding_is_not_obeyed(kind, psn):
 @pytest.mark.parametrize("kind", ["NAK", "UNEXP_EVENT"])
 def test_a_fatal_word_about_what_is_outstanding_ends_the_qp(kind):
     sim, transfer = under_way()
-    requestor = sim.hosts["h1"].qp(transfer.qa).requestor
-    psn = FIRST_PSN + requestor.window.next - 1
+    requestor = sim.hosts["h1"].verbs.qp(transfer.qa).requestor
+    psn = FIRST_PSN + requestor.recovery.window.next - 1
     op, body = NAK if kind == "NAK" else unexpected_event(psn)
     say(sim, transfer, op, psn, body)
-    assert sim.hosts["h1"].qp(transfer.qa).state is QpState.ERROR
+    assert sim.hosts["h1"].verbs.qp(transfer.qa).state is QpState.ERROR
 
 
 def test_a_nak_of_the_connection_before_a_reset_does_not_end_the_next_one():
@@ -97,23 +97,23 @@ def test_a_nak_of_the_connection_before_a_reset_does_not_end_the_next_one():
     naks = []
 
     def fate(transit):
-        if transit.op == h.MrcOpcode.ACK and b.qp(transfer.qb).state is QpState.ERROR:
+        if transit.op == h.MrcOpcode.ACK and b.verbs.qp(transfer.qb).state is QpState.ERROR:
             naks.append(transit)
             return [sim.delay(transit) + (0.04 if len(naks) == 2 else 0)]  # two round trips late
         return [sim.delay(transit)]
 
     sim.fate = fate
     transfer.write(0, 100 * FULL_SIZE)
-    sim.at(0.02, lambda: b.modify_qp(transfer.qb, "ERROR"))
+    sim.at(0.02, lambda: b.verbs.modify_qp(transfer.qb, "ERROR", sim.now))
 
     def again():
-        assert a.qp(transfer.qa).state is QpState.ERROR
-        a.modify_qp(transfer.qa, "RESET")
-        b.modify_qp(transfer.qb, "RESET")
-        here, there = a.local_info(transfer.qa), b.local_info(transfer.qb)
-        a.connect(transfer.qa, there)
-        b.connect(transfer.qb, here)
-        a.poll_cq()
+        assert a.verbs.qp(transfer.qa).state is QpState.ERROR
+        a.verbs.modify_qp(transfer.qa, "RESET", sim.now)
+        b.verbs.modify_qp(transfer.qb, "RESET", sim.now)
+        here, there = a.verbs.local_info(transfer.qa), b.verbs.local_info(transfer.qb)
+        a.verbs.connect(transfer.qa, there, sim.now)
+        b.verbs.connect(transfer.qb, here, sim.now)
+        a.verbs.poll_cq()
         transfer.write(0, 100 * FULL_SIZE)
 
     sim.at(0.055, again)
@@ -121,23 +121,23 @@ def test_a_nak_of_the_connection_before_a_reset_does_not_end_the_next_one():
     transfer.done()
     assert len(naks) > 1
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
-    assert a.qp(transfer.qa).state is QpState.RTS
+    assert a.verbs.qp(transfer.qa).state is QpState.RTS
 
 
 def test_a_peer_that_counts_its_immediates_wrongly_is_told_that_this_is_the_end():
     sim, transfer = under_way(4)
     b = sim.hosts["h3"]
-    b.post_recv(transfer.qb, 1)
+    b.verbs.post_recv(transfer.qb, 1, sim.now)
     sim.run(until=0.2)
-    path = next(iter(sim.hosts["h1"].qp(transfer.qa).evs.by_value.values())).path
+    path = next(iter(sim.hosts["h1"].verbs.qp(transfer.qa).evs.by_value.values())).path
     region = transfer.remote
     head = h.WRITE_TS.pack(
         h.MrcOpcode.WRITE_ONLY_IMM, wire.MIGRATED, wire.P_KEY, transfer.qb, h.FLAG_TS << 24 | FIRST_PSN + 4,
         0, 2, 7, h.TSETH_WORD, region.va, region.rkey, 4,
     ) + wire.IMMEDIATE.pack(9)  # fmt: skip
     inject(sim, "h1", "h3", path.frame(0x10, head, memoryview(b"abcd")), path.plane)
-    assert b.qp(transfer.qb).state is QpState.ERROR
-    assert [done.status for done in b.poll_cq()] == ["WR_FLUSH_ERR"]
+    assert b.verbs.qp(transfer.qb).state is QpState.ERROR
+    assert [done.status for done in b.verbs.poll_cq()] == ["WR_FLUSH_ERR"]
     said = []
     sim.fate = lambda transit: said.append(transit) or []
     sim.run(until=0.3)

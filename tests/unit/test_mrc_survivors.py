@@ -2,7 +2,7 @@
 
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc.evs.ev import EvState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.hosts.mrc.recovery.window import SendWindow
@@ -18,7 +18,7 @@ def start(packets: int, **config) -> tuple[Simulation, Transfer]:
 
 
 def requestor(sim: Simulation, transfer: Transfer):
-    return sim.hosts["h1"].qps[transfer.qa].requestor
+    return sim.hosts["h1"].verbs.qps[transfer.qa].requestor
 
 
 def lose_once(sim: Simulation, wanted) -> list:
@@ -47,7 +47,7 @@ def test_a_retransmission_takes_another_path_and_says_what_it_is():
     for seq in range(8, 40):
         sim, transfer = start(60, planes=1, trimming=True)
         lost = lose_once(sim, lambda transit, seq=seq, transfer=transfer: transit.psn == (
-            transfer.sim.hosts["h1"].qps[transfer.qa].requestor.first_psn + seq & 0xFFFFFF))  # fmt: skip
+            transfer.sim.hosts["h1"].verbs.qps[transfer.qa].requestor.first_psn + seq & 0xFFFFFF))  # fmt: skip
         finish(sim, transfer)
         again = [one for one in sim.sent if one.is_write and one.psn == lost[0].psn][1:]
         assert [one.uplink != lost[0].uplink for one in again] == [True]
@@ -69,7 +69,7 @@ def test_a_trim_in_the_core_skips_its_ev_and_one_at_the_last_hop_does_not():
 
         sim.fate = fate
         states = []
-        qp = sim.hosts["h1"].qps[transfer.qa]
+        qp = sim.hosts["h1"].verbs.qps[transfer.qa]
         skip = qp.evs.skip
         qp.evs.skip = lambda ev, *rest, skip=skip, states=states: (states.append((ev.value, rest[-1])), skip(ev, *rest))
         finish(sim, transfer)
@@ -80,14 +80,14 @@ def test_a_nack_about_an_older_copy_changes_nothing():
     sim, transfer = start(40, trimming=True)
     transfer.write(0, 40 * FULL_SIZE)
     sim.run(until=0.001)
-    qp = sim.hosts["h1"].qps[transfer.qa]
-    packet = qp.requestor.window.oldest()
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
+    packet = qp.requestor.recovery.window.oldest()
     before = qp.stats.lost_packets
     psn = qp.requestor.first_psn + packet.seq & PSN_MASK
     stale = h.Nack(h.Reason.TRIMMED, packet.ev.value, psn, packet.ts + 7 & h.TS_MASK)
-    qp.requestor.feedback.on_nack(stale, sim.now)
+    qp.requestor.on_nack(stale, sim.now)
     assert qp.stats.lost_packets == before
-    qp.requestor.feedback.on_nack(stale._replace(timestamp=packet.ts), sim.now)
+    qp.requestor.on_nack(stale._replace(timestamp=packet.ts), sim.now)
     assert qp.stats.lost_packets == before + 1
 
 
@@ -95,10 +95,10 @@ def test_a_late_packet_is_in_flight_again_until_the_receivers_count_takes_it_off
     sim, transfer = start(30)
     transfer.write(0, 30 * FULL_SIZE)
     sim.run(until=0.001)
-    qp = sim.hosts["h1"].qps[transfer.qa]
-    packet, account = qp.requestor.window.oldest(), qp.requestor.account
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
+    packet, account = qp.requestor.recovery.window.oldest(), qp.requestor.in_flight_bytes
     bytes_before, counted = account.bytes, qp.cc.inflight
-    qp.cc.on_loss(qp.requestor.declare_lost(packet, "time", sim.now), sim.now)
+    qp.cc.on_loss(qp.requestor._declare_lost(packet, "time", sim.now), sim.now)
     assert (account.bytes, qp.cc.inflight) == (bytes_before - packet.nominal, counted - packet.nominal)
     account.late(packet)
     assert (account.bytes, qp.cc.inflight) == (bytes_before, counted)
@@ -107,11 +107,11 @@ def test_a_late_packet_is_in_flight_again_until_the_receivers_count_takes_it_off
 def test_news_of_ports_that_is_older_than_what_is_known_changes_nothing():
     sim, transfer = start(1)
     host = sim.hosts["h1"]
-    peer = host.qps[transfer.qa].peer
+    peer = host.verbs.qps[transfer.qa].peer
     host.peer_ports(peer, 0b1101, 2.0)
-    host.peer_ports(peer, 0b1111, 3.0, said_at=1.0)  # an answer to what was asked before
+    host.peer_ports(peer, 0b1111, 3.0, sent_at=1.0)  # an answer to what was asked before
     assert peer.port_mask == 0b1101
-    host.peer_ports(peer, 0b1111, 4.0, said_at=2.5)
+    host.peer_ports(peer, 0b1111, 4.0, sent_at=2.5)
     assert peer.port_mask == 0b1111
 
 
@@ -132,8 +132,8 @@ def test_a_trimmed_copy_of_what_arrived_draws_a_sack_and_no_nack():
     sim.fate = fate
     finish(sim, transfer)
     assert copied
-    assert sim.hosts["h3"].qps[transfer.qb].stats.trimmed_packets == 1
-    assert sim.hosts["h3"].qps[transfer.qb].stats.nacks_sent == 0
+    assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.trimmed_packets == 1
+    assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.nacks_sent == 0
 
 
 def test_the_answer_to_a_question_about_the_tail_shows_what_arrived():
@@ -168,14 +168,14 @@ def test_a_loss_leaves_nothing_in_the_account_of_the_destination():
     sim, transfer = start(100)
     lose_once(sim, lambda transit: transit.plane == 2)
     finish(sim, transfer)
-    qp = sim.hosts["h1"].qps[transfer.qa]
-    assert (qp.requestor.account.bytes, qp.requestor.account.packets, qp.cc.inflight) == (0, 0, 0)
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
+    assert (qp.requestor.in_flight_bytes.bytes, qp.requestor.in_flight_bytes.packets, qp.cc.inflight) == (0, 0, 0)
     assert all(ev.state in {EvState.GOOD, EvState.ASSUMED_BAD} for ev in qp.evs.by_value.values())
 
 
 def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn():
     sim, transfer = start(40, planes=1, trimming=True, ecn_skip=False)
-    plane = sim.hosts["h1"].qps[transfer.qa].evs.planes[1]
+    plane = sim.hosts["h1"].verbs.qps[transfer.qa].evs.planes[1]
     trimmed = []
 
     def fate(transit):
@@ -200,7 +200,7 @@ def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn
 def test_an_immediate_that_is_over_makes_room_for_another():
     sim, transfer = start(6, wimm=2)
     for number in range(6):
-        sim.hosts["h3"].post_recv(transfer.qb, number)
+        sim.hosts["h3"].verbs.post_recv(transfer.qb, number, sim.now)
         transfer.write(number * FULL_SIZE, FULL_SIZE, number)
         sim.run(until=sim.now + 5.0, done=transfer.done)
     assert requestor(sim, transfer).wimm_in_flight == 0
@@ -212,18 +212,18 @@ def test_a_sack_for_what_was_never_sent_is_counted_and_changes_nothing():
     transfer.write(0, 20 * FULL_SIZE)
     sim.run(until=0.001)
     r = requestor(sim, transfer)
-    stats, una = transfer.stats(), r.window.una
-    cack = r.first_psn + r.window.next + 5 & PSN_MASK
-    r.feedback.on_sack(h.Sack(0, False, 0, 0, cack, 0, 1, 0), sim.now, None)
-    assert (stats.bogus_control, stats.acked_packets, r.window.una) == (1, 0, una)
+    stats, una = transfer.stats(), r.recovery.window.una
+    cack = r.first_psn + r.recovery.window.next + 5 & PSN_MASK
+    r.on_sack(h.Sack(0, False, 0, 0, cack, 0, 1, 0), sim.now, None)
+    assert (stats.bogus_control, stats.acked_packets, r.recovery.window.una) == (1, 0, una)
 
 
 def test_what_an_ack_settled_is_not_taken_off_again_by_a_sack_that_comes_later():
     """The two take different ports: the ACK says that all has arrived, the SACK how many bytes that was."""
     sim, transfer = start(40)
     host = sim.hosts["h1"]
-    qp = host.qps[transfer.qa]
-    account = qp.requestor.account
+    qp = host.verbs.qps[transfer.qa]
+    account = qp.requestor.in_flight_bytes
     posted, missing = [10], []
 
     def fate(transit):
@@ -234,7 +234,6 @@ def test_what_an_ack_settled_is_not_taken_off_again_by_a_sack_that_comes_later()
     for _ in range(200):
         sim.run(sim.now + 0.001)
         if transfer.done() and posted[0] < 40:  # an application that writes on as soon as it may
-            host.advance(sim.now)
             transfer.write(posted[0] * FULL_SIZE, 10 * FULL_SIZE)
             posted[0] += 10
         missing.append(account.packets * FULL_SIZE - account.bytes)
@@ -249,12 +248,14 @@ def test_what_is_on_its_way_by_a_port_that_goes_down_is_lost_at_once():
     transfer.write(0, len(transfer.source))
     sim.run(0.02)
     sender = requestor(sim, transfer)
-    flying = [one for one in sender.window.open_packets() if one.state is PacketState.FLIGHT and one.ev.plane == 2]
-    before = sender.account.packets
+    flying = [
+        one for one in sender.recovery.window.open_packets() if one.state is PacketState.FLIGHT and one.ev.plane == 2
+    ]
+    before = sender.in_flight_bytes.packets
     sim.hosts["h1"].port_event(2, False, sim.now)
     assert len(flying) > 3
     assert {(one.state, one.lost_by) for one in flying} == {(PacketState.LOST, "port")}
-    assert transfer.stats().lost_port == before - sender.account.packets == len(flying)
+    assert transfer.stats().lost_port == before - sender.in_flight_bytes.packets == len(flying)
 
 
 def test_a_packet_that_a_sack_reflects_beside_its_bitmap_counts_once():
@@ -262,15 +263,15 @@ def test_a_packet_that_a_sack_reflects_beside_its_bitmap_counts_once():
     transfer.write(0, len(transfer.source))
     sim.run(0.012)
     sender = requestor(sim, transfer)
-    assert sender.window.next > 8
+    assert sender.recovery.window.next > 8
     assert not transfer.stats().acked_packets
-    packet = sender.window.get(5)
+    packet = sender.recovery.window.get(5)
     for bitmap in (0, 1 << 5):
         sack = h.Sack(
             mark=h.Mark.NONE, probe_reply=False, offset=6, entropy=packet.ev.value, cack=wrap(sender.first_psn - 1),
             mpr=0, bitmap_offset=1, bitmap=bitmap, timestamp=packet.ts, ooo_count=1, rcvd_units=5,
         )  # fmt: skip
-        sender.feedback.on_sack(sack, sim.now, None)
+        sender.on_sack(sack, sim.now, None)
         assert transfer.stats().acked_packets == 1
         assert packet.state is PacketState.ACKED
 
@@ -280,7 +281,7 @@ def test_a_trimmed_packet_shrinks_the_window():
     for dscp in (h.Dscp.TRIMMED, None):
         sim = Simulation(trimming=True)
         transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE)
-        state = sim.hosts["h1"].qps[transfer.qa].cc.state
+        state = sim.hosts["h1"].verbs.qps[transfer.qa].cc.state
         most = state.cwnd
         trimmed = []
 
@@ -306,15 +307,15 @@ def test_no_new_packet_goes_beyond_the_receivers_window_whoever_asks_for_one():
     transfer.write(0, 400 * FULL_SIZE)
     r = requestor(sim, transfer)
     full = MPR_UNIT - 1
-    sim.run(done=lambda: r.window.next - r.window.una >= full)
-    assert r.window.next - r.window.una == full
+    sim.run(done=lambda: r.recovery.window.next - r.recovery.window.una >= full)
+    assert r.recovery.window.next - r.recovery.window.una == full
     for plane in r.qp.evs.planes:  # a port asks where a lost packet of another plane keeps the QP active
         assert r.new_frame(plane, sim.now) is None
 
 
 def test_a_count_of_the_receiver_that_comes_late_takes_nothing_back():
     sim, transfer = start(1)
-    account = requestor(sim, transfer).account
+    account = requestor(sim, transfer).in_flight_bytes
     account.sent(10 * h.RCVD_UNIT, 0.0)
     assert account.received(8) == 8 * h.RCVD_UNIT
     assert account.received(3) == 0
@@ -334,12 +335,12 @@ def test_a_record_that_is_used_again_knows_no_path_that_its_packet_before_was_lo
 def test_control_packets_leave_a_reverse_path_that_is_doubted_again():
     """The peer's packets come by the uplink that answers take, and say that these do not arrive."""
     sim, transfer = start(1)
-    peer = sim.hosts["h1"].qps[transfer.qa].peer
+    peer = sim.hosts["h1"].verbs.qps[transfer.qa].peer
     used = set()
     for _ in peer.uplinks(1):
         now = peer.reverse[1]
         used.add(now)
-        peer.doubt_reverse(srv6.ev(1, now, 0))
+        peer.rotate_reverse(srv6.ev(1, now, 0))
         assert peer.reverse[1] != now
     assert used == set(peer.uplinks(1))
     assert len(used) > 1
@@ -348,10 +349,10 @@ def test_control_packets_leave_a_reverse_path_that_is_doubted_again():
 def test_what_waits_at_a_port_that_goes_down_leaves_by_another():
     sim, transfer = start(8)
     host = sim.hosts["h1"]
-    peer = host.qps[transfer.qa].peer
+    peer = host.verbs.qps[transfer.qa].peer
     host.ops.announce_ports(peer, 0.0)
-    (waiting,) = [port for port, count in host.outbox.waiting().items() if count]
+    (waiting,) = [port for port, count in host.control.waiting().items() if count]
     host.port_event(waiting, False, 0.0)
-    left = host.outbox.waiting()
+    left = host.control.waiting()
     assert left[waiting] == 0
     assert sum(left.values()) == 1

@@ -90,7 +90,7 @@ def test_where_sacks_may_declare_nothing_lost_the_tail_waits_for_the_timeout():
     transfer.write(0, 16 * FULL_SIZE)
     began = sim.now
     sim.run(until=60.0, done=transfer.done)
-    assert sim.now - began >= sim.hosts["h1"].qps[transfer.qa].settings.ack_timeout
+    assert sim.now - began >= sim.hosts["h1"].verbs.qps[transfer.qa].settings.ack_timeout
 
 
 def explicit(sim, order, uplinks):
@@ -122,9 +122,9 @@ def test_a_dead_plane_costs_a_message_the_same_whatever_order_a_profile_has(orde
 def test_questions_about_the_tail_go_through_all_planes_in_turn(order):
     sim = Simulation()
     transfer = warm(sim, ev_profile=explicit(sim, order, (1,)))
-    prober = sim.hosts["h1"].qps[transfer.qa].prober
+    prober = sim.hosts["h1"].verbs.qps[transfer.qa].prober
     planes = []
     for _ in range(8):
         prober.tail(sim.now)
-        planes += [plane for plane in (1, 2, 3, 4) if prober.wants(plane)]
+        planes += [plane for plane in (1, 2, 3, 4) if prober.has_probe(plane)]
     assert planes == [1, 2, 3, 4] * 2

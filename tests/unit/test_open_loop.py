@@ -109,7 +109,7 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
         rest(self)
         self._world.pause(1e-3)
         hosts = self._world._sim.hosts
-        left.update({name: len(host.transport.qps) for name, host in hosts.items()})
+        left.update({name: len(host.transport.verbs.qps) for name, host in hosts.items()})
 
     monkeypatch.setattr(runner.Run, "_linger", linger)
     outcome = runner.run_scenario(loaded(tmp_path), tmp_path / "r", lambda *_: None, lambda _: None, report=False)
@@ -157,7 +157,7 @@ def test_memory_holds_the_flows_under_way_and_not_those_that_are_over(tmp_path, 
     def counted(self, *arguments):
         ended(self, *arguments)
         if self._done % 20 == 0:
-            known = sum(len(host.transport.qps) for host in self._world._sim.hosts.values())
+            known = sum(len(host.transport.verbs.qps) for host in self._world._sim.hosts.values())
             left.append(sum(type(one) is MrcQueuePair for one in gc.get_objects()) - known)
 
     monkeypatch.setattr(openloop.RunningOpenLoop, "_ended", counted)

@@ -8,8 +8,8 @@ from test_mrc_ev import made, of
 
 from mrclab.bench.sim import load
 from mrclab.bench.sim.common import SimLoad
-from mrclab.hosts.mrc.evs.ev import EvState
 from mrclab.hosts.mrc.evs.selections import path_selection
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.rdma.errors import VerbsError
 
 RTT = 10e-6
@@ -21,11 +21,11 @@ class Bench:
     def __init__(self, name, uplinks=8, **settings):
         self.now = 0.0
         self.evs, self.changes = made(planes=1, uplinks=uplinks, active=uplinks)
-        self.selection = path_selection(name, random.Random(1), settings, lambda: self.now, RTT)
+        self.selection = path_selection(name, random.Random(1), settings, RTT)
         self.evs.selection = self.selection
 
     def take(self, avoid=None):
-        return self.evs.select(1, avoid).uplink
+        return self.evs.select(1, self.now, avoid).uplink
 
     def ev(self, uplink):
         return of(self.evs, 1, uplink)
@@ -59,7 +59,7 @@ def test_bitmap_leaves_a_penalised_ev_out_once_for_each_penalty():
     bench.selection.on_mark(bench.ev(4))
     assert 4 not in [bench.take() for _ in range(7)]
     assert sorted(bench.take() for _ in range(8)) == list(range(1, 9))
-    bench.selection.on_loss(bench.ev(5))
+    bench.selection.on_loss(bench.ev(5), bench.now)
     rounds = [bench.take() for _ in range(14)]
     assert 5 not in rounds
     assert 5 in [bench.take() for _ in range(8)]
@@ -88,7 +88,7 @@ def test_reps_goes_round_its_ring_while_frozen():
     bench = Bench("reps", freeze_rtts=10)
     for uplink in (2, 5, 7):
         bench.selection.on_ack(bench.ev(uplink))
-    bench.selection.on_loss(bench.ev(1))
+    bench.selection.on_loss(bench.ev(1), bench.now)
     assert [bench.take() for _ in range(6)] == [2, 5, 7, 2, 5, 7]
     bench.now = 11 * RTT
     assert len({bench.take() for _ in range(50)}) > 4
@@ -116,7 +116,7 @@ def test_a_flowlet_ends_with_a_pause():
 
 def test_a_wrong_setting_is_refused():
     with pytest.raises(VerbsError, match="reps has no parameter 'cash'; did you mean 'cache'"):
-        path_selection("reps", random.Random(1), {"cash": 3}, lambda: 0.0, RTT)
+        path_selection("reps", random.Random(1), {"cash": 3}, RTT)
 
 
 @pytest.mark.parametrize("name", ["oblivious", "round_robin", "bitmap", "reps", "flowlet"])

@@ -68,7 +68,7 @@ def test_a_slow_sender_asks_for_an_ack_once_per_round_trip():
     sim = Simulation()
     sim.keep_sent = True
     one = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, first_psn=0)
-    sim.hosts["h1"].qps[one.qa].cc.rate = lambda _now: (FULL_SIZE + h.HEADER_BYTES) / (2 * RTT)
+    sim.hosts["h1"].verbs.qps[one.qa].cc.rate = lambda _now: (FULL_SIZE + h.HEADER_BYTES) / (2 * RTT)
     one.write(0, 40 * FULL_SIZE)
     sim.run(until=20 * RTT)
     sent = [t for t in sim.sent if t.is_write]
@@ -81,12 +81,12 @@ def test_a_slow_sender_asks_for_an_ack_once_per_round_trip():
 def test_messages_of_every_shape_arrive_inside_their_bounds(size, imm):
     sim = Simulation()
     one = Transfer(sim, "h1", "h3", size, guard=64)
-    sim.hosts["h3"].post_recv(one.qb, 7)
+    sim.hosts["h3"].verbs.post_recv(one.qb, 7, sim.now)
     one.write(0, size, imm)
     sim.run(done=one.done)
     assert one.target == one.source
     assert one.guards_intact()
-    received = [(done.wr_id, done.imm, done.byte_len) for done in sim.hosts["h3"].poll_cq()]
+    received = [(done.wr_id, done.imm, done.byte_len) for done in sim.hosts["h3"].verbs.poll_cq()]
     assert received == ([] if imm is None else [(7, imm, size)])
 
 
@@ -124,7 +124,7 @@ def test_a_gap_draws_one_nak_and_everything_from_it_on_is_sent_again():
     assert abs(stats.retx_packets - in_flight) <= 3
     twice = [psn for psn, count in seen.items() if count == 2]
     assert twice == list(range(100, 100 + stats.retx_packets))
-    responder = sim.hosts["h3"].qps[one.qb].stats
+    responder = sim.hosts["h3"].verbs.qps[one.qb].stats
     assert (responder.nacks_sent, responder.placed_packets, responder.duplicate_packets) == (1, 400, 0)
     assert responder.out_of_order == stats.retx_packets - 1
     (lost,), (resent,) = of_kind(sim, "packet.lost"), of_kind(sim, "packet.retx")
@@ -140,7 +140,7 @@ def test_a_packet_lost_twice_waits_for_the_retry_timer():
     assert one.target == one.source
     stats = one.stats()
     assert (stats.lost_nack, stats.lost_timeout, stats.timeouts) == (1, 1, 1)
-    timeout = sim.hosts["h1"].qps[one.qa].settings.ack_timeout
+    timeout = sim.hosts["h1"].verbs.qps[one.qa].settings.ack_timeout
     assert 10 * RTT <= timeout <= 20 * RTT
     assert sim.now > timeout
 
@@ -190,7 +190,7 @@ def test_lost_last_ack_is_repeated_for_the_duplicate_and_nothing_is_placed_twice
     assert lost
     assert one.target[: 7 * FULL_SIZE] == one.source[: 7 * FULL_SIZE]
     assert one.target[7 * FULL_SIZE :] == b"\x55" * FULL_SIZE
-    responder = sim.hosts["h3"].qps[one.qb].stats
+    responder = sim.hosts["h3"].verbs.qps[one.qb].stats
     assert (responder.placed_packets, responder.duplicate_packets > 0) == (8, True)
 
 
@@ -220,7 +220,7 @@ def test_reordering_within_the_path_counts_as_a_gap():
     sim.run(done=one.done)
     assert one.target == one.source
     assert one.stats().lost_nack >= 1
-    assert sim.hosts["h3"].qps[one.qb].stats.placed_packets == 100
+    assert sim.hosts["h3"].verbs.qps[one.qb].stats.placed_packets == 100
 
 
 def test_duplicates_are_acknowledged_and_harmless():
@@ -231,7 +231,7 @@ def test_duplicates_are_acknowledged_and_harmless():
     assert one.target == one.source
     assert one.stats().retx_packets == 0
     sim.run(until=sim.now + 1)
-    assert sim.hosts["h3"].qps[one.qb].stats.duplicate_packets == 100
+    assert sim.hosts["h3"].verbs.qps[one.qb].stats.duplicate_packets == 100
 
 
 @pytest.mark.parametrize("first", [0xFFFFFF, 0xFFFFF0, 0xFFFF80])
@@ -277,11 +277,11 @@ def test_a_dead_path_ends_in_error_after_the_retries_and_flushes_what_waits():
         one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
     sim.run(done=one.done)
     assert [done.status for done in one.completions] == ["RETRY_EXC_ERR", *["WR_FLUSH_ERR"] * 3]
-    qp = sim.hosts["h1"].qps[one.qa]
+    qp = sim.hosts["h1"].verbs.qps[one.qa]
     assert qp.state is QpState.ERROR
     assert one.stats().timeouts == 4
     assert of_kind(sim, "qp.state")[-1]["reason"] == "Retry Counter Exceeded"
-    assert sim.hosts["h1"].poll_async()[-1]["event"] == "QP_FATAL"
+    assert sim.hosts["h1"].events.poll()[-1]["event"] == "QP_FATAL"
 
 
 def test_progress_gives_all_retries_back():
@@ -298,13 +298,22 @@ def test_progress_gives_all_retries_back():
 def test_a_write_outside_the_region_puts_both_ends_into_error():
     sim = Simulation()
     one = Transfer(sim, "h1", "h3", 4 * FULL_SIZE, guard=2 * FULL_SIZE)
-    sim.hosts["h1"].post_send(
-        one.qa, 1, "RDMA_WRITE", one.local.lkey, 0, 4 * FULL_SIZE, one.remote.va + FULL_SIZE, one.remote.rkey
+    sim.hosts["h1"].verbs.post_send(
+        one.qa,
+        1,
+        "RDMA_WRITE",
+        one.local.lkey,
+        0,
+        4 * FULL_SIZE,
+        one.remote.va + FULL_SIZE,
+        one.remote.rkey,
+        None,
+        sim.now,
     )
     one.posted = 1
     sim.run(done=one.done)
     assert one.completions[0].status == "REM_ACCESS_ERR"
-    assert {sim.hosts["h1"].qps[one.qa].state, sim.hosts["h3"].qps[one.qb].state} == {QpState.ERROR}
+    assert {sim.hosts["h1"].verbs.qps[one.qa].state, sim.hosts["h3"].verbs.qps[one.qb].state} == {QpState.ERROR}
     assert one.guards_intact()
 
 
@@ -315,11 +324,11 @@ def test_immediates_without_a_posted_receive_wait_for_one():
         one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE, imm=n)
     sim.run(until=0.2)
     assert not one.done()
-    assert sim.hosts["h3"].qps[one.qb].stats.no_resource >= 1
+    assert sim.hosts["h3"].verbs.qps[one.qb].stats.no_resource >= 1
     for n in range(3):
-        sim.hosts["h3"].post_recv(one.qb, 10 + n)
+        sim.hosts["h3"].verbs.post_recv(one.qb, 10 + n, sim.now)
     sim.run(done=one.done)
-    assert [(done.wr_id, done.imm) for done in sim.hosts["h3"].poll_cq()] == [(10, 0), (11, 1), (12, 2)]
+    assert [(done.wr_id, done.imm) for done in sim.hosts["h3"].verbs.poll_cq()] == [(10, 0), (11, 1), (12, 2)]
     assert one.target == one.source
     assert one.stats().lost_packets == 0
 
@@ -334,7 +343,7 @@ def test_packets_of_strangers_and_for_others_are_counted_and_dropped():
     h4, h3 = sim.hosts["h4"], sim.hosts["h3"]
     h4.receive(1, data, sim.now)
     assert h4.stats()["ports"][1]["misdelivered"] == 1
-    h3.destroy_qp(one.qb)
+    h3.verbs.destroy_qp(one.qb, sim.now)
     h3.receive(1, data, sim.now)
     h3.receive(1, data[:70], sim.now)
     h3.receive(1, data[:80], sim.now)
@@ -350,7 +359,7 @@ def test_a_qp_is_bound_to_one_port_and_stays_on_it():
     flows = [transfer(sim, 50) for _ in range(8)]
     sim.keep_sent = True
     sim.run(done=lambda: min([flow.done() for flow in flows]))
-    ports = {flow.qa: sim.hosts["h1"].qps[flow.qa].port.number for flow in flows}
+    ports = {flow.qa: sim.hosts["h1"].verbs.qps[flow.qa].port.number for flow in flows}
     assert sorted(ports.values()) == [1, 1, 2, 2, 3, 3, 4, 4]
     assert all(flow.target == flow.source for flow in flows)
     per_port = [port["placed_bytes"] for port in sim.hosts["h3"].stats()["ports"].values()]
@@ -365,7 +374,7 @@ def test_a_dead_port_stops_its_qps_and_no_other():
     assert alive.done()
     assert alive.target == alive.source
     assert dead.stats().timeouts == 8
-    assert [qp.qpn for qp in sim.hosts["h1"].qps.values() if qp.state is QpState.ERROR] == [dead.qa]
+    assert [qp.qpn for qp in sim.hosts["h1"].verbs.qps.values() if qp.state is QpState.ERROR] == [dead.qa]
 
 
 def test_a_port_that_returns_in_time_goes_on_where_it_stopped():
@@ -382,7 +391,7 @@ def test_a_port_that_returns_in_time_goes_on_where_it_stopped():
 def test_source_ports_differ_between_qps_and_follow_the_seed():
     def sports(seed):
         host = Simulation(seed=seed).hosts["h1"]
-        return [host.qps[host.create_qp("fdcb:bb00:0:2::1")].sport for _ in range(16)]
+        return [host.verbs.qps[host.verbs.create_qp("fdcb:bb00:0:2::1", 0.0)].sport for _ in range(16)]
 
     assert sports(1) == sports(1) != sports(2)
     assert len(set(sports(1))) == 16
@@ -393,14 +402,14 @@ def test_nothing_is_left_of_a_destroyed_qp():
     sim = Simulation()
     one = transfer(sim, 400)
     sim.run(until=0.05)
-    sim.hosts["h1"].destroy_qp(one.qa)
-    sim.hosts["h3"].destroy_qp(one.qb)
+    sim.hosts["h1"].verbs.destroy_qp(one.qa, sim.now)
+    sim.hosts["h3"].verbs.destroy_qp(one.qb, sim.now)
     sim.run(until=3)
     for host in (sim.hosts["h1"], sim.hosts["h3"]):
-        assert not host.qps
+        assert not host.verbs.qps
         assert host.next_deadline() is None
         assert not host.has_work(1, sim.now)
-        host.dereg_mr(one.local.lkey if host is sim.hosts["h1"] else one.remote.lkey)
+        host.verbs.dereg_mr(one.local.lkey if host is sim.hosts["h1"] else one.remote.lkey)
 
 
 def test_a_reset_qp_can_be_connected_again():
@@ -408,12 +417,12 @@ def test_a_reset_qp_can_be_connected_again():
     one = transfer(sim, 100)
     sim.run(until=0.02)
     h1, h3 = sim.hosts["h1"], sim.hosts["h3"]
-    h1.modify_qp(one.qa, "RESET")
-    h3.modify_qp(one.qb, "RESET")
+    h1.verbs.modify_qp(one.qa, "RESET", sim.now)
+    h3.verbs.modify_qp(one.qb, "RESET", sim.now)
     sim.run(until=0.1)
-    ends = h1.local_info(one.qa), h3.local_info(one.qb)
-    h1.connect(one.qa, ends[1])
-    h3.connect(one.qb, ends[0])
+    ends = h1.verbs.local_info(one.qa), h3.verbs.local_info(one.qb)
+    h1.verbs.connect(one.qa, ends[1], sim.now)
+    h3.verbs.connect(one.qb, ends[0], sim.now)
     one.write(0, 100 * FULL_SIZE)
     one.posted, one.completions = 1, []
     sim.run(done=one.done)
@@ -431,10 +440,10 @@ def test_marks_draw_one_cnp_per_interval():
     sim.fate = fate
     one = transfer(sim, 2000)
     sim.run(done=one.done)
-    settings = sim.hosts["h3"].qps[one.qb].settings
+    settings = sim.hosts["h3"].verbs.qps[one.qb].settings
     interval = settings.dcqcn.cnp_interval_rtts * settings.base_rtt
     assert one.stats().cnps_received == pytest.approx(2000 / PORT_RATE / interval, abs=1)
-    assert sim.hosts["h3"].qps[one.qb].stats.ecn_packets == 2000
+    assert sim.hosts["h3"].verbs.qps[one.qb].stats.ecn_packets == 2000
 
 
 @pytest.mark.sources
@@ -442,7 +451,7 @@ def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
     sim = Simulation()
     slow, fast = transfer(sim, 400), transfer(sim, 400)
     rate = PORT_RATE / 10
-    sim.hosts["h1"].qps[slow.qa].cc.rate = lambda _now: rate * (FULL_SIZE + h.HEADER_BYTES)
+    sim.hosts["h1"].verbs.qps[slow.qa].cc.rate = lambda _now: rate * (FULL_SIZE + h.HEADER_BYTES)
     sim.keep_sent = True
     sim.run(until=0.2)
     times = [t.sent_at for t in sim.sent if t.is_write and int.from_bytes(t.data[67:70], "big") == slow.qb]
@@ -466,29 +475,29 @@ def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
 ])  # fmt: skip
 def test_attributes_that_make_no_sense_are_refused(attributes, code, words):
     with pytest.raises(VerbsError, match=words) as refusal:
-        Simulation().hosts["h1"].create_qp("fdcb:bb00:0:2::1", **attributes)
+        Simulation().hosts["h1"].verbs.create_qp("fdcb:bb00:0:2::1", 0.0, **attributes)
     assert refusal.value.code == code
 
 
 def test_a_port_can_be_disabled():
     host = Simulation().hosts["h1"]
-    host.port_admin(1, False, 0.0)
-    assert not host.plane_up(1)
+    host.ports.set_admin(1, False, 0.0)
+    assert not host.ports.plane_up(1)
 
 
 @pytest.mark.parametrize(("call", "arguments", "code"), [
-    ("create_qp", ("fdcb:bb00:0:1::1",), "EINVAL"),
-    ("create_qp", ("2001:db8::1",), "EINVAL"),
-    ("modify_qp", (0x100, "RTS"), "EINVAL"),
-    ("post_send", (0x100, 1, "RDMA_READ", 0, 0, 0, 0, 0), "EOPNOTSUPP"),
-    ("post_send", (0x100, 1, "RDMA_WRITE", 0, 0, 0, 0, 0, 5), "EINVAL"),
-    ("post_recv", (0x100, 1), "EINVAL"),
-    ("connect", (0x100, {"qpn": 1}), "EINVAL"),
+    ("create_qp", ("fdcb:bb00:0:1::1", 0.0), "EINVAL"),
+    ("create_qp", ("2001:db8::1", 0.0), "EINVAL"),
+    ("modify_qp", (0x100, "RTS", 0.0), "EINVAL"),
+    ("post_send", (0x100, 1, "RDMA_READ", 0, 0, 0, 0, 0, None, 0.0), "EOPNOTSUPP"),
+    ("post_send", (0x100, 1, "RDMA_WRITE", 0, 0, 0, 0, 0, 5, 0.0), "EINVAL"),
+    ("post_recv", (0x100, 1, 0.0), "EINVAL"),
+    ("connect", (0x100, {"qpn": 1}, 0.0), "EINVAL"),
     ("qp", (5,), "EINVAL"),
 ])  # fmt: skip
 def test_calls_are_refused_as_mrc_refuses_them(call, arguments, code):
     host = Simulation().hosts["h1"]
-    host.create_qp("fdcb:bb00:0:2::1")
+    host.verbs.create_qp("fdcb:bb00:0:2::1", 0.0)
     with pytest.raises(VerbsError) as refusal:
-        getattr(host, call)(*arguments)
+        getattr(host.verbs, call)(*arguments)
     assert refusal.value.code == code

@@ -19,7 +19,7 @@ def test_only_the_lost_packet_is_sent_again():
     stats = one.stats()
     assert (stats.retx_packets, stats.lost_nack, stats.timeouts) == (1, 1, 0)
     assert [psn for psn, count in seen.items() if count == 2] == [100]
-    responder = sim.hosts["h3"].qps[one.qb].stats
+    responder = sim.hosts["h3"].verbs.qps[one.qb].stats
     assert (responder.placed_packets, responder.duplicate_packets) == (400, 0)
     (lost,), (resent,) = of_kind(sim, "packet.lost"), of_kind(sim, "packet.retx")
     assert (lost["psn"], lost["count"], resent["psn"], resent["count"]) == (100, 1, 100, 1)
@@ -80,7 +80,7 @@ def test_no_more_than_a_bandwidth_delay_product_is_in_flight():
 
     def fate(transit):
         nonlocal most
-        requestor = sim.hosts["h1"].qps[one.qa].requestor
+        requestor = sim.hosts["h1"].verbs.qps[one.qa].requestor
         most = max(most, requestor.next - requestor.una)
         return [sim.delay(transit)]
 
@@ -93,9 +93,9 @@ def test_wrong_attributes_are_refused():
     sim = Simulation()
     host, address = sim.hosts["h1"], sim.hosts["h3"].config.host.address
     with pytest.raises(VerbsError, match="neither go_back_n nor selective_repeat"):
-        host.create_qp(address, recovery="irn")
+        host.verbs.create_qp(address, sim.now, recovery="irn")
     with pytest.raises(VerbsError, match="window_bdps -1 is outside"):
-        host.create_qp(address, window_bdps=-1)
+        host.verbs.create_qp(address, sim.now, window_bdps=-1)
 
 
 def test_what_came_is_not_lost():

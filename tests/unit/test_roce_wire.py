@@ -37,7 +37,7 @@ def traffic():
     sim.fate = fate
     one = Transfer(sim, "h1", "h3", 100 * FULL_SIZE, first_psn=0xFFFFE0)
     for n in range(10):
-        sim.hosts["h3"].post_recv(one.qb, n)
+        sim.hosts["h3"].verbs.post_recv(one.qb, n, sim.now)
         length = 10 * FULL_SIZE - n
         one.write(10 * n * FULL_SIZE, length, imm=0xA0 + n if n % 2 else None)
     one.write(0, 2, imm=0xB0)
@@ -55,7 +55,7 @@ def test_every_opcode_and_nak_occurred(traffic):
 
 def test_an_independent_dissector_agrees_on_every_field_and_checksum(traffic):
     sim, one = traffic
-    to_peer = {"h1": sim.hosts["h1"].qps[one.qa], "h3": sim.hosts["h3"].qps[one.qb]}
+    to_peer = {"h1": sim.hosts["h1"].verbs.qps[one.qa], "h3": sim.hosts["h3"].verbs.qps[one.qb]}
     for transit in sim.sent:
         frame = Ether(bytes(transit.data))
         bth, qp = frame[BTH], to_peer[transit.source]
@@ -137,21 +137,21 @@ def test_every_write_arrives_once_and_in_order_or_the_qp_says_why(
     offset, wanted = 0, []
     for number, (length, imm) in enumerate(messages):
         if imm:
-            sim.hosts["h3"].post_recv(one.qb, 100 + number)
+            sim.hosts["h3"].verbs.post_recv(one.qb, 100 + number, sim.now)
             wanted.append((100 + number, number, length))
         one.write(offset, length, number if imm else None)
         offset += length
     sim.run(until=400, done=one.done)
     assert one.guards_intact()
     assert [done.wr_id for done in one.completions] == list(range(len(messages)))
-    received = [(done.wr_id, done.imm, done.byte_len) for done in sim.hosts["h3"].poll_cq(most=64)]
-    if sim.hosts["h1"].qps[one.qa].state is QpState.ERROR:
+    received = [(done.wr_id, done.imm, done.byte_len) for done in sim.hosts["h3"].verbs.poll_cq(most=64)]
+    if sim.hosts["h1"].verbs.qps[one.qa].state is QpState.ERROR:
         assert one.stats().timeouts >= 8
         received = [entry for entry in received if entry in wanted]
         assert received == wanted[: len(received)]
         return
     assert one.target == one.source
     assert received == wanted
-    responder = sim.hosts["h3"].qps[one.qb]
+    responder = sim.hosts["h3"].verbs.qps[one.qb]
     assert responder.stats.placed_bytes == size
     assert responder.responder.msn == len(messages)

@@ -21,7 +21,7 @@ class Burst:
         while not self.write.done():
             self.sim.run(1e-6)
         self.sim.run(1e-4)
-        qp = self.sim.hosts["h1"].transport.qps[self.write.qp]
+        qp = self.sim.hosts["h1"].transport.verbs.qps[self.write.qp]
         (ev,) = qp.evs.by_value.values()
         assert isinstance(ev.path, ObjectPath)
         self.path = ev.path

@@ -126,11 +126,11 @@ def test_a_delay_is_added_to_every_frame_and_healing_lets_the_held_ones_arrive()
     sim = Sim(planes=1, t1s=1)
     write = Write(sim, "h1", "h3", 1 << 19)
     finish(sim, write)
-    base = write.source.transport.qps[write.qp].requestor.feedback.srtt
+    base = write.source.transport.verbs.qps[write.qp].requestor.recovery.rtt.srtt
     made = broken(sim).impair("h1-p1", Impairment(delay=0.05), direction="up", seed=3)
     write = Write(sim, "h1", "h3", 1 << 18)
     sim.run(0.5)
-    rtt = write.source.transport.qps[write.qp].requestor.feedback.srtt
+    rtt = write.source.transport.verbs.qps[write.qp].requestor.recovery.rtt.srtt
     assert rtt - base == pytest.approx(0.05, rel=0.2)
     made.heal()
     finish(sim, write)

@@ -114,7 +114,7 @@ def test_of_two_copies_one_may_lose_its_payload():
         way.faults = (TrimmedTwin(),)
     write = Write(sim, "h1", "h3", 200_000)
     finish(sim, write)
-    assert sum(qp.stats.trimmed_packets for qp in sim.hosts["h3"].transport.qps.values()) > 40
+    assert sum(qp.stats.trimmed_packets for qp in sim.hosts["h3"].transport.verbs.qps.values()) > 40
     assert write.received == write.sent
 
 
@@ -143,15 +143,17 @@ def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
     sim = Sim()
     readers = []
     for name in ("h1", "h3"):
-        for port in sim.hosts[name].transport._ports.values():
+        for port in sim.hosts[name].transport.ports.by_number.values():
             readers.append(BothWays(port.parser.parse))
             sim.fabric.cable(f"{name}-p{port.number}").ways[1].faults = (readers[-1],)
     write = Write(sim, "h1", "h3", 100_001, message=30_000, timestamps=timestamps)
     one, other = (sim.hosts[name].transport for name in ("h1", "h3"))
-    [far] = other.qps
-    other.post_recv(far, 1)
-    local, remote = one.reg_mr(bytearray(9000)), other.reg_mr(bytearray(9000))
-    one.post_send(write.qp, 7, "RDMA_WRITE_WITH_IMM", local.lkey, 0, 9000, remote.va, remote.rkey, imm=5)
+    [far] = other.verbs.qps
+    other.verbs.post_recv(far, 1, sim.clock.seconds)
+    local, remote = one.verbs.reg_mr(bytearray(9000)), other.verbs.reg_mr(bytearray(9000))
+    one.verbs.post_send(
+        write.qp, 7, "RDMA_WRITE_WITH_IMM", local.lkey, 0, 9000, remote.va, remote.rkey, imm=5, now=sim.clock.seconds
+    )
     write.posted += 1
     finish(sim, write)
     assert write.received == write.sent

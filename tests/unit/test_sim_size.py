@@ -46,16 +46,16 @@ def test_the_first_and_the_last_nic_of_the_papers_fabric_reach_each_other_by_its
     assert first["address"] == "fdcb:bb00:0:1::1"
     assert last["address"] == "fdcb:bb00:0:200::100"
     one, other = paper.hosts["h1"].transport, paper.hosts["h131072"].transport
-    here, there = one.create_qp(last["address"]), other.create_qp(first["address"])
-    one.connect(here, other.local_info(there))
-    other.connect(there, one.local_info(here))
+    here, there = one.verbs.create_qp(last["address"], 0.0), other.verbs.create_qp(first["address"], 0.0)
+    one.verbs.connect(here, other.verbs.local_info(there), 0.0)
+    other.verbs.connect(there, one.verbs.local_info(here), 0.0)
     sent, received = random.Random(1).randbytes(1 << 20), bytearray(1 << 20)
-    local, remote = one.reg_mr(bytearray(sent)), other.reg_mr(received)
-    one.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, len(sent), remote.va, remote.rkey)
+    local, remote = one.verbs.reg_mr(bytearray(sent)), other.verbs.reg_mr(received)
+    one.verbs.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, len(sent), remote.va, remote.rkey, None, 0.0)
     paper.hosts["h1"].nic.serve()
     paper.run(until=0.001)
     assert bytes(received) == sent
-    evs = one.qp(here).evs
+    evs = one.verbs.qp(here).evs
     assert evs.count == 256
     assert len(evs.by_value) <= 192  # the backups are not made
     assert max(ev.uplink for ev in evs.by_value.values()) > 200
@@ -66,18 +66,18 @@ def test_queues_in_which_nothing_waits_any_more_are_one_empty_queue(tmp_path):
     made = world(tmp_path, planes=2, t0s=2, t1s=2, hosts_per_t0=2, link={"rate": "100 Gb/s", "delay": "600ns"})
     made.call("h1", "hello"), made.call("h3", "hello")
     one, other = made.hosts["h1"].transport, made.hosts["h3"].transport
-    here, there = (end.create_qp(made.fabric.address(peer)) for end, peer in ((one, "h3"), (other, "h1")))
-    one.connect(here, other.local_info(there))
-    other.connect(there, one.local_info(here))
-    local, remote = one.reg_mr(bytearray(1 << 16)), other.reg_mr(bytearray(1 << 16))
-    one.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, 1 << 16, remote.va, remote.rkey)
-    assert len(one.qp(here).requestor.incomplete) == 1
+    here, there = (end.verbs.create_qp(made.fabric.address(peer), 0.0) for end, peer in ((one, "h3"), (other, "h1")))
+    one.verbs.connect(here, other.verbs.local_info(there), 0.0)
+    other.verbs.connect(there, one.verbs.local_info(here), 0.0)
+    local, remote = one.verbs.reg_mr(bytearray(1 << 16)), other.verbs.reg_mr(bytearray(1 << 16))
+    one.verbs.post_send(here, 0, "RDMA_WRITE", local.lkey, 0, 1 << 16, remote.va, remote.rkey, None, 0.0)
+    assert len(one.verbs.qp(here).requestor.incomplete) == 1
     made.hosts["h1"].nic.serve()
     made.run(until=0.001)
     ports = [port for switch in made.sim.switches.made for port in switch.used]
     assert sum(packets for port in ports for packets, _bytes in port.sent()) >= 3 * 16
     assert sum(port.depth() for port in ports) == 0
-    sender, receiver = one.qp(here).requestor, other.qp(there).requestor
+    sender, receiver = one.verbs.qp(here).requestor, other.verbs.qp(there).requestor
     assert len({id(queue) for half in (sender, receiver) for queue in (half.unsent, half.incomplete)}) == 1
 
 
@@ -91,16 +91,16 @@ def test_node_configs_share_what_is_kept_of_the_fields_that_were_given(paper):
 
 def test_a_qp_makes_the_evs_that_it_uses(paper):
     transport = (paper.call("h1", "hello"), paper.hosts["h1"].transport)[1]
-    evs = transport.qp(transport.create_qp("fdcb:bb00:0:200::100")).evs
+    evs = transport.verbs.qp(transport.verbs.create_qp("fdcb:bb00:0:200::100", 0.0)).evs
     assert (evs.count, evs.active_count(), len(evs.by_value)) == (256, 192, 8)
-    seen = {evs.select(plane).value for plane in range(1, 9) for _ in range(24)}
+    seen = {evs.select(plane, 0.0).value for plane in range(1, 9) for _ in range(24)}
     assert len(seen) == 192
-    assert {evs.select(1).value for _ in range(24)} == {value for value in seen if value >> 28 == 1}
+    assert {evs.select(1, 0.0).value for _ in range(24)} == {value for value in seen if value >> 28 == 1}
 
 
 def test_a_lost_path_is_replaced_by_one_that_was_not_made_yet(paper):
     transport = (paper.call("h1", "hello"), paper.hosts["h1"].transport)[1]
-    evs = transport.qp(transport.create_qp("fdcb:bb00:0:200::100")).evs
+    evs = transport.verbs.qp(transport.verbs.create_qp("fdcb:bb00:0:200::100", 0.0)).evs
     (first,) = evs.planes[3].active
     assert evs.lost(first, 0.0, "timeout")
     assert (evs.active_count(), evs.count) == (192, 256)

@@ -10,8 +10,8 @@ from mrclab.experiments.soak.faults import Blow
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import SoakPlan, draw
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.evs.ev import EvSet
-from mrclab.hosts.mrc.recovery.account import Account
+from mrclab.hosts.mrc.evs.evset import EvSet
+from mrclab.hosts.mrc.recovery.inflight import InFlight
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.rdma.memory import MemoryTable
@@ -136,7 +136,7 @@ def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
     other = SoakFlow("h2", "h1", 50 * RTT, ((4096, False),), {})
     plan = planned(one, other, blows=(cut(10, 40),))
     assert holds(plan)
-    monkeypatch.setattr(MrcEndpoint, "ask_ports", lambda *_, **__: None)
+    monkeypatch.setattr(MrcEndpoint, "query_ports", lambda *_, **__: None)
     assert any("for down: mask 1" in text for text in soak.run_plan(plan))
 
 
@@ -162,7 +162,7 @@ def test_bytes_that_stay_in_flight_are_found(monkeypatch):
         self.packets -= 1
         return packet.nominal
 
-    monkeypatch.setattr(Account, "lost", lost)
+    monkeypatch.setattr(InFlight, "lost", lost)
     plan = planned(
         SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}),
         blows=(Blow("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),

@@ -39,8 +39,6 @@ class Hosts:
         """Nobody looks at progress."""
 
     def work(self):
-        for host in self.sim.hosts.values():
-            host.now = self.sim.now
         while self.waiting:
             self.waiting.pop(0)(self.sim.now)
 
@@ -137,8 +135,8 @@ def test_a_damaged_byte_shows_in_the_digests():
     hosts = Hosts((1, 3))
     (flow,) = hosts.prepare("s", {"kind": "stream", "size": 50_000, "message": 5000, "depth": 4}, [("h1", "h3")])
     memory = hosts.api["h3"]._workloads["s"].receivers[flow].memory
-    hosts.api["h1"]._workloads["s"].senders[flow].post(0, 5000, 0)
-    hosts.sim.run(0.008, lambda: hosts.sim.hosts["h3"].qps[0x100].stats.placed_packets > 2)
+    hosts.api["h1"]._workloads["s"].senders[flow].post(0, 5000, 0, 0.0)
+    hosts.sim.run(0.008, lambda: hosts.sim.hosts["h3"].verbs.qps[0x100].stats.placed_packets > 2)
     memory.view[100] ^= 1
     hosts.sim.run(1.0)
     status = [hosts.api[h].workload_status("s")["flows"][flow] for h in ("h1", "h3")]
@@ -312,6 +310,6 @@ def test_everything_is_given_back():
     hosts.run("s")
     for host in hosts.names:
         hosts.api[host].release_workload("s")
-        assert not hosts.sim.hosts[host].qps
+        assert not hosts.sim.hosts[host].verbs.qps
         assert not len(hosts.sim.hosts[host].memory)
     hosts.prepare("s", {"kind": "stream", "size": 5000, "message": 5000, "depth": 4}, [("h3", "h1")])

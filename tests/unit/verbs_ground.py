@@ -151,7 +151,7 @@ class Ground:
     def nothing_left(self) -> bool:
         """Return True if no host holds anything of a program."""
         return all(
-            not host.qps and not len(host.memory) and len(host._cqs) == 1 and list(host.memory._pds) == [1]
+            not host.verbs.qps and not len(host.memory) and len(host.verbs._cqs) == 1 and list(host.memory._pds) == [1]
             for host in self.simulation.hosts.values()
         )
 

@@ -23,7 +23,7 @@ from mrclab.hosts.agent.provider.profiles import (
     EvProfiles,
     invalid,
 )
-from mrclab.hosts.agent.provider.qp import CtlNumbers
+from mrclab.hosts.agent.provider.qp import CtlNumbers, ServerLoop
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
@@ -104,11 +104,11 @@ class Control(CtlNumbers):
 class ProgramCtl(Control):
     """mrc_ctl of one host, shared by all programs."""
 
-    def __init__(self, verbs: MrcEndpoint) -> None:
-        self._verbs = verbs
+    def __init__(self, endpoint: MrcEndpoint, loop: ServerLoop) -> None:
+        self._endpoint, self._loop = endpoint, loop
         self._queues: list[EvQueue] = []
-        self.ctl = Ctl(verbs)
-        self.evs = EvProfiles(verbs, self.ctl, self._tell)
+        self.ctl = Ctl(endpoint)
+        self.evs = EvProfiles(endpoint, self.ctl, self._tell, loop)
         self.ccs = CcProfiles(self.ctl)
         self._calls: dict[Op, Callable[[list[int], bytes], Answer]] = {
             Op.CTL_QUERY_DEVICE: self._query_device, Op.CTL_QUERY_PORT: self._query_port,
@@ -148,7 +148,7 @@ class ProgramCtl(Control):
     # --- device, ports ------------------------------------------------------------------------------------------------
 
     def _query_device(self, _numbers: list[int], _data: bytes) -> Answer:
-        ports = sum(1 << port.number for port in self._verbs.config.ports)
+        ports = sum(1 << port.number for port in self._endpoint.config.ports)
         free = self.evs.free()
         numbers = [MAX_PROFILES, MAX_PROFILES, MAX_PROFILES * MAX_EVS, free, MAX_EVS, 1, 256, sum(FORMATS), 7, 1024]
         return [*numbers, MAX_PROFILES, ports], b""
@@ -157,7 +157,7 @@ class ProgramCtl(Control):
         return [int(self.ctl.query_port(numbers[0])["enabled"])], b""
 
     def _modify_port(self, numbers: list[int], _data: bytes) -> Answer:
-        self.ctl.set_port_admin(numbers[0], bool(numbers[1]), self._verbs.now)
+        self.ctl.set_port_admin(numbers[0], bool(numbers[1]), self._loop.now)
         return [], b""
 
     # --- EV formats ---------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ class ProgramCtl(Control):
             if fmt not in FORMATS:
                 raise invalid(f"there is no EV format mode {fmt}")
             self.ctl.query_port(port)
-            plane = next(one.plane for one in self._verbs.config.ports if one.number == port)
-            peer = self._verbs.peer(str(ipaddress.IPv6Address(gid)))
+            plane = next(one.plane for one in self._endpoint.config.ports if one.number == port)
+            peer = self._endpoint.peers.peer(str(ipaddress.IPv6Address(gid)))
             size = FORMATS[fmt].value
             uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
             asked.append((ident, peer, peer.path(plane, uplink, srv6.ev_tag(n))))
@@ -258,4 +258,4 @@ class ProgramCtl(Control):
 
         control = traffic_class >> 2 == Dscp.CONTROL
         for ident, peer, path in asked:
-            self._verbs.ops.probe(peer, path, timeout, partial(one, ident), self._verbs.now, control=control)
+            self._endpoint.ops.probe(peer, path, timeout, partial(one, ident), self._loop.now, control=control)

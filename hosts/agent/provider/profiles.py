@@ -12,6 +12,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.qp import ServerLoop
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, check_widths
@@ -178,8 +179,8 @@ class ProgramEvProfile(CtlProfile):
 class EvProfiles:
     """All EV profiles and EV formats of a host."""
 
-    def __init__(self, verbs: MrcEndpoint, ctl: Ctl, tell: Callable[[EvEvent], None]) -> None:
-        self._verbs, self._ctl, self._tell = verbs, ctl, tell
+    def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, tell: Callable[[EvEvent], None], loop: ServerLoop) -> None:
+        self._endpoint, self._ctl, self._tell, self._loop = endpoint, ctl, tell, loop
         self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
         self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
 
@@ -303,10 +304,10 @@ class EvProfiles:
     def _generate(self, profile: ProgramEvProfile) -> None:
         expansion = _expansion(self.format(profile.format), profile.fields)
         assert expansion is not None
-        ports = [port.number for port in self._verbs.config.ports]
+        ports = [port.number for port in self._endpoint.config.ports]
         profile.entries = []
         for n in range(profile.count):
-            bits = expansion.draw(self._verbs.rng)
+            bits = expansion.draw(self._endpoint.rng)
             value = (bits << 8 * VALUE_BYTES - expansion.bits).to_bytes(VALUE_BYTES, "big")
             profile.entries.append(EvProfileEntry(ports[n % len(ports)], value, ApiState.GOOD, expansion.expand(bits)))
 
@@ -328,7 +329,7 @@ class EvProfiles:
             made.denied = {(entry.port, entry.value) for entry in denied if entry.value is not None}
             return made
 
-        made = self._verbs.profiles.add_ev(make)
+        made = self._endpoint.profiles.add_ev(make)
         profile.number_online = made.number
         made.go(EvProfileState.OFFLINE)
         made.go(EvProfileState.ONLINE)
@@ -377,7 +378,7 @@ class EvProfiles:
             raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
         if profile.number_online:
             short = value if profile.entries else value[:4]
-            self._ctl.modify_ev_state(profile.number_online, port, short, wanted)
+            self._ctl.modify_ev_state(profile.number_online, port, short, wanted, self._loop.now)
             return
         found = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
         if not found:
@@ -401,7 +402,7 @@ class EvProfiles:
     def in_use(self, profile: ProgramEvProfile) -> dict[tuple[int, bytes], list[ApiState]]:
         """The EVs of all QPs of a profile, and the state of each there."""
         found: dict[tuple[int, bytes], list[ApiState]] = {}
-        for qp in self._verbs.qps.values():
+        for qp in self._endpoint.verbs.qps.values():
             if qp.ev_profile is not None and qp.ev_profile.number == profile.number_online:
                 for port, value, state in self._ctl.query_ev_state(qp.qpn):
                     found.setdefault((port, value), []).append(state)

@@ -9,18 +9,18 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import Control, EvQueue
 from mrclab.hosts.agent.provider.memory import RegionView
-from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
+from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp, ServerLoop
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
-from mrclab.hosts.rdma.resources import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR
+from mrclab.hosts.rdma.verbs import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, Verbs
 from mrclab.hosts.transports import Endpoint
 
 Answer = tuple[list[int], bytes]
@@ -36,15 +36,16 @@ class ProgramContext:
     def __init__(
         self,
         connection: socket.socket,
-        verbs: Endpoint,
+        endpoint: Endpoint,
         control: Control,
         name: str,
-        soon: Callable[[Callable[[float], None]], None],
+        loop: ServerLoop,
     ) -> None:
         self.connection = connection
         self.qps: dict[int, ProgramQp] = {}
         self.doorbell = -1
-        self._verbs, self._control, self._name, self._soon = verbs, control, name, soon
+        self._endpoint, self._control, self._name, self._loop = endpoint, control, name, loop
+        self._verbs: Verbs[Any] = endpoint.verbs
         self._memory = self._events = -1
         self._page: mmap.mmap | None = None
         self._pds: set[int] = set()
@@ -89,7 +90,7 @@ class ProgramContext:
         self._events, self.doorbell, self._memory = descriptors.pop(), descriptors.pop(), descriptors.pop()
         for descriptor in (self._events, self.doorbell):
             os.set_blocking(descriptor, False)
-        config = self._verbs.config
+        config = self._endpoint.config
         guid = int(ipaddress.IPv6Address(config.host.address)) & (1 << 64) - 1
         return [len(config.ports), config.path_mtu, guid], self._name.encode()
 
@@ -157,7 +158,7 @@ class ProgramContext:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        able = _CAPABILITIES if isinstance(self._verbs, MrcEndpoint) else 0
+        able = _CAPABILITIES if isinstance(self._endpoint, MrcEndpoint) else 0
         return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, able], b""
 
     def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
@@ -165,16 +166,16 @@ class ProgramContext:
         return [state["up"], state["enabled"], state["carrier"]], b""
 
     def _port(self, number: int) -> dict[str, bool]:
-        if all(port.number != number for port in self._verbs.config.ports):
+        if all(port.number != number for port in self._endpoint.config.ports):
             raise VerbsError("EINVAL", f"this host has no port {number}")
-        return self._verbs.port_state(number)
+        return self._endpoint.ports.state(number)
 
     def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         """All ports have one address; it stands at every index, so that programs with another NIC's habits find it."""
         self._port(numbers[0])
         if numbers[1] >= _GIDS:
             raise VerbsError("EINVAL", f"there is no GID {numbers[1]}; there are {_GIDS}")
-        return [], ipaddress.IPv6Address(self._verbs.config.host.address).packed
+        return [], ipaddress.IPv6Address(self._endpoint.config.host.address).packed
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -279,7 +280,7 @@ class ProgramContext:
             power_of_two(receives, MAX_RECV_WR, "receives"),
         )
         queues = self._cq(send), self._cq(recv)
-        qp = ProgramQp(self._verbs, self._control, rings, self._own_pd(pd), *queues, bool(signal_all), self._soon)
+        qp = ProgramQp(self._endpoint, self._control, rings, self._own_pd(pd), *queues, bool(signal_all), self._loop)
         self.qps[qp.number] = qp
         return [qp.number], b""
 

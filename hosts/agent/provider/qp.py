@@ -9,7 +9,7 @@ import dataclasses
 import ipaddress
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.memory import gather
@@ -21,7 +21,7 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
-from mrclab.hosts.rdma.resources import check_request
+from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
 
 # What verbs programs set by habit and MRC does not have: taken, and of no effect.
@@ -85,6 +85,20 @@ class _NoRemoteWrites:
         return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
 
 
+class ServerLoop(Protocol):
+    """Interface of the loop that serves the provider."""
+
+    @property
+    def now(self) -> float:
+        """Seconds of its clock."""
+
+    def every(self, interval: float, work: Callable[[float], None]) -> None:
+        """Call `work(now)` every so many seconds."""
+
+    def soon(self, work: Callable[[float], None]) -> None:
+        """Call `work(now)` once, before the next frame is sent."""
+
+
 class CtlNumbers:
     """Requests of a QP to the control interface: numbers of the transport's profiles for those of the programs."""
 
@@ -98,16 +112,17 @@ class CtlNumbers:
 
 
 class ProgramQp:
-    """One QP of a program. `verbs` is the host's transport."""
+    """One QP of a program. `endpoint` is the host's transport."""
 
     def __init__(
-        self, verbs: Endpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
-        signal_all: bool, soon: Callable[[Callable[[float], None]], None],
+        self, endpoint: Endpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
+        signal_all: bool, loop: ServerLoop,
     ) -> None:  # fmt: skip
-        self._verbs, self._profiles, self.rings = verbs, profiles, rings
-        self.number = verbs.reserve_qpn()
+        self._endpoint, self._profiles, self.rings = endpoint, profiles, rings
+        self._verbs: Verbs[Any] = endpoint.verbs
+        self.number = endpoint.verbs.reserve_qpn()
         self.pd, self._send, self._recv = pd, send, recv
-        self._signal_all, self._soon = signal_all, soon
+        self._signal_all, self._loop = signal_all, loop
         self.state = IbvQpState.RESET
         self.made = False  # the transport has a QP of this number
         self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; in the transport's hands
@@ -180,27 +195,28 @@ class ProgramQp:
     def _make(self, wanted: Mapping[str, int], peer: bytes) -> None:
         """INIT to RTR: the transport's QP."""
         path_mtu = 128 << wanted["path_mtu"]
-        verbs, number = self._verbs, self.number
+        verbs, number, now = self._verbs, self.number, self._loop.now
+        is_mrc = isinstance(self._endpoint, MrcEndpoint)
         address = str(ipaddress.IPv6Address(peer))
-        attributes, theirs = self._windows(wanted, path_mtu) if isinstance(verbs, MrcEndpoint) else ({}, {})
-        verbs.create_qp(address, self.pd, self._send.number, self._recv.number, number, **attributes)
+        attributes, theirs = self._windows(wanted, path_mtu) if is_mrc else ({}, {})
+        verbs.create_qp(address, now, self.pd, self._send.number, self._recv.number, number, **attributes)
         self.made = True
         try:
-            verbs.modify_qp(number, "INIT")
-            verbs.modify_qp(number, "RTR", qpn=wanted["dest_qpn"], psn=wanted["rq_psn"], **theirs)
+            verbs.modify_qp(number, "INIT", now)
+            verbs.modify_qp(number, "RTR", now, qpn=wanted["dest_qpn"], psn=wanted["rq_psn"], **theirs)
         except VerbsError:
             self._unmake()
             raise
-        if isinstance(verbs, MrcEndpoint) and "mpr_dest" in wanted:
+        if is_mrc and "mpr_dest" in wanted:
             verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
 
     def _windows(self, wanted: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
         """Return what MRC alone has: attributes of the QP, and what its peer takes."""
-        default = self._verbs.config.transport
+        default = self._endpoint.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
-        if path_mtu > self._verbs.config.path_mtu:
-            raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._verbs.config.path_mtu}")
-        default = self._verbs.config.transport
+        if path_mtu > self._endpoint.config.path_mtu:
+            raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._endpoint.config.path_mtu}")
+        default = self._endpoint.config.transport
         attributes["mpr"] = max(wanted.get("mpr_dest", default.mpr), wanted.get("mpr", 1))
         attributes["wimm"] = max(wanted.get("max_wimm_dest", default.wimm), wanted.get("max_wimm", 1))
         if "cap" in wanted:
@@ -216,7 +232,7 @@ class ProgramQp:
     def _start(self, wanted: Mapping[str, int], mask: M) -> None:
         """RTR to RTS: one's own side."""
         qp = self._verbs.qp(self.number)
-        default = self._verbs.config.transport
+        default = self._endpoint.config.transport
         if isinstance(qp, MrcQueuePair) and mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
             mpr, wimm = wanted.get("mpr", default.mpr), wanted.get("max_wimm", default.wimm)
             settings = dataclasses.replace(
@@ -228,14 +244,14 @@ class ProgramQp:
                 retry_exponential=wanted.get("exp_cnt", qp.settings.retry_exponential),
             )
             qp.retune(settings, {"mpr": mpr, "wimm": wimm})
-        self._verbs.modify_qp(self.number, "RTS", psn=wanted["sq_psn"])
+        self._verbs.modify_qp(self.number, "RTS", self._loop.now, psn=wanted["sq_psn"])
 
     def _guard(self) -> None:
         """Access flags without REMOTE_WRITE keep everybody out. Where none were ever given, writes are let in."""
         if self.made:
             memory = self._verbs.memory
             shut = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
-            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if shut else memory  # type: ignore[assignment]
+            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if shut else memory
 
     def _end(self, target: IbvQpState) -> None:
         if target is IbvQpState.RESET:
@@ -247,7 +263,7 @@ class ProgramQp:
             self._enter(target)
         elif self.made:
             self._asked = True
-            self._verbs.modify_qp(self.number, "ERROR")
+            self._verbs.modify_qp(self.number, "ERROR", self._loop.now)
             self._asked = False
             self._enter(target)
             self.pump()
@@ -261,7 +277,7 @@ class ProgramQp:
         What the transport had is flushed by it, what waits in the rings by the pump.
         """
         self._enter(IbvQpState.ERR)
-        self._soon(self._pump_later)
+        self._loop.soon(self._pump_later)
         return not self._asked
 
     def _enter(self, state: IbvQpState) -> None:
@@ -270,12 +286,12 @@ class ProgramQp:
 
     def _unmake(self) -> None:
         if self.made and self.number in self._verbs.qps:  # the agent's other operations can destroy it, too
-            self._verbs.destroy_qp(self.number)
+            self._verbs.destroy_qp(self.number, self._loop.now)
         self.made = False
 
     def query(self) -> tuple[list[int], bytes]:
         """Numbers in the order of NUMBERS, and the peer's GID."""
-        default = self._verbs.config.transport
+        default = self._endpoint.config.transport
         found = {
             "path_mtu": 1, "access": wire.ACCESS_REMOTE_WRITE | wire.ACCESS_LOCAL_WRITE, "max_wimm": default.wimm,
             "max_wimm_dest": default.wimm, "mpr": default.mpr, "mpr_dest": default.mpr,
@@ -287,7 +303,7 @@ class ProgramQp:
     def silence(self) -> None:
         """Tell the peer nothing more."""
         if self.made:
-            self._verbs.qps[self.number].orphaned = True
+            self._verbs.qps[self.number].owner_died = True
 
     def destroy(self) -> None:
         """Gone, with everything outstanding."""
@@ -326,7 +342,7 @@ class ProgramQp:
             return True
         if not self.made:
             return False
-        self._verbs.post_recv(self.number, self.rings.take_receive())
+        self._verbs.post_recv(self.number, self.rings.take_receive(), self._loop.now)
         return True
 
     def _next(self) -> bool:
@@ -351,7 +367,7 @@ class ProgramQp:
             return self._refuse(wr_id, str(error))
         self._sent.append((wr_id, signalled))
         try:
-            self._verbs.post_from(self.number, wr_id, opcode, region, view, remote, rkey, number)
+            self._verbs.post_checked(self.number, wr_id, opcode, region, view, remote, rkey, number, self._loop.now)
         except VerbsError as error:
             self._sent.pop()
             if error.code != "ENOMEM":
@@ -393,7 +409,7 @@ class ProgramQp:
 
     def _fail(self, status: str, reason: str) -> None:
         if self.made and self.number in self._verbs.qps:
-            self._verbs.qp(self.number).fail(status, reason, at_fault=False)
+            self._verbs.qp(self.number).fail(status, reason, self._loop.now, at_fault=False)
         self._enter(IbvQpState.ERR)
 
     # --- completions --------------------------------------------------------------------------------------------------
@@ -408,7 +424,7 @@ class ProgramQp:
         wr_id, signalled = self._sent.popleft()
         if self._stuck:
             self._stuck = False
-            self._soon(self._pump_later)
+            self._loop.soon(self._pump_later)
         if not signalled and done.status == "SUCCESS":
             return None
         return self._entry(wr_id, done.status, wire.WC_WRITE, over, done.byte_len)

@@ -8,13 +8,13 @@ import logging
 import os
 import select
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl
 from mrclab.hosts.agent.provider.program import ProgramContext
+from mrclab.hosts.agent.provider.qp import ServerLoop
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
@@ -28,29 +28,15 @@ _MAX_FDS: Final = 4
 _ROOM: Final = wire.MAX_BYTES + 1024
 
 
-class ServerLoop(Protocol):
-    """Interface of the loop that serves the provider."""
-
-    @property
-    def now(self) -> float:
-        """Seconds of its clock."""
-
-    def every(self, interval: float, work: Callable[[float], None]) -> None:
-        """Call `work(now)` every so many seconds."""
-
-    def soon(self, work: Callable[[float], None]) -> None:
-        """Call `work(now)` once, before the next frame is sent."""
-
-
 class Provider:
     """Serves programs on `path`. Have the loop call `service` whenever `fileno` is readable."""
 
-    def __init__(self, path: Path, verbs: Endpoint, loop: ServerLoop) -> None:
-        self._path, self._verbs, self._loop = path, verbs, loop
-        self._control = ProgramCtl(verbs) if isinstance(verbs, MrcEndpoint) else Control()
+    def __init__(self, path: Path, endpoint: Endpoint, loop: ServerLoop) -> None:
+        self._path, self._endpoint, self._loop = path, endpoint, loop
+        self._control = ProgramCtl(endpoint, loop) if isinstance(endpoint, MrcEndpoint) else Control()
         self._programs: dict[int, ProgramContext] = {}  # by connection
         self._bells: dict[int, ProgramContext] = {}  # by doorbell
-        self._ports = {port.number: True for port in verbs.config.ports}
+        self._ports = {port.number: True for port in endpoint.config.ports}
         check_length(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         path.unlink(missing_ok=True)
@@ -58,7 +44,7 @@ class Provider:
         self._socket.listen(64)
         self._poll = select.epoll()
         self._poll.register(self._socket.fileno(), select.EPOLLIN)
-        verbs.on_async = self._event
+        endpoint.events.subscriber = self._event
         loop.every(_PORT_INTERVAL_S, self._look_at_ports)
 
     def fileno(self) -> int:
@@ -67,7 +53,6 @@ class Provider:
 
     def service(self) -> None:
         """Do what programs ask, as far as it has arrived."""
-        self._verbs.advance(self._loop.now)
         for descriptor, _ in self._poll.poll(0):
             if descriptor == self._socket.fileno():
                 self._accept()
@@ -91,9 +76,9 @@ class Provider:
             connection, _ = self._socket.accept()
             connection.setblocking(False)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _ROOM)
-            name = self._verbs.config.host.name
+            name = self._endpoint.config.host.name
             self._programs[connection.fileno()] = ProgramContext(
-                connection, self._verbs, self._control, name, self._loop.soon
+                connection, self._endpoint, self._control, name, self._loop
             )
             self._poll.register(connection.fileno(), select.EPOLLIN)
 
@@ -156,7 +141,6 @@ class Provider:
         self._poll.unregister(program.connection.fileno())
         if self._bells.pop(program.doorbell, None) is not None:
             self._poll.unregister(program.doorbell)
-        self._verbs.advance(self._loop.now)
         program.close()
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -167,7 +151,7 @@ class Provider:
 
     def _look_at_ports(self, _now: float) -> None:
         for number, known in self._ports.items():
-            up = self._verbs.port_state(number)["up"]
+            up = self._endpoint.ports.state(number)["up"]
             if up != known:
                 self._ports[number] = up
                 for program in self._programs.values():

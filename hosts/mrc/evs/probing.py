@@ -1,4 +1,4 @@
-"""Reliability probes of one QP: is a retired path good again, and what became of the tail of the data.
+"""Reliability probes of one QP: tests of retired paths, and tail loss probes of a peer that does not respond.
 
 docs/mrc-protocol.md §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
 returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mrclab.hosts.mrc.evs.ev import Ev, EvState, ProbeState
+from mrclab.hosts.mrc.evs.ev import Ev, ProbeState
+from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
@@ -22,13 +23,13 @@ _TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval, by which a probe after a failed one is late at most
 _LATE_MARGIN: Final = 1.5  # of the time that a late answer took, until the next probe has failed
-_PATIENCE: Final = 2  # longest intervals between probes that a sibling has to bring a path back
+_SAME_PEER_INTERVALS: Final = 2  # longest ones, for another QP of the same peer to bring a path back
 _KEPT: Final = 1024  # outstanding probes at most; the oldest are forgotten
 
 
 @dataclass(frozen=True)
 class Outstanding:
-    """A probe on its way. `path_test` tells a test of a retired EV from a question about the tail."""
+    """A probe on its way: `path_test` True for a test of a retired EV, False for a tail loss probe."""
 
     ev: Ev
     sent_at: float
@@ -43,10 +44,10 @@ class Prober:
         self._policy = qp.settings.ev
         self._rtt = qp.settings.base_rtt
         self.last_tail = float("-inf")
-        self.tail_backoff = 1  # doubles with each question that nothing answers
+        self.tail_backoff = 1  # doubles with each tail loss probe without an answer
         self.tail_wanted = False
-        self.tail_rtt = 0.0  # of the last question that was answered, until data tells its round-trip time
-        self._tail_plane = 0  # the plane that the question about the tail goes out in
+        self.tail_rtt = 0.0  # of the last tail loss probe that was answered, until data gives its round-trip time
+        self._tail_plane = 0  # the plane that the next one is sent in
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = {}
         self._overdue: dict[int, Outstanding] = {}  # given up, and perhaps only late
@@ -55,26 +56,29 @@ class Prober:
 
     # --- what to probe ----------------------------------------------------------------------------
 
-    def watch(self, ev: Ev, now: float, told: bool = False) -> None:
-        """Plan the recovery of an EV that was retired; where a sibling told of its path, that one probes first."""
+    def watch(self, ev: Ev, now: float, by_same_peer: bool = False) -> None:
+        """Schedule the recovery of a retired EV; another QP of the same peer that reported it probes first."""
         state = ev.probing
         if state is None:
-            state = ev.probing = ProbeState(self._qp.timers.timer(lambda at: self._due(ev, at)))
+            state = ev.probing = ProbeState(self._qp.endpoint.timers.timer(lambda at: self._due(ev, at)))
         policy = self._policy
         again = now - state.failed_at < policy.refail_window
         state.needed = min(2 * state.needed, policy.successes_cap) if again else policy.successes_needed
         state.failed_at = now
         state.successes = 0
         state.probe_id = None
-        state.told = told
+        state.by_same_peer = by_same_peer
         state.reserved = False
         state.interval = policy.probe_interval_rtts * self._rtt
-        first = _PATIENCE * policy.probe_backoff_cap * state.interval if told else state.interval
+        first = state.interval
+        if by_same_peer:
+            first = _SAME_PEER_INTERVALS * policy.probe_backoff_cap * state.interval
         state.timer.arm(now + max(first, policy.hold_down))
 
-    def was_told(self, ev: Ev) -> bool:
-        """Return True if this EV was retired on a sibling's word."""
-        return ev.probing is not None and ev.probing.told
+    @staticmethod
+    def is_by_same_peer(ev: Ev) -> bool:
+        """Return True if another QP of the same peer reported this EV."""
+        return ev.probing is not None and ev.probing.by_same_peer
 
     def unwatch(self, ev: Ev) -> None:
         """This EV needs no probing any more."""
@@ -82,7 +86,7 @@ class Prober:
             ev.probing.timer.cancel()
 
     def tail(self, now: float) -> None:
-        """Nothing was heard for a while: ask, each time in the next plane that can be used."""
+        """Send a tail loss probe, each in the next plane that can be used."""
         self.last_tail = now
         evs = self._qp.evs
         planes = sorted(plane for plane in evs.planes if evs.usable(plane)) or sorted(evs.planes)
@@ -93,7 +97,7 @@ class Prober:
 
     def stop(self) -> None:
         """The QP ends."""
-        self.tail_backoff = 1  # doubles with each question that nothing answers
+        self.tail_backoff = 1
         self.tail_wanted = False
         self.queued.clear()
         self._sent.clear()
@@ -112,7 +116,7 @@ class Prober:
         reserved, state.reserved = state.reserved, False
         if self._qp.evs.planes[ev.plane].up:
             if not reserved:
-                slot = self._qp.host.probe_slot(ev.plane, now)
+                slot = self._qp.endpoint.probe_slot(ev.plane, now)
                 if slot > now:
                     state.reserved = True
                     state.timer.arm(slot)
@@ -135,7 +139,7 @@ class Prober:
         first = policy.probe_interval_rtts * self._rtt
         state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)
         # Probes of several QPs that failed together would queue behind each other for ever, each too late to count.
-        wait = state.interval * (1 + _JITTER * self._qp.host.rng.random())
+        wait = state.interval * (1 + _JITTER * self._qp.endpoint.rng.random())
         state.timer.arm(now + wait)
         self._qp.log("probe.lost", ev=ev.value, next_in=wait)
 
@@ -152,8 +156,8 @@ class Prober:
         """True if a probe waits for a port."""
         return self.tail_wanted or bool(self.queued)
 
-    def wants(self, plane: int) -> bool:
-        """Return True if a probe could go out in this plane."""
+    def has_probe(self, plane: int) -> bool:
+        """Return True if a probe waits for this plane."""
         return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:
@@ -172,7 +176,7 @@ class Prober:
         if not self.tail_wanted or plane != self._tail_plane:
             return None
         if self._qp.requestor.in_flight:
-            chosen = self._qp.evs.select(plane)
+            chosen = self._qp.evs.select(plane, now)
             if chosen is not None:
                 self.tail_wanted = False
                 self._qp.stats.tail_probes += 1
@@ -194,8 +198,8 @@ class Prober:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def answered(self, probe_id: int, mark: int, now: float) -> float | None:
-        """A SACK with PR: returns when the probe had been sent, None for one that is not known (any more)."""
+    def on_reply(self, probe_id: int, mark: int, now: float) -> float | None:
+        """A SACK with PR: return when the probe had been sent, None for one that is not known (any more)."""
         probe = self._sent.pop(probe_id, None)
         if probe is None:
             late = self._overdue.pop(probe_id, None)
@@ -227,6 +231,6 @@ class Prober:
         )
         if state.successes >= state.needed:
             # a probe answered with SKIP_ONCE sends the EV to SKIP (two of three sources; the third says GOOD)
-            self._qp.evs.restore(ev, "probe", skip=mark == h.Mark.SKIP_ONCE)
+            self._qp.evs.restore(ev, now, "probe", marked=mark == h.Mark.SKIP_ONCE)
         else:
             state.timer.arm(now + state.interval)

@@ -1,1 +1,1 @@
-"""Requestor: window, feedback, loss, and the account of a QP."""
+"""Loss recovery of one requestor: window, bytes in flight, loss detection, round-trip times."""

@@ -98,7 +98,7 @@ class Credits:
             account.asked = max(account.asked, -(-int(target) // h.RCVD_UNIT))
             if not account.request_waits:
                 account.request_waits = True
-                self._endpoint.send_control(_CreditItem(h.EndpointOp.CREDIT_REQUEST, account), peer)
+                self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_REQUEST, account), peer)
         if control.starved:
             if not account.retry.armed:
                 account.retry.arm(now + _ASK_RTTS * control.base_rtt)
@@ -121,7 +121,7 @@ class Credits:
         control = cast(Rccc, window.controller)
         if control.grant(account.seen * h.RCVD_UNIT):
             account.retry.cancel()
-            self._endpoint.room(window)
+            self._endpoint.scheduler.on_window_open(window)
             self.ask(peer, control, now)
 
     # --- as a receiver ----------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Credits:
     def _send_grant(self, account: Account) -> None:
         if not account.grant_waits:
             account.grant_waits = True
-            self._endpoint.send_control(_CreditItem(h.EndpointOp.CREDIT_GRANT, account), account.peer)
+            self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_GRANT, account), account.peer)
 
     def forget(self, peer: Peer) -> None:
         """No QP leads there any more."""

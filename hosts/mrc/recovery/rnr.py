@@ -1,7 +1,7 @@
 """RNR timer: immediates that the peer refused because no receive is posted (NACK reason NO_RESOURCE).
 
 MRC has no RNR NAK; docs/mrc-protocol.md §3.16 has the choice. Refused packets are held back. When the timer expires the
-oldest of them asks for all, as the n-th immediate takes the n-th posted receive. The timer doubles with every refusal,
+oldest of them is sent alone, as the n-th immediate takes the n-th posted receive. The timer doubles with every refusal,
 up to half an ACK timeout; each packet that is accepted releases two more. No new immediate is sent meanwhile, and all
 QPs of a host together send no more than one packet per `RNR_SPACING` packet times of its NIC because a timer expired.
 """
@@ -30,11 +30,11 @@ class RnrBackoff:
     def __init__(self, requestor: MrcRequestor) -> None:
         settings = requestor.qp.settings
         self._requestor = requestor
-        self._timer = requestor.qp.timers.timer(self._on_timer)
+        self._timer = requestor.qp.endpoint.timers.timer(self._on_timer)
         self._rtt = settings.base_rtt
         self._longest = max(self._rtt, settings.ack_timeout / 2)
         self._wait = 0.0  # the last one, seconds; 0: none since a packet was accepted
-        self._has_slot = False  # the timer stands for the host's turn, no longer for the wait
+        self._has_slot = False  # the timer stands for the host's slot, no longer for the wait
         self._refused: list[int] = []  # heap
         self._released: list[int] = []  # sent again, or about to be, and neither accepted nor refused since
 
@@ -52,10 +52,10 @@ class RnrBackoff:
             self._arm(now)
 
     def settle(self, now: float) -> None:
-        """Take in what a SACK or ACK said of released packets."""
+        """Take in what a SACK or ACK acknowledged of released packets."""
         if not self._released:
             return
-        window = self._requestor.window
+        window = self._requestor.recovery.window
         left: list[int] = []
         for seq in self._released:
             packet = window.get(seq)
@@ -88,9 +88,9 @@ class RnrBackoff:
     def _on_timer(self, now: float) -> None:
         if not self._has_slot:
             self._has_slot = True
-            turn = self._requestor.qp.host.rnr_turn(now)
-            if turn > now:
-                self._timer.arm(turn)
+            slot = self._requestor.qp.endpoint.rnr_slot(now)
+            if slot > now:
+                self._timer.arm(slot)
                 return
         if not self._released:
             self._release(1)
@@ -102,7 +102,7 @@ class RnrBackoff:
         requestor = self._requestor
         while count and self._refused:
             seq = heappop(self._refused)
-            packet = requestor.window.get(seq)
+            packet = requestor.recovery.window.get(seq)
             if packet is not None and packet.state is _LOST:
                 self._released.append(seq)
                 heappush(requestor.lost, seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mrclab.hosts.rdma.memory import Held
+    from mrclab.hosts.rdma.memory import MessageMemory
 
 
 class PostedWrite:
@@ -19,7 +19,7 @@ class PostedWrite:
         self,
         wr_id: int,
         opcode: str,
-        region: Held | None,
+        region: MessageMemory | None,
         view: memoryview,
         remote_va: int,
         rkey: int,

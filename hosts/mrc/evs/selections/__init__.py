@@ -8,7 +8,7 @@ themselves, and EVs that lost a packet have left the active ones.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
@@ -33,10 +33,9 @@ class PathSelection:
     uses_skip: ClassVar[bool] = True
     """False where the state SKIP means nothing to it: neither marks nor trimmed packets set it then."""
 
-    now: Callable[[], float]  # the host's time in seconds, set once it is made
     base_rtt: float  # to the destination, seconds; set once it is made
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Return one of a plane's active EVs, of which there is at least one; `avoid` only where it is alone.
 
         Where SKIP is used, one in that state is asked for again: what the second call returns is taken.
@@ -49,13 +48,11 @@ class PathSelection:
     def on_mark(self, ev: Ev) -> None:
         """The peer saw a mark, or a trimmed packet, of this EV; called after `on_ack`."""
 
-    def on_loss(self, ev: Ev) -> None:
+    def on_loss(self, ev: Ev, now: float) -> None:
         """A packet of this EV was inferred lost; trimmed ones are marks."""
 
 
-def path_selection(
-    name: str, rng: random.Random, config: Mapping[str, Any], now: Callable[[], float], base_rtt: float
-) -> PathSelection | None:
+def path_selection(name: str, rng: random.Random, config: Mapping[str, Any], base_rtt: float) -> PathSelection | None:
     """A new selection of this name; None for rotation, which an EvSet does by itself at the least cost.
 
     EINVAL for a name or setting that does not exist.
@@ -63,6 +60,5 @@ def path_selection(
     if name == ROTATION and not config:
         return None
     selection = cast(PathSelection, algorithms.make(PATH_SELECTIONS, name, config, rng))
-    selection.now = now
     selection.base_rtt = base_rtt
     return selection

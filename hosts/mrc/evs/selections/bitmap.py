@@ -29,10 +29,10 @@ class Bitmap(RoundRobin):
         self._mark, self._loss, self._most = int(mark_penalty), int(loss_penalty), int(most)
         self._penalties: dict[int, int] = {}  # by EV value, where there are any
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Take the next without a penalty; after one round the next of all."""
         penalties = self._penalties
-        ev = super().choose(active, avoid)
+        ev = super().choose(active, avoid, now)
         for _ in range(len(active)):
             left = penalties.get(ev.value, 0)
             if not left:
@@ -41,14 +41,14 @@ class Bitmap(RoundRobin):
                 del penalties[ev.value]
             else:
                 penalties[ev.value] = left - 1
-            ev = super().choose(active, avoid)
+            ev = super().choose(active, avoid, now)
         return ev
 
     def on_mark(self, ev: Ev) -> None:
         """Penalise it."""
         self._penalise(ev, self._mark)
 
-    def on_loss(self, ev: Ev) -> None:
+    def on_loss(self, ev: Ev, now: float) -> None:
         """Penalise it more."""
         self._penalise(ev, self._loss)
 

@@ -29,9 +29,9 @@ class Flowlet(PathSelection):
         self._gap_rtts = gap_rtts
         self._now: dict[int, tuple[Ev, float]] = {}  # by plane: the EV in use, and when it was used last
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Stay, or draw."""
-        now, plane = self.now(), active[0].plane
+        plane = active[0].plane
         ev, last = self._now.get(plane, (None, 0.0))
         if ev is None or ev is avoid or not ev.active or now - last > self._gap_rtts * self.base_rtt:
             ev = drawn(self._rng, active, avoid)

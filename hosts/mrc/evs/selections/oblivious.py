@@ -21,7 +21,7 @@ class Oblivious(PathSelection):
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Draw one."""
         return drawn(self._rng, active, avoid)
 
@@ -36,7 +36,7 @@ class RoundRobin(PathSelection):
         self._rng = rng
         self._at: dict[int, int] = {}  # by plane
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Take the next; QPs begin at random places."""
         plane = active[0].plane
         at = self._at.get(plane)

@@ -50,11 +50,11 @@ class Reps(PathSelection):
         self._rings: dict[int, _Ring] = {}
         self._frozen_until = float("-inf")
 
-    def choose(self, active: list[Ev], avoid: Ev | None) -> Ev:
+    def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Take the oldest valid entry; while frozen, the next entry of any kind."""
         ring = self._rings.get(active[0].plane)
         if ring is not None:
-            frozen = self._frozen_until > float("-inf") and self.now() < self._frozen_until
+            frozen = self._frozen_until > float("-inf") and now < self._frozen_until
             for _ in range(len(ring.evs)):
                 ev = self._reused(ring) if frozen else self._recycled(ring)
                 if ev is None:
@@ -105,10 +105,10 @@ class Reps(PathSelection):
                 ring.valid[at] = False
                 return
 
-    def on_loss(self, ev: Ev) -> None:
+    def on_loss(self, ev: Ev, now: float) -> None:
         """Freeze."""
         if self._freeze_rtts:
-            self._frozen_until = self.now() + self._freeze_rtts * self.base_rtt
+            self._frozen_until = now + self._freeze_rtts * self.base_rtt
 
 
 PATH_SELECTIONS.register(Reps)

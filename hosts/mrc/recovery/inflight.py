@@ -1,10 +1,10 @@
 """Bytes in flight of one QP, as the congestion controller of its destination counts them.
 
 Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
-packet declared lost may arrive all the same; so whenever nothing is in flight what is left of the account is
-returned. What was acknowledged by then counts as counted: a SACK that says so later must not take it off again.
+packet declared lost may arrive all the same; so whenever nothing is in flight the rest of the bytes is returned. What
+was acknowledged by then counts as counted: a SACK that says so later must not take it off again.
 
-A QP that nobody answers any more leaves the shared controller, so that it does not hold the window of the others.
+A QP whose peer does not respond leaves the shared controller, so that it does not occupy the window of the others.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mrclab.hosts.mrc.recovery.sent import SentPacket
 from mrclab.hosts.rdma.packets.psn import unwrap_bits
 
 
-class Account:
+class InFlight:
     """Bytes and packets in flight of one QP, mirrored in the shared controller."""
 
-    __slots__ = ("_rcvd_units", "acked", "away", "bytes", "cc", "packets")
+    __slots__ = ("_acked", "_rcvd_units", "away", "bytes", "cc", "packets")
 
     def __init__(self, cc: CongestionController) -> None:
         self.cc = cc
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
-        self.acked = 0  # bytes known to have arrived, each packet once, as the receiver counts them
-        self.away = False  # what is in flight does not count in the controller
+        self._acked = 0  # bytes known to have arrived, each packet once, as the receiver counts them
+        self.away = False  # the bytes in flight do not count in the controller
         self._rcvd_units = 0  # unwrapped
 
     def sent(self, nominal: int, now: float) -> None:
-        """A packet of this size goes out."""
+        """A packet of this size is sent."""
         self.packets += 1
         self.bytes += nominal
         if not self.away:
@@ -45,6 +45,14 @@ class Account:
         self.away = False
         self.cc.on_requeue(-self.bytes)
 
+    def acked(self, packets: int, nominal: int) -> None:
+        """So many packets in flight are acknowledged; with those that were declared lost they have so many bytes.
+
+        The bytes leave with the receiver's count.
+        """
+        self.packets -= packets
+        self._acked += nominal
+
     def lost(self, packet: SentPacket) -> int:
         """A packet is declared lost; the controller takes the size returned off its side."""
         self.packets -= 1
@@ -57,7 +65,7 @@ class Account:
         self.cc.on_requeue(-packet.nominal)
 
     def received(self, units: int) -> int:
-        """The receiver's count: bytes that are new in it."""
+        """Return the bytes by which the receiver's count has grown."""
         total = unwrap_bits(units, self._rcvd_units, 24)
         newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT
         self._rcvd_units = max(total, self._rcvd_units)
@@ -65,9 +73,9 @@ class Account:
         return newly
 
     def settle(self) -> None:
-        """With nothing in flight the account must be empty."""
+        """Return the rest of the bytes where nothing is in flight."""
         if not self.packets and self.bytes:
-            self._rcvd_units = max(self._rcvd_units, -(-self.acked // h.RCVD_UNIT))
+            self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))
             self.clear()
 
     def clear(self) -> None:

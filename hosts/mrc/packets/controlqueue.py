@@ -1,8 +1,9 @@
-"""Control packets on their way out: which port takes them, and what becomes of them when a port, QP or peer goes."""
+"""Transmit queues of control packets, one per port: which port takes a packet, also when one fails."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
@@ -12,22 +13,37 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.packets.path import Frame
 
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.endpoint import MrcEndpoint
+
+_PROBE_SHARE: Final = 0.1  # of a link, that probes of retired paths use at most
+
 
 class MrcPort(rc.TransportPort):
     """One NIC port, with its parser and the control packets that wait for it."""
 
-    __slots__ = ("control", "parser", "place", "probes_from")
+    __slots__ = ("_probes_from", "control", "parser", "place")
 
     def __init__(self, number: int, plane: int, parser: MrcParser, place: int) -> None:
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
         self.parser = parser
         self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
-        self.probes_from = 0.0  # when the next of a retired path may go
+        self._probes_from = 0.0  # when the next of a retired path may be sent
 
     def reaches(self, peer: Peer) -> bool:
         """Return True if control packets can go to a peer by this port."""
         return self.up and peer.plane_up(self.plane) and self.plane in peer.reverse
+
+    def probe_slot(self, seconds: float, now: float) -> float:
+        """Reserve the time from which a probe of a retired path may be sent, which occupies the link for `seconds`.
+
+        All together use `_PROBE_SHARE` of it: many QPs with many EVs on a slow link would else fill it with probes,
+        each too late to count, for ever.
+        """
+        slot = max(now, self._probes_from)
+        self._probes_from = slot + seconds / _PROBE_SHARE
+        return slot
 
     def control_frame(self, now: float) -> Frame:
         """The control packet that has waited longest."""
@@ -36,12 +52,13 @@ class MrcPort(rc.TransportPort):
         return item.frame(path, now)
 
 
-class Outbox:
+class ControlQueue:
     """The control packets of one host."""
 
-    def __init__(self, ports: Mapping[int, MrcPort]) -> None:
+    def __init__(self, endpoint: MrcEndpoint, ports: Mapping[int, MrcPort]) -> None:
         self._ports = ports
         self._list = list(ports.values())
+        self._endpoint = endpoint
 
     def waiting(self) -> dict[int, int]:
         """Return how many packets wait, by port."""
@@ -57,6 +74,10 @@ class Outbox:
         Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
         over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
         """
+        self._queue(item, peer, port, besides)
+        self._endpoint.on_work()
+
+    def _queue(self, item: ControlItem | OpItem, peer: Peer, port: int | None, besides: int | None) -> None:
         entry = self._ports[port] if port is not None else None
         if isinstance(item, OpItem) and item.path is not None:
             if entry is not None and entry.up:
@@ -72,50 +93,50 @@ class Outbox:
     def _in_turn(self, peer: Peer) -> MrcPort:
         """The next port. Where a peer's data comes by some planes only, those take every second packet.
 
-        The peer may have lost the others without a word; or data has but one path, whose way back is dead.
+        The peer may have lost the others unnoticed; or data has but one path, whose reverse path is dead.
         """
-        ports, heard = self._list, peer.heard
+        ports, data_at = self._list, peer.data_at
         if len(ports) == 1:
             return ports[0]
         peer.control_turn = turn = self._next(peer, peer.control_turn, 0.0)
-        since = max(heard) - peer.lately
-        if heard[turn] >= since:
+        since = max(data_at) - peer.recent
+        if data_at[turn] >= since:
             return ports[turn]
-        peer.unheard = not peer.unheard
-        if peer.unheard:
-            peer.heard_turn = turn = self._next(peer, peer.heard_turn, since)
+        peer.port_without_data = not peer.port_without_data
+        if peer.port_without_data:
+            peer.data_turn = turn = self._next(peer, peer.data_turn, since)
         return ports[turn]
 
     def _next(self, peer: Peer, turn: int, since: float) -> int:
         """The port after this one that reaches the peer and by which data came since then, if there is any."""
-        ports, heard = self._list, peer.heard
+        ports, data_at = self._list, peer.data_at
         for _ in ports:
             turn = (turn + 1) % len(ports)
-            if heard[turn] >= since and ports[turn].reaches(peer):
+            if data_at[turn] >= since and ports[turn].reaches(peer):
                 break
         return turn
 
     def leave(self, port: MrcPort) -> None:
-        """A port is down: what waits for it goes by others, but for probes of its own paths."""
+        """A port is down: what waits for it leaves by others, except probes of its own paths."""
         waiting, port.control = port.control, []
         for item, peer in waiting:
             if not (isinstance(item, OpItem) and item.path is not None):
-                self.send(item, peer)
+                self._queue(item, peer, None, None)
 
     def leave_dead_ports(self) -> None:
-        """A port came up: what waits at ports that are down may go by it."""
+        """A port came up: what waits at ports that are down may leave by it."""
         for port in self._list:
             if port.control and not port.up:
                 self.leave(port)
 
     def drop_qp(self, qp: MrcQueuePair) -> None:
-        """Nothing that a QP had to say goes out any more."""
+        """Drop the packets of a QP."""
         for port in self._list:
             kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
             if len(kept) != len(port.control):
                 port.control = kept
 
     def drop_peer(self, peer: Peer) -> None:
-        """No QP leads to this peer any more."""
+        """Drop the packets to a peer that no QP leads to any more."""
         for port in self._list:
             port.control = [entry for entry in port.control if entry[1] is not peer]

@@ -18,7 +18,7 @@ MOST_PENALTY: Final = 127
 _MOST_MPR: Final = 255
 
 
-class Intake:
+class ReceiveLimits:
     """The limits of one host, shared by all its responders."""
 
     __slots__ = ("_at", "_bytes", "_capacity", "_rate", "_total", "_units", "receivers")
@@ -82,10 +82,10 @@ class Intake:
         return _MOST_MPR if self._total is None else min(_MOST_MPR, 1 + self._total // max(1, self.receivers))
 
 
-def intake_of(config: NodeConfig) -> Intake | None:
+def receive_limits(config: NodeConfig) -> ReceiveLimits | None:
     """The limits of a host; None where it has none, so that nothing is counted."""
     section = config.transport
-    return Intake(config) if section.memory_rate or section.bitmap_units else None
+    return ReceiveLimits(config) if section.memory_rate or section.bitmap_units else None
 
 
 def units_of(distance: int) -> int:

@@ -1,15 +1,43 @@
-"""A received RoCEv2 frame, checked and parsed once: layout and address, lengths, ICRC."""
+"""RoCEv2 packets: the frames of one path, and a received frame, checked and parsed once."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from typing_extensions import override
 
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
+from mrclab.hosts.rdma.packets.path import Frame, Route
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.telemetry import Hop
+
+
+class PlainPath(Route):
+    """One 5-tuple out of one NIC port. ECMP in the switches makes it one path."""
+
+    __slots__ = ("_addresses", "_macs", "sport")
+
+    def __init__(self, macs: bytes, source: bytes, destination: bytes, sport: int) -> None:
+        super().__init__()
+        self._macs = macs  # destination and source
+        self._addresses = source + destination
+        self.sport = sport
+
+    def telling(self, frame: Frame, hops: list[Hop]) -> Frame:
+        """Return the frame with room for telemetry, or with telemetry; as bytes it has none."""
+        return frame
+
+    @override
+    def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
+        word = 6 << 28 | traffic_class << 20
+        ipv6 = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self._addresses[:16], self._addresses[16:])
+        udp = wire.UDP.pack(self.sport, wire.UDP_PORT, udp_len, 0)
+        return self._macs + wire.ETHERTYPE_IPV6.to_bytes(2, "big") + ipv6 + udp
 
 
 class RocePacket:
@@ -91,3 +119,16 @@ def _parse_write(packet: RocePacket, pad: int) -> None:
     packet.size = packet.end - pad - at
     if packet.size < 0:
         raise DiscardError("malformed")
+
+
+Parse = Callable[[bytes | bytearray | memoryview, int, bytes, Verifier], RocePacket]
+
+
+class RoceCodec(NamedTuple):
+    """`path.frame` gives what the peer's `parse` takes."""
+
+    path: type[PlainPath]
+    parse: Parse
+
+
+WIRE = RoceCodec(PlainPath, parse)

@@ -1,0 +1,376 @@
+"""EV set of one QP: which EVs are in rotation, and which one the next packet takes.
+
+Selection follows docs/mrc-protocol.md §5.5. An EV is replaced only inside its plane; `ev_min_active` is a floor over
+all planes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from mrclab.hosts.mrc.evs.ev import Denier, Ev
+from mrclab.hosts.mrc.evs.plane import Plane, Supply, shuffle
+from mrclab.hosts.mrc.evs.selections import PathSelection
+from mrclab.hosts.mrc.evs.states import EvInput, EvState, next_state
+
+_GOOD: Final = EvState.GOOD
+_STEPS: Final = 60  # of a packet by the fastest plane
+
+Change = Callable[[Ev, str, str, str, float], None]  # (ev, old, new, reason, now)
+
+
+class EvSet:
+    """The EV set of one QP."""
+
+    def __init__(
+        self,
+        evs: Iterable[Ev],
+        active_per_plane: int,
+        min_active: int,
+        rng: random.Random,
+        on_change: Change,
+        supplies: Iterable[Supply] = (),
+        on_made: Callable[[Ev, float], None] = lambda _ev, _now: None,
+    ) -> None:
+        self._rng = rng
+        self.selection: PathSelection | None = None  # None: by rotation
+        self._on_change = on_change
+        self._on_made = on_made
+        self.min_active = max(1, min_active)
+        self.by_value: dict[int, Ev] = {}
+        self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
+        self.skips_ignored = 0  # marks ignored because most of the set was skipped already
+        self.changes = 0  # of what EVs are in, by whatever cause
+        grouped: dict[int, list[Ev]] = {}
+        for ev in evs:
+            self.by_value[ev.value] = ev
+            grouped.setdefault(ev.plane, []).append(ev)
+        self.planes: dict[int, Plane] = {}
+        self._plane_list: list[Plane] = []
+        for number, members in grouped.items():
+            plane = self.planes[number] = Plane(number, members, min(active_per_plane, len(members)))
+            for ev in members[: plane.target]:
+                self._join(plane, ev)
+            self._plane_list.append(plane)
+        for supply in supplies:
+            plane = self.planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
+            self._plane_list.append(plane)
+
+    def weigh(self, rates: Mapping[int, float]) -> None:
+        """Send by each plane as its rate is among all: packets of slow planes count for more, in sixtieths."""
+        fastest = max(rates.values())
+        for number, plane in self.planes.items():
+            plane.step = max(1, round(_STEPS * fastest / rates[number]))
+
+    def fill(self, now: float) -> None:
+        """Have an EV in every plane that can have one."""
+        for plane in self._plane_list:
+            if not plane.active:
+                self._grow(plane, now)
+
+    # --- selection --------------------------------------------------------------------------------
+
+    def usable(self, plane_number: int) -> bool:
+        """Return True if a packet may go out in this plane at all."""
+        plane = self.planes.get(plane_number)
+        return plane is not None and plane.up and bool(plane.active)
+
+    def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
+        """Return True if a packet may be sent again in this plane now: no plane gets ahead of another.
+
+        Planes that have nothing but `avoid` for it do not count.
+        """
+        plane = self.planes[plane_number]
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and (other.unmade or any(ev is not avoid for ev in other.active)):
+                return False
+        return True
+
+    def take(self, plane_number: int, now: float) -> Ev | None:
+        """The EV for new data in this plane; None where it has none, or another plane has had fewer packets."""
+        plane = self.planes.get(plane_number)
+        if plane is None or not plane.up:
+            return None
+        share = plane.share
+        for other in self._plane_list:
+            if other.share < share and other.up and other.active:
+                return None
+        ev = self._next(plane, None, now)
+        if ev is not None:
+            plane.share = share + plane.step
+        return ev
+
+    def select(self, plane_number: int, now: float, avoid: Ev | None = None) -> Ev | None:
+        """The EV for the next packet in this plane; None if there is none but `avoid`.
+
+        A SKIP EV that is passed over becomes GOOD, one per call, and is taken only if there is nothing else.
+        """
+        plane = self.planes.get(plane_number)
+        return self._next(plane, avoid, now) if plane is not None and plane.up else None
+
+    def _next(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
+        if self.selection is not None:
+            return self._chosen(self.selection, plane, avoid, now)
+        active, at = plane.active, plane.at
+        if at >= len(active):
+            if plane.supply is not None and (made := self._grow(plane, now)) is not None:
+                plane.at = len(active)
+                return made
+            if not active:
+                return None
+            if len(active) > 1:
+                shuffle(active, self._rng)
+            at = 0
+        ev = active[at]
+        if ev.state is _GOOD and ev is not avoid:
+            plane.at = at + 1
+            return ev
+        plane.at = at
+        return self._search(plane, avoid, now)
+
+    def _chosen(self, selection: PathSelection, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
+        """The EV that a selection other than rotation chooses, of all active ones; at most one SKIP is undone."""
+        while plane.unmade and self._grow(plane, now) is not None:
+            pass
+        active = plane.active
+        if not active or (len(active) == 1 and active[0] is avoid):
+            return None
+        ev = selection.choose(active, avoid, now)
+        if ev.state is not EvState.SKIP:
+            return ev
+        self._step(ev, EvInput.PASSED_OVER, "skipped", now)
+        if not selection.uses_skip:
+            return ev
+        return selection.choose(active, ev if len(active) > 1 and avoid is None else avoid, now)
+
+    def _search(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
+        """Slow path: a new pass begins, or the next EV in turn is not to be taken."""
+        if len(plane.active) == 1:
+            self._grow(plane, now)
+        restored: Ev | None = None
+        for _ in range(2 * len(plane.active)):  # twice: the reshuffle between two passes may repeat some
+            if plane.at >= len(plane.active):
+                shuffle(plane.active, self._rng)
+                plane.at = 0
+            ev = plane.active[plane.at]
+            plane.at += 1
+            if ev.state is EvState.SKIP:
+                if restored is None:
+                    restored = ev
+                    self._step(ev, EvInput.PASSED_OVER, "skipped", now)
+            elif ev is not restored and ev is not avoid:
+                return ev
+        if restored is not None and restored is not avoid:
+            return restored
+        return next((ev for ev in plane.active if ev is not avoid), None)
+
+    def has_other(self, ev: Ev | None) -> bool:
+        """Return True if an EV other than this one could be selected in some plane."""
+        up = [plane for plane in self.planes.values() if plane.up]
+        return any(plane.unmade or any(other is not ev for other in plane.active) for plane in up)
+
+    # --- feedback ---------------------------------------------------------------------------------
+
+    def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
+        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count.
+
+        Where it is the only one in rotation in its plane, leaving it out means that a backup takes its place.
+        """
+        if ev.state is not EvState.GOOD or now < ev.skip_until:
+            return
+        if self.selection is not None and not self.selection.uses_skip:
+            return
+        plane = self.planes[ev.plane]
+        if not ev.active:  # it waits as backup: news of packets that it carried before
+            ev.skip_until = now + hold
+            return
+        if len(plane.active) == 1:
+            self._grow(plane, now)
+        backup = self._backup(plane, now) if len(plane.active) == 1 else None
+        if backup is not None:
+            ev.skip_until = now + hold
+            self._swap(plane, ev, backup, reason, now)
+            return
+        skipped = sum([other.skipped for other in self._plane_list if other.up])
+        if 2 * (skipped + 1) > self.active_count():
+            self.skips_ignored += 1
+            return
+        ev.skip_until = now + hold
+        self._step(ev, EvInput.MARKED, reason, now)
+
+    def lost(self, ev: Ev, now: float, reason: str) -> bool:
+        """A packet vanished on this path: a backup of its plane takes its place. False where the floor kept it."""
+        plane = self.planes[ev.plane]
+        if next_state(ev.state, EvInput.LOST) is None or not plane.up:
+            return False
+        backup = self._backup(plane, now) if ev.active else None
+        if ev.active and backup is None and self.active_count() <= self.min_active:
+            self.floor_hits += 1
+            self._step(ev, EvInput.LOST_AT_FLOOR, "floor", now)
+            return False
+        self._deactivate(plane, ev, now)
+        ev.bad_since = now
+        self._step(ev, EvInput.LOST, reason, now)
+        if backup is not None:
+            self._activate(plane, backup, now)
+        return True
+
+    def restore(self, ev: Ev, now: float, reason: str, marked: bool = False) -> None:
+        """An ASSUMED_BAD EV proved itself: back into rotation if its plane has a place, else it waits as backup."""
+        if next_state(ev.state, EvInput.RECOVERED) is None:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._step(ev, EvInput.RECOVERED_MARKED if marked and ev.active else EvInput.RECOVERED, reason, now)
+
+    # --- controller and ports ---------------------------------------------------------------------
+
+    def deny(self, ev: Ev, now: float, by: Denier = Denier.CONTROL) -> None:
+        """The controller forbids this EV."""
+        ev.denied_by |= by
+        if next_state(ev.state, EvInput.DENY) is None:
+            return
+        plane = self.planes[ev.plane]
+        backup = self._backup(plane, now) if ev.active else None
+        self._deactivate(plane, ev, now)
+        self._step(ev, EvInput.DENY, "controller", now)
+        if backup is not None and backup is not ev:
+            self._activate(plane, backup, now)
+        self._keep_one(now)
+
+    def allow(self, ev: Ev, now: float, by: Denier = Denier.CONTROL) -> None:
+        """The controller lifts its denial."""
+        ev.denied_by &= ~by
+        if ev.denied_by or next_state(ev.state, EvInput.ALLOW) is None:
+            return
+        plane = self.planes[ev.plane]
+        if len(plane.active) < plane.target:
+            self._join(plane, ev)
+        self._step(ev, EvInput.ALLOW, "controller", now)
+
+    def plane_down(self, number: int, now: float, reason: str) -> None:
+        """The port of this plane, here or at the peer, is down: its EVs are not used, whatever their state."""
+        plane = self.planes.get(number)
+        if plane is None or not plane.up:
+            return
+        plane.up = False
+        self.changes += 1
+        plane.down_at = now
+        for ev in plane.active:
+            self._on_change(ev, ev.shown_state, "PORT_DOWN", reason, now)
+        self._keep_one(now)
+
+    def plane_up(self, number: int, now: float, reason: str, shadow: float) -> None:
+        """The port is back and its EVs at once, also those retired from `shadow` seconds before it went down on."""
+        plane = self.planes.get(number)
+        if plane is None or plane.up:
+            return
+        plane.up = True
+        self.changes += 1
+        plane.share = self._level(plane)
+        for ev in plane.active:
+            self._on_change(ev, "PORT_DOWN", ev.shown_state, reason, now)
+        for ev in plane.evs:
+            if ev.state is EvState.ASSUMED_BAD and ev.bad_since >= plane.down_at - shadow:
+                self.restore(ev, now, reason)
+
+    # --- views ------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """EVs in all planes, made or not."""
+        left = [plane.supply.left for plane in self._plane_list if plane.supply is not None]
+        return len(self.by_value) + sum(left)
+
+    def active_count(self) -> int:
+        """EVs in rotation in planes that are up."""
+        return sum(len(plane.active) + plane.unmade for plane in self.planes.values() if plane.up)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _keep_one(self, now: float) -> None:
+        """Return the EV retired longest ago to service before its probes allow it, where no EV is left to send by.
+
+        A port or the controller can take the last good one; a loss cannot, for that there is the floor.
+        """
+        if self.active_count():
+            return
+        bad = [ev for p in self._plane_list if p.up for ev in p.evs if ev.state is EvState.ASSUMED_BAD]
+        if bad:
+            self.restore(min(bad, key=lambda ev: ev.bad_since), now, "last resort")
+
+    def _made(self, plane: Plane, now: float) -> Ev | None:
+        """One more EV of a plane that is not denied; None where all are made."""
+        supply = plane.supply
+        while supply is not None and supply.left:
+            ev = supply.make()
+            if not supply.left:
+                plane.supply = None
+            plane.evs.append(ev)
+            self.by_value[ev.value] = ev
+            self._on_made(ev, now)
+            if ev.state is EvState.GOOD:
+                return ev
+        return None
+
+    def _grow(self, plane: Plane, now: float) -> Ev | None:
+        """One more EV in rotation, where some of the active ones are not made yet."""
+        ev = self._made(plane, now) if plane.unmade else None
+        if ev is not None:
+            self._join(plane, ev)
+        return ev
+
+    def _backup(self, plane: Plane, now: float) -> Ev | None:
+        """An EV to take the place of one in rotation."""
+        return plane.backup() or self._made(plane, now)
+
+    def _step(self, ev: Ev, given: EvInput, reason: str, now: float) -> None:
+        """Apply an input to the state machine of an EV."""
+        state, old = ev.state, ev.state.value
+        following = next_state(state, given)
+        if following is None:
+            return
+        ev.state = following
+        self.changes += 1
+        self.planes[ev.plane].skipped += (following is EvState.SKIP) - (state is EvState.SKIP)
+        self._on_change(ev, old, ev.shown_state, reason, now)
+
+    def _level(self, plane: Plane) -> int:
+        """Return the share with which a plane starts that comes back into use: that of the others."""
+        return max((p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share)
+
+    def _join(self, plane: Plane, ev: Ev) -> None:
+        if not plane.active:
+            plane.share = self._level(plane)
+        ev.active = True
+        self.changes += 1
+        plane.active.append(ev)
+
+    def _activate(self, plane: Plane, ev: Ev, now: float) -> None:
+        """Put a backup into rotation."""
+        old = ev.shown_state
+        self._join(plane, ev)
+        self._on_change(ev, old, ev.shown_state, "replacement", now)
+
+    def _swap(self, plane: Plane, ev: Ev, backup: Ev, reason: str, now: float) -> None:
+        """A backup goes into rotation, and what it replaces becomes one."""
+        old = ev.shown_state
+        self._deactivate(plane, ev, now)
+        self._on_change(ev, old, ev.shown_state, reason, now)
+        self._activate(plane, backup, now)
+
+    def _deactivate(self, plane: Plane, ev: Ev, now: float) -> None:
+        if not ev.active:
+            return
+        at = plane.active.index(ev)
+        del plane.active[at]
+        if at < plane.at:
+            plane.at -= 1
+        ev.active = False
+        self.changes += 1
+        if not plane.active:
+            self._grow(plane, now)

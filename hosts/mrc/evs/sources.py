@@ -1,0 +1,171 @@
+"""Sources of a QP's EV set: its EV profile, or paths drawn at random, all at once or each when it is first needed."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from mrclab.hosts.mrc.evs.ev import Denier, Ev
+from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvProfile, Mode
+from mrclab.hosts.mrc.evs.evset import EvSet
+from mrclab.hosts.mrc.evs.plane import shuffle
+from mrclab.hosts.mrc.evs.selections import path_selection
+from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo import srv6
+from mrclab.topo.nodeconfig import EvProfileConfig
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.qp import MrcQueuePair
+
+
+def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
+    """Return the uplinks that make a QP's set, plane after plane; None where the set has to be made with the QP.
+
+    Drawn with the QP, so that what its host draws later does not depend on when the set is made.
+    """
+    settings, peer, rng, config = qp.settings, qp.peer, qp.endpoint.rng, qp.endpoint.config
+    if qp.ev_profile is not None or config.denylist or not settings.spray or settings.tell_siblings:
+        return None
+    count = settings.ev.ev_count
+    _check_count(qp, count)
+    drawn = array("H")
+    if _has_many_paths(qp):
+        drawn.extend([rng.choice(peer.uplinks(port.plane)) for port in config.ports])
+        return drawn
+    for port in config.ports:
+        uplinks = list(peer.uplinks(port.plane))
+        shuffle(uplinks, rng)
+        drawn.extend(uplinks[:count])
+    return drawn
+
+
+def ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
+    """Return the set of the EV profile where the QP has one, else one of the uplinks `drawn`, or drawn now."""
+    made = _ev_set(qp, drawn)
+    s, config = qp.settings, qp.endpoint.config
+    if any(port.rate is not None for port in config.ports):
+        made.weigh({port.plane: config.weight(port) for port in config.ports})
+    made.selection = path_selection(s.path_selection, qp.endpoint.rng, s.path_config, s.base_rtt)
+    return made
+
+
+def apply_denials(qp: MrcQueuePair, evs: EvSet, now: float) -> None:
+    """Apply the controller's denials, of denylist or profile, to a set that was drawn again."""
+    config, profile = qp.endpoint.config, qp.ev_profile
+    for ev in list(evs.by_value.values()):
+        if config.denied(ev.plane, ev.uplink, qp.peer.text):
+            evs.deny(ev, now, Denier.DENYLIST)
+        if profile is not None and profile.denies(ev.path.port, ev.api_value):
+            evs.deny(ev, now)
+
+
+def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
+    policy, profile, rng = qp.settings.ev, qp.ev_profile, qp.endpoint.rng
+    if profile is not None:
+        return EvSet(_profile_evs(qp, profile), profile.ev_count, profile.ev_min_active, rng, qp.ev_changed)
+    if qp.settings.spray and _has_many_paths(qp):
+        return _evs_on_demand(qp, policy, drawn)
+    evs = _random_evs(qp, policy.ev_count, drawn)
+    active = policy.active_per_plane
+    if not qp.settings.spray:
+        plane = rng.choice(evs).plane
+        evs, active = [ev for ev in evs if ev.plane == plane], 1
+    return EvSet(evs, active, _least_active(qp, policy), rng, qp.ev_changed)
+
+
+def _path_counts(qp: MrcQueuePair) -> list[int]:
+    """Paths to the peer in each plane."""
+    return [len(qp.peer.uplinks(port.plane)) for port in qp.endpoint.config.ports]
+
+
+def _has_many_paths(qp: MrcQueuePair) -> bool:
+    """Return True if the set is of few among many paths, which are drawn when they are first needed."""
+    return all(2 * qp.settings.ev.ev_count <= count for count in _path_counts(qp))
+
+
+def _least_active(qp: MrcQueuePair, policy: EvProfileConfig) -> int:
+    """The floor of EVs in use, of as many as this pair has: one for each plane inside a T0 group."""
+    counts = _path_counts(qp)
+    configured = policy.active_per_plane * len(counts)
+    have = sum(min(policy.active_per_plane, count) for count in counts)
+    return policy.ev_min_active * have // configured
+
+
+def _check_count(qp: MrcQueuePair, per_plane: int) -> None:
+    found = sum(min(per_plane, count) for count in _path_counts(qp))
+    if found > MAX_EVS:
+        text = f"{per_plane} EVs per plane make {found}, but a QP has at most {MAX_EVS}; use fewer per plane"
+        raise VerbsError("E2BIG", text)
+
+
+def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] | None) -> EvSet:
+    """Few of many paths: each is drawn and made when it is first needed."""
+    _check_count(qp, policy.ev_count)
+    supplies = [
+        _Drawn(qp, port.plane, policy.ev_count, place * policy.ev_count, drawn[place] if drawn else 0)
+        for place, port in enumerate(qp.endpoint.config.ports)
+    ]
+    active, least = policy.active_per_plane, policy.ev_min_active
+    return EvSet((), active, least, qp.endpoint.rng, qp.ev_changed, supplies, qp.ev_made)
+
+
+def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = None) -> list[Ev]:
+    """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
+    evs: list[Ev] = []
+    _check_count(qp, per_plane)
+    at = 0
+    for port in qp.endpoint.config.ports:
+        uplinks = list(qp.peer.uplinks(port.plane))
+        if drawn is None:
+            shuffle(uplinks, qp.endpoint.rng)
+        else:
+            count = min(per_plane, len(uplinks))
+            uplinks = drawn[at : at + count].tolist()
+            at += count
+        evs += [Ev(qp.peer, port.plane, up, srv6.ev_tag(len(evs) + n)) for n, up in enumerate(uplinks[:per_plane])]
+    return evs
+
+
+def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
+    """The EVs of a profile, or for an AUTO one as many as it says, an equal number per plane."""
+    ports = {port.number: port.plane for port in qp.endpoint.config.ports}
+    if profile.mode is Mode.AUTO:
+        evs = _random_evs(qp, max(1, profile.ev_count // len(ports)))
+    else:
+        evs = []
+        for entry in profile.entries:
+            assert entry.value is not None
+            plane = ports[entry.port]
+            value = entry.expanded or entry.value
+            uplink = uplink_of(profile.format, value, plane, qp.peer.uplinks(plane), profile.hashed)
+            evs.append(Ev(qp.peer, plane, uplink, srv6.ev_tag(len(evs))))
+    for ev, given in zip_longest(evs, profile.entries):
+        ev.api_value = given.value if given else value_of(profile.format, ev.value, ev.path.destination)
+    return evs
+
+
+class _Drawn:
+    """Paths of one plane to a QP's peer, in the order in which they are drawn: none twice."""
+
+    __slots__ = ("_begin", "_first", "_qp", "_taken", "left", "plane")
+
+    def __init__(self, qp: MrcQueuePair, plane: int, count: int, first: int, begin: int) -> None:
+        self.plane = plane
+        self.left = count
+        self._qp = qp
+        self._first = first  # index of the first EV in the QP's set
+        self._begin = begin  # the uplink that was drawn with the QP; 0: none was
+        self._taken: list[int] = []
+
+    def make(self) -> Ev:
+        """The next EV."""
+        qp, taken = self._qp, self._taken
+        uplinks = qp.peer.uplinks(self.plane)
+        uplink = self._begin if self._begin and not taken else qp.endpoint.rng.choice(uplinks)
+        while uplink in taken:
+            uplink = qp.endpoint.rng.choice(uplinks)
+        taken.append(uplink)
+        self.left -= 1
+        return Ev(qp.peer, self.plane, uplink, srv6.ev_tag(self._first + len(taken) - 1))

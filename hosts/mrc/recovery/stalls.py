@@ -1,0 +1,48 @@
+"""Stall report of one QP: no progress for 64 base RTTs while something is outstanding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.requestor import MrcRequestor
+
+_NEVER: Final = float("inf")
+_STALL_RTTS: Final = 64.0  # base RTTs without progress that are reported
+
+
+class StallReport:
+    """Logs when a stall begins and when it ends."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = _NEVER  # the last progress before the stall that was reported
+
+    def check(self, requestor: MrcRequestor, since: float, now: float) -> None:
+        """Report the state of a requestor whose last progress, or first post, was at `since`."""
+        qp = requestor.qp
+        if self._since != _NEVER:
+            if requestor.incomplete and since <= self._since:
+                return
+            seconds = (since if requestor.incomplete else now) - self._since
+            qp.log("qp.resumed", peer=qp.peer_text, seconds=round(seconds, 9))
+            self._since = _NEVER
+        if requestor.incomplete and now - since >= _STALL_RTTS * qp.settings.base_rtt:
+            self._since = since
+            qp.log("qp.stalled", peer=qp.peer_text, since=since, reason=_reason(requestor))
+
+
+def _reason(requestor: MrcRequestor) -> str:
+    """Return what keeps a QP from progress, as far as it is known here."""
+    qp, ports = requestor.qp, requestor.qp.endpoint.ports
+    here = [port.plane for port in ports.by_number.values() if port.up]
+    found = (
+        (not here, "no NIC port is up"),
+        (not any(qp.peer.plane_up(plane) for plane in here), "the peer reported that its ports are down"),
+        (not any(plane.usable for plane in qp.evs.planes.values()), "every EV is denied"),
+        (requestor.unresponsive, "the peer does not answer"),
+        (requestor.rnr is not None and requestor.rnr.active, "the peer has no receive posted"),
+        (requestor.in_flight, "what is sent is lost or refused"),
+    )
+    return next((reason for holds, reason in found if holds), "the window of the destination is full")

@@ -1,0 +1,33 @@
+"""Asynchronous events of one host (`ibv_get_async_event`): a bounded queue, the history, and one subscriber."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+_MAX_QUEUED: Final = 1024  # not polled; the oldest are dropped
+
+
+class AsyncEvents:
+    """Events that no call asked for. `log` appends a history record; `subscriber` is called with each event."""
+
+    __slots__ = ("_queue", "log", "subscriber")
+
+    def __init__(self, log: Callable[[dict[str, Any]], None]) -> None:
+        self.log = log
+        self.subscriber: Callable[[dict[str, Any]], None] | None = None
+        self._queue: list[dict[str, Any]] = []
+
+    def report(self, event: dict[str, Any]) -> None:
+        """Queue an event, log it and notify the subscriber."""
+        if len(self._queue) >= _MAX_QUEUED:
+            del self._queue[0]
+        self._queue.append(event)
+        self.log({"kind": "async", **event})
+        if self.subscriber is not None:
+            self.subscriber(event)
+
+    def poll(self) -> list[dict[str, Any]]:
+        """Take all events so far."""
+        events, self._queue = self._queue, []
+        return events
