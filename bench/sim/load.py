@@ -78,7 +78,7 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
 
 
 def _write(sender: Any, receiver: Any, number: int, source: bytearray, target: bytearray) -> Callable[[float], None]:
-    """Connect, and return what posts at a time: all write the same bytes to the same place, what is measured is what it takes."""
+    """Connect, and return a function that posts: all write the same bytes to the same place, so that costs compare."""
     one, other = sender.verbs, receiver.verbs
     qp = one.create_qp(receiver.config.host.address, 0.0)
     far = other.create_qp(sender.config.host.address, 0.0)
@@ -105,7 +105,8 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], be
             raise RuntimeError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
         for name in list(pending):
             done = [
-                completion.t - begun[completion.wr_id] for completion in endpoints[name].verbs.poll_cq(most=pending[name])
+                completion.t - begun[completion.wr_id]
+                for completion in endpoints[name].verbs.poll_cq(most=pending[name])
             ]
             if done:
                 found += done
