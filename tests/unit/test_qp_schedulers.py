@@ -18,7 +18,7 @@ def finished(scheduler: str) -> dict[str, float]:
     at: dict[str, float] = {}
 
     def done() -> bool:
-        at.update({names[completion.qp]: sim.now for completion in sim.hosts["h1"].poll_cq()})
+        at.update({names[completion.qp]: sim.now for completion in sim.hosts["h1"].verbs.poll_cq()})
         return len(at) == len(transfers)
 
     sim.run(done=done)
