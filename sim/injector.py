@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.faults import FrameFault, HalfLinkDetour, injected
@@ -16,38 +16,10 @@ from mrclab.topo.errors import TopoError
 if TYPE_CHECKING:
     from mrclab.sim.cable import Cable, HalfLink
     from mrclab.sim.fabric import SimFabric
+    from mrclab.topo.nodecontrol import Healed, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4
-
-
-class Nodes(Protocol):
-    """Switches, hosts and the controller, as they come and go."""
-
-    def kill(self, node: str) -> None:
-        """It ends at once."""
-
-    def terminate(self, node: str) -> None:
-        """It ends in good order."""
-
-    def restart(self, node: str) -> None:
-        """It starts anew, knowing nothing."""
-
-    def freeze(self, node: str) -> None:
-        """It stands still."""
-
-    def thaw(self, node: str) -> None:
-        """It goes on."""
-
-    def is_alive(self, node: str) -> bool:
-        """Return True if it is there, or stands still."""
-
-
-class Healing(Protocol):
-    """Anything that can be undone."""
-
-    def heal(self) -> None:
-        """Undo it."""
 
 
 class _Injected:
@@ -115,7 +87,7 @@ class BackgroundSender:
 class SimFaultInjector:
     """Breaks a simulated fabric; `nodes` are whatever can start and end. Cables are named as in `Fabric.link`."""
 
-    def __init__(self, fabric: SimFabric, nodes: Nodes, seed: int) -> None:
+    def __init__(self, fabric: SimFabric, nodes: NodeControl, seed: int) -> None:
         self._fabric = fabric
         self._seed = seed
         self._held: dict[int, list[str]] = {}  # cable → who wants it down
@@ -132,7 +104,7 @@ class SimFaultInjector:
         """Refuse: nobody's programs run in virtual time."""
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
-    def cut_control(self, switch: str) -> Healing:
+    def cut_control(self, switch: str) -> Healed:
         """There is nothing to cut."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 

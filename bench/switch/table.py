@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mrclab.bench.switch.measure import INSERTS, Speed, SwitchResult
+from mrclab.lab.report.grid import grid
 
 NO_VALUE = "–"
 
@@ -26,10 +27,8 @@ def show(results: list[SwitchResult], console: Console) -> None:
 
 
 def _speeds(results: list[SwitchResult]) -> Table:
-    table = Table(title="one direction, one CPU for the switch", title_justify="left")
-    table.add_column("")
-    for heading in ("frame", "loss-free", "saturated", "CPU/packet", "program's", "latency, median", "99 %"):
-        table.add_column(heading, justify="right")
+    headings = ("frame", "loss-free", "saturated", "CPU/packet", "program's", "latency, median", "99 %")
+    table = grid("", *headings, title="one direction, one CPU for the switch", left=1)
     for result in results:
         for number, (size, speed) in enumerate(result.speeds.items()):
             table.add_row(result.title if not number else "", f"{size} B", *_speed(speed))
@@ -50,10 +49,7 @@ def _speed(speed: Speed) -> list[str]:
 
 
 def _processes(results: list[SwitchResult]) -> Table:
-    table = Table(title="the process", title_justify="left")
-    table.add_column("")
-    for result in results:
-        table.add_column(result.title, justify="right")
+    table = grid("", *(result.title for result in results), title="the process", left=1)
     rows: list[tuple[str, Callable[[SwitchResult], str]]] = [
         ("start to first RPC answered", lambda r: _milliseconds(r.start_seconds)),
         ("program and first entries", lambda r: _milliseconds(r.load_seconds)),

@@ -21,6 +21,7 @@ from mrclab.lab.command.display import answer
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
+from mrclab.lab.report import grid
 from mrclab.topo.sentences import nearest
 
 app = typer.Typer()
@@ -195,8 +196,7 @@ def markdown(
             line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(measures)])
             line[1 + at] = _shown(one)
     lines = [[key[0], *([key[1]] if columns else []), key[2], *line] for key, line in cells.items()]
-    rule = "|" + "---|" * len(head)
-    return "\n".join([f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+    return grid.markdown(head, lines) + "\n"
 
 
 def _place(x: float | str) -> str:

@@ -12,6 +12,7 @@ from mrclab import HOME
 from mrclab.lab.command.cli import app
 from mrclab.lab.command.live.secondterminal import NAMES
 from mrclab.lab.prompt.words import LOCAL, WORDS
+from mrclab.lab.report.grid import markdown
 
 FILE = HOME / "docs" / "commands.md"
 
@@ -33,16 +34,14 @@ def _lines() -> Iterator[str]:
         yield "    " + " ".join(["mrclab", name, *filter(None, map(_usage, command.params))])
         rows = [row for row in map(_row, command.params) if row]
         if rows:
-            yield from ("", "| | |", "|---|---|", *rows)
+            yield from ("", markdown(("", ""), rows))
     yield from ("", "## Words of the prompt", "")
     yield "Typed at `mrclab up`, in a script (`--script FILE`), or in a second terminal as `mrclab WORD`"
     yield "(as `mrclab do WORD` where a command above has that name). [The prompt](prompt.md) says more."
-    yield from ("", "| Word | Does |", "|---|---|")
-    for word in sorted(WORDS.values(), key=lambda each: each.name):
-        more = f" {word.more}" if word.more else ""
-        yield f"| `{_bar(word.usage)}` | {_bar(word.meaning)}.{_bar(more)} |"
-    for usage, meaning in LOCAL.items():
-        yield f"| `{_bar(usage)}` | {_bar(meaning)} (only at the prompt itself) |"
+    words = sorted(WORDS.values(), key=lambda each: each.name)
+    typed = [(f"`{word.usage}`", f"{word.meaning}." + (f" {word.more}" if word.more else "")) for word in words]
+    typed += [(f"`{usage}`", f"{meaning} (only at the prompt itself)") for usage, meaning in LOCAL.items()]
+    yield from ("", markdown(("Command", "Does"), [tuple(map(_bar, cells)) for cells in typed]))
 
 
 def _usage(param: Any) -> str:
@@ -56,16 +55,16 @@ def _argument(param: Any) -> str:
     return name if param.required else f"[{name}]"
 
 
-def _row(param: Any) -> str:
+def _row(param: Any) -> tuple[str, str] | None:
     if param.name == "help" or getattr(param, "hidden", False):
-        return ""
+        return None
     text = _cell(getattr(param, "help", None) or "")
     if param.param_type_name == "argument":
-        return f"| `{_bar(_argument(param))}` | {text} |" if text else ""
+        return (f"`{_bar(_argument(param))}`", text) if text else None
     names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
     kind = "" if param.is_flag else f" {(param.metavar or param.name).upper()}"
     default = "" if param.is_flag or param.default in {None, "", False} else f" (default: `{param.default}`)"
-    return f"| {names}{kind} | {text}{default} |"
+    return f"{names}{kind}", f"{text}{default}"
 
 
 def _cell(text: str) -> str:

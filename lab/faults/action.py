@@ -9,6 +9,7 @@ from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
+from mrclab.topo.nodecontrol import Healed, NodeControl
 
 CONTROLLER = "controller"  # its name as a node and as a process
 
@@ -36,18 +37,8 @@ class Sending(Protocol):
         """End it; return packets sent, and those that found no carrier."""
 
 
-class Healed(Protocol):
-    """Anything that can be undone."""
-
-    def heal(self) -> None:
-        """Undo it."""
-
-
-class FaultInjector(Protocol):
-    """Fault injector of a world.
-
-    Cables are named as in `Fabric.link`; a node is a switch, a host (its agent) or `controller`.
-    """
+class FaultInjector(NodeControl, Protocol):
+    """Fault injector of a world. Cables are named as in `Fabric.link`."""
 
     def hold_down(self, owner: str, *links: str) -> None:
         """Take the carrier from both ends of cables, all at once, for as long as `owner` holds them."""
@@ -70,24 +61,6 @@ class FaultInjector(Protocol):
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
     ) -> Sending:
         """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
-
-    def kill(self, node: str) -> None:
-        """Kill its process; the run is not INVALID for that."""
-
-    def terminate(self, node: str) -> None:
-        """End its process in good order; the run is not INVALID for that."""
-
-    def restart(self, node: str) -> None:
-        """Start it with no state; hosts and controller serve on return."""
-
-    def freeze(self, node: str) -> None:
-        """Stop its process with all its state."""
-
-    def thaw(self, node: str) -> None:
-        """Continue its process."""
-
-    def is_alive(self, node: str) -> bool:
-        """Return True while its process exists, stopped or not."""
 
     def kill_programs(self, host: str) -> int:
         """Kill the programs on a host, beside its agent; return how many processes these were."""

@@ -7,7 +7,7 @@ plans, logs and the history.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
@@ -23,6 +23,7 @@ from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.model import Fabric
 
 T = TypeVar("T")
+FieldDraw = Callable[[random.Random, Fabric], Any]
 _ARROWS = {"both": "", "up": " upwards", "down": " downwards"}
 
 
@@ -30,11 +31,13 @@ class FaultBase(Strict):
     """Fields of every kind.
 
     `worlds` names the worlds in which the kind means something; `example` holds the fields with which `prove` is called
-    in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`).
+    in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`); `draws` has a draw for each field that chaos
+    chooses, drawn in this order.
     """
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
     example: ClassVar[dict[str, Any]] = {}
+    draws: ClassVar[Mapping[str, FieldDraw]] = {}
 
     name: NewName
     at: KnownTrigger = Field(description="when it begins: 3s, 25% of NAME, after NAME + 1s")
@@ -50,7 +53,7 @@ class FaultBase(Strict):
     @classmethod
     def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any] | None:
         """Return random fields for chaos, without name and times; None where chaos cannot draw this kind."""
-        return None
+        return {name: field(draw, fabric) for name, field in cls.draws.items()} or None
 
     @property
     def ends_at(self) -> Trigger | None:

@@ -35,7 +35,7 @@ DEFAULT_KINDS = (
 if TYPE_CHECKING:
     DrawnKind: TypeAlias = str
 else:
-    _drawn = (model for model in FAULTS if model.draw.__func__ is not FaultBase.draw.__func__)
+    _drawn = (model for model in FAULTS if model.draws or model.draw.__func__ is not FaultBase.draw.__func__)
     _others = map(kind_of, _drawn)
     _kinds = (*DEFAULT_KINDS, *(kind for kind in _others if kind not in DEFAULT_KINDS))
     DrawnKind = Literal[_kinds]

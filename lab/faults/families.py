@@ -7,12 +7,12 @@ from pydantic import Field
 from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Injection
-from mrclab.lab.faults.base import FaultBase, LastingFault, direction_text, links_of_switch
+from mrclab.lab.faults.base import FaultBase, FieldDraw, LastingFault, direction_text, links_of_switch
 from mrclab.lab.scenario.names import CableName, SwitchName
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Match
-from mrclab.topo.model import Fabric, Switch
+from mrclab.topo.model import Fabric
 
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
@@ -106,13 +106,47 @@ def random_link(draw: random.Random, fabric: Fabric) -> str:
     return draw.choice(fabric.links).name
 
 
-def random_switch(draw: random.Random, fabric: Fabric) -> Switch:
-    """Return any switch."""
-    return draw.choice(fabric.switches)
+def random_switch(draw: random.Random, fabric: Fabric) -> str:
+    """Return the name of any switch."""
+    return draw.choice(fabric.switches).name
 
 
-def random_one_way(draw: random.Random, fabric: Fabric, **ranges: tuple[float, float]) -> dict[str, Any]:
-    """Return the fields of a random cable, direction, and a number from each range."""
-    direction = draw.choice(("both", "up", "down"))
-    numbers = {name: round(draw.uniform(*ends), 4) for name, ends in ranges.items()}
-    return {"link": random_link(draw, fabric), "direction": direction, **numbers}
+def random_nic_port(draw: random.Random, fabric: Fabric) -> str:
+    """Return the name of any port of a NIC."""
+    return draw.choice([port.interface for host in fabric.hosts for port in host.ports])
+
+
+def random_plane(draw: random.Random, fabric: Fabric) -> int:
+    """Return the number of any plane."""
+    return draw.randint(1, fabric.planes)
+
+
+def random_direction(draw: random.Random, _fabric: Fabric) -> Direction:
+    """Return one direction of a cable, or both."""
+    return draw.choice(("both", "up", "down"))
+
+
+def heads(draw: random.Random, _fabric: Fabric) -> bool:
+    """Return True or False, either as often."""
+    return draw.random() < 0.5
+
+
+def between(least: float, most: float, digits: int = 4) -> FieldDraw:
+    """Return a draw of a number in a range, rounded."""
+    return lambda draw, _fabric: round(draw.uniform(least, most), digits)
+
+
+class KillProcess(FaultAction[FaultBase]):
+    """Kill the process that the fault names; start another, which knows nothing."""
+
+    @property
+    def _node(self) -> str:
+        return self.fault.processes(self.context.fabric)[0]
+
+    @override
+    def inject(self) -> None:
+        self.context.injector.kill(self._node)
+
+    @override
+    def clear(self) -> None:
+        self.context.injector.restart(self._node)

@@ -26,6 +26,7 @@ PURE_TOPO = {
     "model",
     "names",
     "nodeconfig",
+    "nodecontrol",
     "registry",
     "numbers",
     "sentences",

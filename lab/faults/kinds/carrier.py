@@ -10,7 +10,7 @@ from typing_extensions import override
 from mrclab.events.faults import FaultEdge
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, several
-from mrclab.lab.faults.families import CableFault, Share, random_link, random_switch
+from mrclab.lab.faults.families import CableFault, Share, between, random_link, random_nic_port, random_plane
 from mrclab.lab.faults.probe import CABLE, OTHER, UPLINK, FaultProbe
 from mrclab.lab.scenario.names import CableName, HostName, PlaneNumber
 from mrclab.lab.scenario.units import Duration, show_seconds
@@ -56,15 +56,11 @@ class LinkDown(CableFault, CarrierFault):
 
     kind: Literal["link_down"]
     example: ClassVar = {"link": CABLE}
+    draws: ClassVar = {"link": random_link}
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.link} down"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"link": random_link(draw, fabric)}
 
 
 @FAULTS.register
@@ -78,6 +74,7 @@ class Flap(CableFault):
     down: Duration | None = Field(default=None, gt=0, description="seconds without carrier, instead of duty")
     count: int | None = Field(default=None, ge=1, description="flaps, then the fault is over")
     example: ClassVar = {"link": CABLE, "period": 0.1, "duty": 0.4, "count": 3}
+    draws: ClassVar = {"down": between(0.05, 0.3, 3), "link": random_link, "rate": between(0.5, 3, 2)}
 
     @model_validator(mode="after")
     def _one_rhythm(self, info: ValidationInfo) -> "Flap":
@@ -112,12 +109,6 @@ class Flap(CableFault):
     @override
     def action(self, context: FaultContext) -> "FlapCable":
         return FlapCable(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        down = round(draw.uniform(0.05, 0.3), 3)
-        return {"link": random_link(draw, fabric), "rate": round(draw.uniform(0.5, 3), 2), "down": down}
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -202,7 +193,7 @@ class Transceiver(CarrierFault):
     @classmethod
     def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
         """Up to four neighbouring cables of one switch."""
-        ports = random_switch(draw, fabric).ports
+        ports = draw.choice(fabric.switches).ports
         first = draw.randrange(len(ports))
         return {"links": tuple(dict.fromkeys(port.link for port in ports[first : first + draw.randint(2, 4)]))}
 
@@ -214,6 +205,7 @@ class NicPortDown(CarrierFault):
     kind: Literal["nic_port_down"]
     port: CableName = Field(description="such as h1-p2")
     example: ClassVar = {"port": "h1-p2"}
+    draws: ClassVar = {"port": random_nic_port}
 
     @field_validator("port")
     @classmethod
@@ -230,11 +222,6 @@ class NicPortDown(CarrierFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{fabric.link(self.port).a.interface} down"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"port": draw.choice([port.interface for host in fabric.hosts for port in host.ports])}
 
 
 @FAULTS.register
@@ -261,6 +248,7 @@ class PlaneDown(CarrierFault):
     kind: Literal["plane_down"]
     plane: PlaneNumber
     example: ClassVar = {"plane": 2}
+    draws: ClassVar = {"plane": random_plane}
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -269,8 +257,3 @@ class PlaneDown(CarrierFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"plane {self.plane} down"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"plane": draw.randint(1, fabric.planes)}

@@ -5,13 +5,15 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext, Healed
+from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
+from mrclab.topo.nodecontrol import Healed
 
 
 @FAULTS.register
@@ -33,8 +35,8 @@ class ControllerCrash(LastingFault):
         return frozenset({THE_CONTROLLER})
 
     @override
-    def action(self, context: FaultContext) -> "CrashController":
-        return CrashController(context, self)
+    def action(self, context: FaultContext) -> KillProcess:
+        return KillProcess(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -43,18 +45,6 @@ class ControllerCrash(LastingFault):
         probe.expect(not probe.is_alive(CONTROLLER), "a killed controller lives")
         probe.clear()
         probe.expect(before.items() <= probe.processes().items(), "other processes ended with the controller")
-
-
-class CrashController(FaultAction[ControllerCrash]):
-    """Kill the controller; start another."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.kill(CONTROLLER)
-
-    @override
-    def clear(self) -> None:
-        self.context.injector.restart(CONTROLLER)
 
 
 @FAULTS.register

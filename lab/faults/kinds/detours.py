@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Impaired
 from mrclab.lab.faults.base import FAULTS, LastingFault
-from mrclab.lab.faults.families import PacketFault, Share, both_ways, random_link, way_through
+from mrclab.lab.faults.families import PacketFault, Share, between, both_ways, random_link, way_through
 from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
 from mrclab.lab.scenario.names import CableName
 from mrclab.lab.scenario.units import show_seconds
@@ -82,6 +82,7 @@ class Delay(RelayedFault):
     kind: Literal["delay"]
     delay: DelayTime = Field(gt=0, le=60)
     example: ClassVar = {"delay": 0.03, **_UP}
+    draws: ClassVar = {"link": random_link, "delay": _random_wait}
 
     @property
     @override
@@ -91,11 +92,6 @@ class Delay(RelayedFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} delays packets by {show_seconds(self.delay)}"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"link": random_link(draw, fabric), "delay": _random_wait(draw, fabric)}
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -146,6 +142,7 @@ class Reorder(RelayedFault):
     share: Share = 0.1
     delay: DelayTime = Field(gt=0, le=60)
     example: ClassVar = {"delay": 0.03, "share": 0.5, **_UP}
+    draws: ClassVar = {"link": random_link, "delay": _random_wait, "share": between(0.05, 0.5, 3)}
 
     @property
     @override
@@ -155,12 +152,6 @@ class Reorder(RelayedFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"on {self.where} {self.share * 100:g}% of packets overtake by {show_seconds(self.delay)}"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        link, delay = random_link(draw, fabric), _random_wait(draw, fabric)
-        return {"link": link, "delay": delay, "share": round(draw.uniform(0.05, 0.5), 3)}
 
     @override
     def prove(self, probe: FaultProbe) -> None:

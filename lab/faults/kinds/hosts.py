@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Sending
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.scenario.names import HostName, PlaneNumber
 from mrclab.lab.scenario.units import Percent
@@ -38,8 +39,8 @@ class AgentCrash(LastingFault):
         return frozenset({f"the agent of {self.host}"})
 
     @override
-    def action(self, context: FaultContext) -> "CrashAgent":
-        return CrashAgent(context, self)
+    def action(self, context: FaultContext) -> KillProcess:
+        return KillProcess(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -47,18 +48,6 @@ class AgentCrash(LastingFault):
         probe.expect(not probe.is_alive("h2"), "a killed agent lives")
         probe.clear()
         probe.expect(probe.call("h2", "hello")["pid"] == probe.processes()["h2"], "another agent answers")
-
-
-class CrashAgent(FaultAction[AgentCrash]):
-    """Kill a host's agent; start another."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.kill(self.fault.host)
-
-    @override
-    def clear(self) -> None:
-        self.context.injector.restart(self.fault.host)
 
 
 @FAULTS.register

@@ -14,8 +14,9 @@ from mrclab.lab.faults.families import (
     MinLength,
     PacketFault,
     Share,
+    between,
+    random_direction,
     random_link,
-    random_one_way,
 )
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
@@ -93,6 +94,7 @@ class GrayLoss(PacketFault):
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
+    draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
 
     @model_validator(mode="after")
     def _one_measure(self) -> "GrayLoss":
@@ -109,11 +111,6 @@ class GrayLoss(PacketFault):
     @override
     def action(self, context: FaultContext) -> LossyAction:
         return LoseShare(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return random_one_way(draw, fabric, rate=(0.01, 0.5))
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -281,6 +278,7 @@ class SilentDrop(PacketFault):
     kind: Literal["silent_drop"]
     min_length: MinLength = 0
     example: ClassVar = _UP
+    draws: ClassVar = {"direction": random_direction, "link": random_link}
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -289,11 +287,6 @@ class SilentDrop(PacketFault):
     @override
     def action(self, context: FaultContext) -> LossyAction:
         return DropAll(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return random_one_way(draw, fabric)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -323,6 +316,7 @@ class Corruption(PacketFault):
     flip: int = Field(default=0x55, ge=1, le=0xFF, description="bits to flip")
     min_length: MinLength = 0
     example: ClassVar = {"rate": 1, "offset": 100, "flip": 0x81, **_UP}
+    draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.3), "link": random_link}
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -331,11 +325,6 @@ class Corruption(PacketFault):
     @override
     def action(self, context: FaultContext) -> LossyAction:
         return Damage(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return random_one_way(draw, fabric, rate=(0.01, 0.3))
 
     @override
     def prove(self, probe: FaultProbe) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
-from mrclab.lab.faults.families import SwitchFault, random_switch
+from mrclab.lab.faults.families import KillProcess, SwitchFault, heads, random_switch
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of, running_of
 from mrclab.lab.scenario.names import SwitchName
@@ -27,6 +27,7 @@ class SwitchCrash(SwitchFault):
 
     kind: Literal["switch_crash"]
     example: ClassVar = {"switch": SWITCH}
+    draws: ClassVar = {"switch": random_switch}
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -41,13 +42,8 @@ class SwitchCrash(SwitchFault):
         return frozenset({running_of(self.switch), process_of(self.switch)})
 
     @override
-    def action(self, context: FaultContext) -> "Crash":
-        return Crash(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"switch": random_switch(draw, fabric).name}
+    def action(self, context: FaultContext) -> KillProcess:
+        return KillProcess(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -59,24 +55,13 @@ class SwitchCrash(SwitchFault):
         probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
 
 
-class Crash(FaultAction[SwitchCrash]):
-    """Kill the switch's process; start it empty."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.kill(self.fault.switch)
-
-    @override
-    def clear(self) -> None:
-        self.context.injector.restart(self.fault.switch)
-
-
 @FAULTS.register
 class SwitchFreeze(SwitchFault):
     """The switch stands still with carrier up, and goes on with the state that it had."""
 
     kind: Literal["switch_freeze"]
     example: ClassVar = {"switch": SWITCH}
+    draws: ClassVar = {"switch": random_switch}
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -93,11 +78,6 @@ class SwitchFreeze(SwitchFault):
     @override
     def action(self, context: FaultContext) -> "Freeze":
         return Freeze(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"switch": random_switch(draw, fabric).name}
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -131,6 +111,7 @@ class SwitchReboot(FaultBase):
     takes: Duration = Field(default=0.5, ge=0, le=600, description="seconds without power, before it starts again")
     keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
     example: ClassVar = {"switch": SWITCH, "takes": 0.1}
+    draws: ClassVar = {"switch": random_switch, "keep_state": heads}
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -160,11 +141,6 @@ class SwitchReboot(FaultBase):
     @override
     def action(self, context: FaultContext) -> "Reboot":
         return Reboot(context, self)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        return {"switch": random_switch(draw, fabric).name, "keep_state": draw.random() < 0.5}
 
     @override
     def prove(self, probe: FaultProbe) -> None:
