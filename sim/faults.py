@@ -7,6 +7,7 @@ there is drawn from the world's seed here.
 from __future__ import annotations
 
 import random
+from math import exp
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.clock import SECOND
@@ -16,6 +17,7 @@ from mrclab.topo.cables.cablefaults import (
     Action,
     Corrupt,
     EveryNth,
+    LoadLoss,
     Loss,
     LossCycle,
     Match,
@@ -108,10 +110,39 @@ class Corrupting(FrameFault):
         return of_bytes(bytes(data))
 
 
+class LoadedLoss(FrameFault):
+    """A fault that loses frames by chance, the more of them the busier the link has been."""
+
+    __slots__ = ("_above", "_bits", "_draw", "_full", "_last", "_rate", "_window")
+
+    def __init__(self, clock: Clock, match: Match, action: LoadLoss) -> None:
+        super().__init__(clock, match, action, action.seed)
+        self._draw = random.Random(action.seed)
+        self._rate, self._above = action.rate, action.above
+        self._window = action.window * SECOND
+        self._full = action.bits_per_second * action.window
+        self._bits = 0.0  # of the window, older ones with less weight
+        self._last = clock.now
+
+    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
+        """Lose the frame with the chance that the load of the moment gives it."""
+        now = self._clock.now
+        self._bits = self._bits * exp((self._last - now) / self._window) + 8 * frame.size
+        self._last = now
+        self.seen += 1
+        over = (min(1.0, self._bits / self._full) - self._above) / (1 - self._above)
+        if over <= 0 or self._draw.random() >= self._rate * over:
+            return frame
+        self.hit += 1
+        return None
+
+
 def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFault:
     """The fault of one way; `seed` is for what the kernel would draw."""
     if isinstance(action, Corrupt):
         return Corrupting(clock, match, action, seed)
+    if isinstance(action, LoadLoss):
+        return LoadedLoss(clock, match, action)
     return FrameFault(clock, match, action, seed)
 
 

@@ -17,7 +17,7 @@ from mrclab.topo import sentences
 from mrclab.topo.model import Fabric
 
 _NAME_LENGTH = 32  # of the population's own name in those of its faults
-_CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables"}
+_CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables", "t1-t2": "T1–T2 cables"}
 
 
 @FAULTS.register
@@ -27,7 +27,7 @@ class Population(LastingFault):
     kind: Literal["population"]
     share: Annotated[Percent, Field(ge=0, le=1)] | None = Field(default=None, description="of the cables, such as 1%")
     count: int | None = Field(default=None, ge=0, description="cables, in place of a share")
-    of: Literal["all", "nic", "t0-t1"] = Field(default="all", description="cables to draw from")
+    of: Literal["all", "nic", "t0-t1", "t1-t2"] = Field(default="all", description="cables to draw from")
     fault: dict[str, Any] = Field(
         description="what each has: a fault of a cable without name, link and times, e.g. {kind: loss, rate: 0.1%}"
     )
@@ -64,7 +64,7 @@ class Population(LastingFault):
         return [_made(self.fault, fabric, f"{self.prefix}-{n}", cables[at]) for n, at in enumerate(places, 1)]
 
     def _cables(self, fabric: Fabric) -> list[str]:
-        return [link.name for link in fabric.links if self.of == "all" or (link.kind == "nic") == (self.of == "nic")]
+        return [link.name for link in fabric.links if self.of in {"all", fabric.shape.tier_of(link.index)}]
 
     def _drawn(self, fabric: Fabric) -> int:
         cables = len(self._cables(fabric))
@@ -101,10 +101,10 @@ def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultB
         raise ValueError(sentences.first(error)) from None
 
 
-class RunPopulation(FaultAction[Population]):
-    """Inject and clear all faults of a population, on a time line of their own."""
+class RunPopulation(FaultAction[FaultBase]):
+    """Inject and clear all parts of a fault, a population's or a domain's, on a time line of their own."""
 
-    def __init__(self, context: FaultContext, fault: Population) -> None:
+    def __init__(self, context: FaultContext, fault: FaultBase) -> None:
         super().__init__(context, fault)
         self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
         self._began = 0.0

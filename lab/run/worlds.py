@@ -131,6 +131,9 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: transport.congestion_control: {loaded.scenario.transport.control} needs telemetry of the"
             " switches, which those of the wire do not write; choose another, or run it with --world sim"
         )
+    for fault in loaded.scenario.faults:
+        if "wire" not in fault.worlds:
+            yield f"{loaded.source}: fault {fault.name}: {no_kind_of(fault, 'wire')}; run it with --world sim"
     for field, why in _virtual_fabric(loaded.fabric.spec):
         yield f"{loaded.source}: fabric{field}: {why}"
 

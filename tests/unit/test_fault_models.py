@@ -60,6 +60,9 @@ EVERY_KIND = [
     {"kind": "background", "from": "h1", "to": "h3", "plane": 2, "uplink": 1, "load": "50%"},
     {"kind": "chaos", "duration": "60s"},
     {"kind": "population", "share": "5%", "of": "nic", "fault": {"kind": "loss", "rate": "1%"}},
+    {"kind": "load_loss", "link": "h1-p1", "rate": "1%", "above": "60%"},
+    {"kind": "line_card", "switch": "t0-p1-1", "ports": 2, "card": 1},
+    {"kind": "power_zone", "tier": "t1", "zones": 2},
 ]
 
 

@@ -217,7 +217,25 @@ class RateLimit:
         return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
 
 
-Action = Drop | Loss | SeededLoss | LossCycle | EveryNth | Packets | Corrupt | RateLimit
+@dataclass(frozen=True)
+class LoadLoss:
+    """Lose packets by chance, none up to a load `above`, from there on in proportion, `rate` of them at full load.
+
+    Load is the mean of a link of so many `bits_per_second` over a `window` in seconds. Virtual time only.
+    """
+
+    rate: float
+    above: float
+    bits_per_second: float
+    window: float
+    seed: str
+
+    def rule(self, counter: str) -> str:
+        """There is none."""
+        raise ValueError("nft knows no load; run it in virtual time")
+
+
+Action = Drop | Loss | SeededLoss | LossCycle | EveryNth | Packets | Corrupt | RateLimit | LoadLoss
 
 EVERY_PACKET = Match()
 

@@ -1,0 +1,146 @@
+"""Failures that are correlated: what shares a line card, or a power supply, fails at the same moment."""
+
+import random
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationInfo, model_validator
+from typing_extensions import override
+
+from mrclab.lab.faults.action import FaultContext
+from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.kinds.carrier import LinkDown
+from mrclab.lab.faults.kinds.switches import SwitchReboot
+from mrclab.lab.faults.population import RunPopulation
+from mrclab.lab.faults.probe import SWITCH, FaultProbe
+from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.units import Duration
+from mrclab.topo.model import Fabric
+
+_NAME_LENGTH = 32  # of the fault's own name in those of its parts
+
+
+class Domain(LastingFault):
+    """Faults of everything in one domain, all at once; which one is drawn from the seed, where it is not named."""
+
+    @property
+    @override
+    def prefix(self) -> str:
+        return self.name[:_NAME_LENGTH]
+
+    @override
+    def action(self, context: FaultContext) -> RunPopulation:
+        return RunPopulation(context, self)
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        """Of a domain that is named: which one is drawn, nobody knows before."""
+        if self.number is None:
+            return ()
+        return tuple(dict.fromkeys(link for part in self.parts(fabric, 0) for link in part.links(fabric)))
+
+    @property
+    def number(self) -> int | None:
+        """Number of the domain; None where it is drawn."""
+        raise NotImplementedError
+
+    def chosen(self, count: int, seed: int) -> int:
+        """Return the number of the domain, drawn from the seed among so many where none is named."""
+        return self.number if self.number is not None else random.Random(f"{seed}/{self.name}").randint(1, count)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        """As many parts end as began, and there are some."""
+        probe.inject()
+        begun = probe.records("fault.begin")
+        probe.clear()
+        ended = probe.records("fault.end")
+        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")
+
+
+@FAULTS.register
+class LineCard(Domain):
+    """A line card of a switch dies: all cables of its ports lose carrier. Ports are on cards in order, so many each."""
+
+    kind: Literal["line_card"]
+    switch: SwitchName
+    ports: int = Field(ge=1, le=1024, description="ports of each card")
+    card: int | None = Field(default=None, ge=1, description="the card, from 1; default: drawn from the seed")
+    example: ClassVar = {"switch": SWITCH, "ports": 2, "card": 1}
+
+    @model_validator(mode="after")
+    def _there_is_one(self, info: ValidationInfo) -> "LineCard":
+        fabric = (info.context or {}).get("fabric")
+        if isinstance(fabric, Fabric) and self.card is not None and self.card > (cards := self._cards(fabric)):
+            raise ValueError(f"{self.switch} has {cards} cards of {self.ports} ports; name one of them")
+        return self
+
+    @property
+    @override
+    def number(self) -> int | None:
+        return self.card
+
+    def _cards(self, fabric: Fabric) -> int:
+        return -(-len(fabric.switch(self.switch).ports) // self.ports)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        which = "a line card" if self.card is None else f"line card {self.card}"
+        return f"{which} of {self.switch} dies, with {self.ports} ports"
+
+    @override
+    def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
+        first = (self.chosen(self._cards(fabric), seed) - 1) * self.ports
+        ports = list(fabric.switch(self.switch).ports)[first : first + self.ports]
+        return [_part(LinkDown, fabric, f"{self.prefix}-{port.number}", link=port.link) for port in ports]
+
+
+@FAULTS.register
+class PowerZone(Domain):
+    """A power zone goes: its switches lose power, and restart empty. Racks are shared out among zones in order.
+
+    Switches of one tier and number stand in the same rack, in whatever plane they are.
+    """
+
+    kind: Literal["power_zone"]
+    tier: Literal["t0", "t1", "t2"] = Field(default="t0", description="tier of the switches in its racks")
+    zones: int = Field(ge=1, le=1024, description="zones that the racks of that tier are shared out among")
+    zone: int | None = Field(default=None, ge=1, description="the zone, from 1; default: drawn from the seed")
+    takes: Duration = Field(default=0.5, ge=0, le=600, description="time without power")
+    example: ClassVar = {"tier": "t1", "zones": 2, "zone": 1, "takes": 0.1}
+
+    @model_validator(mode="after")
+    def _there_is_one(self, info: ValidationInfo) -> "PowerZone":
+        fabric = (info.context or {}).get("fabric")
+        if isinstance(fabric, Fabric) and self.zones > (racks := fabric.shape.counts[self.tier]):
+            raise ValueError(
+                f"there are {racks} racks with a {self.tier.upper()}; share them out among at most as many"
+            )
+        if self.zone is not None and self.zone > self.zones:
+            raise ValueError(f"there is no zone {self.zone}, but 1 to {self.zones}")
+        return self
+
+    @property
+    @override
+    def number(self) -> int | None:
+        return self.zone
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        which = "a power zone" if self.zone is None else f"power zone {self.zone}"
+        return f"{which} of {self.zones} goes, with its {self.tier.upper()}s"
+
+    @override
+    def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
+        zone, racks = self.chosen(self.zones, seed), fabric.shape.counts[self.tier]
+        numbers = [rack + 1 for rack in range(racks) if rack * self.zones // racks + 1 == zone]
+        names = [f"{self.tier}-p{plane}-{number}" for plane in range(1, fabric.planes + 1) for number in numbers]
+        return [
+            _part(SwitchReboot, fabric, f"{self.prefix}-{place}", switch=name, takes=self.takes)
+            for place, name in enumerate(names, 1)
+        ]
+
+
+def _part(kind: type[FaultBase], fabric: Fabric, name: str, **fields: Any) -> FaultBase:
+    named = {"kind": kind.model_fields["kind"].annotation.__args__[0], **fields}  # type: ignore[union-attr]
+    return kind.model_validate({**named, "name": name, "at": Trigger()}, context={"fabric": fabric})

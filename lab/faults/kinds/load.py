@@ -1,0 +1,58 @@
+"""Loss that grows with the load of a link: weak optics, a shared buffer, a NIC that cannot keep up."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from mrclab.lab.faults.action import FaultContext
+from mrclab.lab.faults.base import FAULTS
+from mrclab.lab.faults.families import LossyAction, PacketFault, Share
+from mrclab.lab.faults.probe import CABLE, FaultProbe
+from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.units import Duration, Percent
+from mrclab.topo.cables import cablefaults
+from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import FULL_HEADER_BYTES
+
+
+@FAULTS.register
+class LossWithLoad(PacketFault):
+    """Packets are lost by chance: none up to a load of the link, from there on ever more, `rate` of them at 100 %."""
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})  # rules of the kernel know no load
+
+    kind: Literal["load_loss"]
+    rate: Share = Field(description="share of packets that is lost at full load, such as 1%")
+    above: Annotated[Percent, Field(ge=0, lt=1)] = Field(default=0.5, description="load up to which nothing is lost")
+    window: Duration | None = Field(
+        default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
+    )
+    example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} loses up to {self.rate * 100:g}% of packets above {self.above * 100:g}% of load"
+
+    @override
+    def action(self, context: FaultContext) -> "LoseWithLoad":
+        return LoseWithLoad(context, self)
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        raise NotImplementedError  # it is of virtual time alone
+
+
+class LoseWithLoad(LossyAction):
+    """Drop packets by chance as their link is loaded."""
+
+    @override
+    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
+        fault: LossWithLoad = self.fault
+        fabric = self.context.fabric
+        spec = fabric.spec
+        bits = 8.0 * spec.link.rate_pps * (spec.path_mtu + FULL_HEADER_BYTES)
+        if spec.link.rate is not None:
+            bits = fabric.link_times(fabric.link(link).index).rate
+        window = spec.base_rtt(spec.longest) if fault.window is None else fault.window
+        return cablefaults.LoadLoss(fault.rate, fault.above, bits, window, self.seed(link))
