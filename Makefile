@@ -31,7 +31,7 @@ help:
 	@echo "make site         the same, with the lab in a browser tab in build/site/try (needs node and npm)"
 	@echo "sudo make browser install what the tests of pages in a browser need: Chromium, and playwright in .venv"
 	@echo "make p4           compile p4src/ (needs p4c)"
-	@echo "make pictures     make the pictures in docs/ again: packets.svg, and those of the live page (they need Chromium, and playwright in .venv)"
+	@echo "make pictures     make the pictures in docs/ again: packets.svg, those of the lessons, and those of the live page (they need Chromium, and playwright in .venv)"
 	@echo "make setup        only set up; where a C compiler and Python's headers are, compile transport and simulator, which makes them faster"
 	@echo "make compiled     the same, also after it failed; an error where it cannot be"
 	@echo "make test-compiled  the same, and test that a compiled run is the same run"
@@ -139,6 +139,7 @@ p4: installed
 
 pictures: installed
 	@$(BIN)/python docs/moving.py
+	@$(BIN)/python docs/lessons/pictures.py
 	@$(BIN)/python docs/pictures.py
 
 lock:

@@ -102,7 +102,7 @@ def missing_compiler() -> str:
 
 def _missing_package() -> str:
     if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
-        return "mypyc and setuptools are not there (pip install 'mrclab[dev]')"
+        return "mypyc and setuptools are not there (pip install '.[dev]')"
     from importlib.metadata import version  # noqa: PLC0415 - it takes a moment
 
     if int((found := version("setuptools")).split(".")[0]) < SETUPTOOLS:

@@ -1,13 +1,18 @@
 """A hook of mkdocs: the root folder's pages are pages of the site, and what is only in the sources is no link there."""
 
+import html
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files  # type: ignore[import-not-found,unused-ignore]
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "setup" / "site"))
+import glossary  # noqa: E402
+
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
@@ -40,3 +45,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return text if text.strip("`") == to else f"{text} (`{place}`)"
 
     return _LINK.sub(link, markdown)
+
+
+def on_page_content(html_: str, page: Any, config: Any, files: Files) -> str:
+    """Link words of lessons to the glossary."""
+    del config, files
+    source = page.file.src_uri
+    if source == "glossary.md":
+        return str(glossary.anchored(html_))
+    if not source.startswith("lessons/0"):
+        return html_
+    page_of = posixpath.relpath("glossary.html", posixpath.dirname(source))
+
+    def link(text: str, anchor: str, meaning: str) -> str:
+        return f'<a href="{page_of}#{anchor}" title="{html.escape(meaning)}">{text}</a>'
+
+    return str(glossary.marked(html_, link))

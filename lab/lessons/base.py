@@ -24,13 +24,15 @@ class Check:
 @dataclass(frozen=True)
 class Lesson:
     """`grader` is `MODULE.FUNCTION` of this package; it takes the learner's file, or where `file` is empty the history
-    of a lab: a directory or one file.
+    of a lab: a directory or one file. `minutes` it takes; `needs` has the numbers of lessons to be done before it.
     """
 
     number: int
     title: str
     grader: str
     file: str = ""
+    minutes: int = 30
+    needs: tuple[int, ...] = ()
 
     def grade(self, subject: Path, seed: int | None = None) -> list[Check]:
         """All checks, on the part of the learner with this seed. LabError where nothing can be checked."""

@@ -6,6 +6,7 @@ Pyodide comes from npm, wheels from PyPI, all by their hashes (package-lock.json
 import contextlib
 import gzip
 import hashlib
+import html
 import json
 import lzma
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import glossary  # beside this file
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
@@ -128,11 +130,13 @@ def pages(target: Path) -> None:
     for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):
         shutil.copy(HERE / name, target / place)
     shutil.copy(HERE / "interpreter.js", target)
-    for folder in ("cable", "lessons", "p4"):
+    for each in sorted((ROOT / "docs" / "lessons").glob("0*")):
+        shutil.copy(each / "picture.svg", target / f"lesson-{int(each.name[:2])}.svg")
+    for folder in ("cable", "lessons", "p4", "teach"):
         for path in [*(HERE / folder).glob("*.js"), *(HERE / folder).glob("*.css")]:
             shutil.copy(path, target)
     policy = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    for page in (static / "index.html", HERE / "cable" / "cable.html", HERE / "p4" / "p4.html"):
+    for page in (static / "index.html", *(HERE / name / f"{name}.html" for name in ("cable", "p4", "teach"))):
         text = page.read_text(encoding="utf-8").replace('<meta charset="utf-8">', policy, 1)
         if page.name == "index.html":
             text = text.replace("</body>", f"{LESSONS_HERE}</body>", 1)
@@ -148,18 +152,26 @@ def figures() -> dict[str, Any]:
 
 
 def lessons() -> list[dict[str, Any]]:
-    """Lessons that can be done in the page: number, title, text as HTML, and what the learner's file begins with."""
-    told = []
-    for number in learning.HERE:
-        lesson, folder = LESSONS[number], next((ROOT / "docs" / "lessons").glob(f"{number:02}-*"))
-        text = (folder / "README.md").read_text(encoding="utf-8").split("\n", 1)[1]
-        html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.replace(' markdown="1"', ""))
-        html = re.sub(
-            r'<a href="(?!https?:)[^"]*">(.*?)</a>', r"\1", html, flags=re.DOTALL
-        )  # pages of the documentation
-        start = (folder / lesson.file).read_text(encoding="utf-8") if lesson.file else ""
-        told.append({"number": number, "title": lesson.title, "file": lesson.file, "html": html, "text": start})
-    return told
+    """All lessons: number, title, minutes, lessons before it, text as HTML, what the learner's file begins with."""
+    return [_lesson(number) for number in LESSONS]
+
+
+def _lesson(number: int) -> dict[str, Any]:
+    lesson, folder = LESSONS[number], next((ROOT / "docs" / "lessons").glob(f"{number:02}-*"))
+    text = (folder / "README.md").read_text(encoding="utf-8").split("\n", 1)[1]
+    page = MarkdownIt("commonmark", {"html": True}).enable("table").render(text.replace(' markdown="1"', ""))
+    page = re.sub(r'<a href="(?!https?:)[^"]*">(.*?)</a>', r"\1", page, flags=re.DOTALL)  # pages of the documentation
+    page = glossary.marked(page.replace('src="picture.svg"', f'src="lesson-{number}.svg"'), _explained)
+    start = (folder / lesson.file).read_text(encoding="utf-8") if lesson.file else ""
+    return {
+        "number": number, "title": lesson.title, "minutes": lesson.minutes, "needs": lesson.needs, "file": lesson.file,
+        "here": number in learning.HERE, "html": page, "text": start,
+    }  # fmt: skip
+
+
+def _explained(text: str, _anchor: str, meaning: str) -> str:
+    says = html.escape(meaning)
+    return f'<span class="word" tabindex="0" data-says="{says}" aria-description="{says}">{text}</span>'
 
 
 def span(figure: dict[str, Any]) -> tuple[float, float, float]:

@@ -1,6 +1,7 @@
 """Every lesson's grade passes on its solution and fails on its skeleton; pages show what their commands print."""
 
 import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -14,30 +15,16 @@ from mrclab.lab.lessons import fabric, shift
 from mrclab.lab.lessons.grading import graded, progress
 from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.lessons.parts import CablePart, SwitchPart
+from mrclab.lab.ui import learning
 
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).parents[2] / "docs" / "lessons"
-SOLUTIONS = Path(__file__).parent / "lessons"
+SOLUTIONS = DOCS / "answers"
 FOLDERS = {int(folder.name[:2]): folder for folder in sorted(DOCS.glob("0*"))}
 PAGES = [folder / "README.md" for folder in FOLDERS.values()]
 
-AT_THE_PROMPT = {
-    5: """traffic write from=h1 to=h3 size=32MiB name=big
-          wait 1s
-          down t0-p1-1/t1-p1-2
-          wait 1s
-          up t0-p1-1/t1-p1-2
-          wait big
-          wait 5s""",
-    7: """wait 5s
-          fault silent_drop link=t0-p2-1/t1-p2-1 name=gray
-          wait 5s
-          deny t0-p2-1/t1-p2-1
-          send h1 h3 8MiB
-          heal gray
-          undeny t0-p2-1/t1-p2-1""",
-}
+AT_THE_PROMPT = {number: (DOCS / "answers" / f"{number:02}-prompt.txt").read_text() for number in (5, 7)}
 
 needs_p4c = pytest.mark.skipif(not shutil.which("p4c"), reason="no p4c")
 
@@ -45,8 +32,24 @@ needs_p4c = pytest.mark.skipif(not shutil.which("p4c"), reason="no p4c")
 def test_every_lesson_has_a_page_and_a_skeleton_and_every_page_a_lesson():
     assert list(FOLDERS) == list(LESSONS)
     for number, lesson in LESSONS.items():
-        assert (FOLDERS[number] / "README.md").read_text().startswith(f"# Lesson {number}: ")
+        text = (FOLDERS[number] / "README.md").read_text()
+        assert text.startswith(f"# Lesson {number}: ")
+        assert f"\n**Goal** ({lesson.minutes} minutes): " in text
+        before = next(line for line in text.splitlines() if line.startswith("**Before it**: "))
+        assert tuple(map(int, re.findall(r"\[lesson (\d)\]", before))) == lesson.needs
+        assert "](picture.svg)" in text
         assert not lesson.file or (FOLDERS[number] / lesson.file).is_file()
+        assert len(list(SOLUTIONS.glob(f"{number:02}-*"))) == 1
+
+
+def test_the_pictures_are_those_that_their_script_makes():
+    pictures = runpy.run_path(str(DOCS / "pictures.py"))["pictures"]()
+    for number, folder in FOLDERS.items():
+        assert (folder / "picture.svg").read_text() == pictures[number]
+
+
+def test_the_answer_of_lesson_3_makes_a_switch_forward_in_a_page_too():
+    assert all(check.ok for check in learning.programmed((SOLUTIONS / "03-controller.py").read_text()))
 
 
 @pytest.mark.parametrize("number", [number for number, lesson in LESSONS.items() if lesson.file])
@@ -71,7 +74,15 @@ def test_lesson_1_passes_with_the_models_answers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "solution"), [(2, "shift.p4"), (4, "spray.yaml"), (6, "incast.yaml"), (8, "my_lab.py"), (9, "ecn.yaml")]
+    ("number", "solution"),
+    [
+        (1, "01-answers.yaml"),
+        (2, "02-shift.p4"),
+        (4, "04-spray.yaml"),
+        (6, "06-incast.yaml"),
+        (8, "08-my_lab.py"),
+        (9, "09-ecn.yaml"),
+    ],
 )
 def test_a_solution_passes(number, solution):
     lines, done = graded(number, SOLUTIONS / solution, Path("nowhere"))
@@ -133,7 +144,7 @@ def test_what_is_no_p4_is_named(body, why, tmp_path, monkeypatch):
 
 def test_the_learners_action_takes_the_place_of_the_labs():
     ours = (p4build.SOURCE_DIR / "ingress.p4").read_text()
-    theirs = shift.spliced((SOLUTIONS / "shift.p4").read_text(), ours)
+    theirs = shift.spliced((SOLUTIONS / "02-shift.p4").read_text(), ours)
     assert "".join(theirs.split()) == "".join(ours.split())
     assert theirs.count(RIGHT) == 1
     assert RIGHT not in shift.spliced((FOLDERS[2] / "shift.p4").read_text(), ours)
@@ -151,16 +162,16 @@ def test_p4c_says_what_is_wrong_with_the_learners_action(tmp_path):
 
 @pytest.mark.skipif(not p4sh.PYTHON.exists(), reason="no .venv-p4sh: `make setup` makes it")
 def test_a_controller_of_thirty_lines_makes_a_switch_forward(tmp_path):
-    lines, done = graded(3, SOLUTIONS / "controller.py", tmp_path)
+    lines, done = graded(3, SOLUTIONS / "03-controller.py", tmp_path)
     assert done, "\n".join(lines)
     file = tmp_path / "controller.py"
-    file.write_text((SOLUTIONS / "controller.py").read_text().replace("port=2", "port=1"))
+    file.write_text((SOLUTIONS / "03-controller.py").read_text().replace("port=2", "port=1"))
     assert "✗ what comes in at port 1" in "\n".join(graded(3, file, tmp_path)[0])
 
 
 def test_a_pytest_that_notices_nothing_does_not_pass(tmp_path):
     file = tmp_path / "test_blind.py"
-    text = (SOLUTIONS / "my_lab.py").read_text()
+    text = (SOLUTIONS / "08-my_lab.py").read_text()
     file.write_text(re.sub(r"^ *assert .*\n", "", text, flags=re.MULTILINE))
     lines, done = graded(8, file, tmp_path)
     assert [line[0] for line in lines[1:-1]] == ["✓", "✗", "✗"]
@@ -255,7 +266,7 @@ def test_a_lesson_that_is_the_same_for_all_takes_no_seed():
 
 def test_progress_is_told_of_every_lesson(tmp_path):
     (tmp_path / "mine").mkdir()
-    shutil.copy(SOLUTIONS / "ecn.yaml", tmp_path / "mine" / "ecn.yaml")
+    shutil.copy(SOLUTIONS / "09-ecn.yaml", tmp_path / "mine" / "ecn.yaml")
     shutil.copy(FOLDERS[4] / "spray.yaml", tmp_path)
     (tmp_path / "answers.yaml").write_text("[")
     found = progress(tmp_path, 7)

@@ -25,7 +25,7 @@ root.hidden = true;
 document.querySelector("main").prepend(root);
 button.setAttribute("aria-pressed", "false");
 document.getElementById("demo").before(button);
-const lessons = new Lessons(root, await (await fetch("lessons.json")).json(), {
+const lessons = new Lessons(root, (await (await fetch("lessons.json")).json()).filter(({ here }) => here), {
   post, note: NOTE, deeds: variants, elsewhere: ({ number }) => (SWITCHES.has(number) ? `p4.html#${number}` : null),
 });
 

@@ -44,7 +44,11 @@ export class Lessons {
     for (const wide of text.querySelectorAll("pre")) wide.tabIndex = 0; // they scroll sideways
     text.setAttribute("role", "region");
     text.setAttribute("aria-label", "Text of the lesson");
-    this.root.replaceChildren(choice, this.#progress(), made("p", this.note, "hint"), text);
+    const teach = made("a", "Slides and printable sheet");
+    teach.href = `teach.html#${lesson.number}`;
+    const head = made("p", `${lesson.minutes} minutes${lesson.needs.length ? `, after lesson ${lesson.needs.join(" and ")}` : ""} · `, "hint");
+    head.append(teach);
+    this.root.replaceChildren(choice, this.#progress(), head, made("p", this.note, "hint"), text);
     if (lesson.file) this.#file(lesson);
     const row = made("p", "", "deeds"), grade = made("button", "Check it", "mend");
     grade.addEventListener("click", () => this.#grade(grade));

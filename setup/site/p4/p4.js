@@ -171,7 +171,7 @@ function deeds(lesson, row, text, say2) {
 }
 
 async function start() {
-  const told = await (await fetch("lessons.json")).json(), number = Number(location.hash.slice(1));
+  const told = (await (await fetch("lessons.json")).json()).filter(({ here }) => here), number = Number(location.hash.slice(1));
   new Lessons(at("lesson"), told, { post: (path, body) => python.ask(path, body), note: NOTE, deeds, elsewhere: (lesson) => (HERE.has(lesson.number) ? null : `./#lesson-${lesson.number}`) }).begin(HERE.has(number) ? number : 2);
   layout = await ask("api/p4/layout");
   state.textContent = "";
