@@ -18,7 +18,8 @@ ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punyco
 # Of the project, where what is reached begins: the tab, and modules that a registry imports by their folder.
 ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.ui.shortrun", "mrclab.lab.faults",
          "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
-         "mrclab.hosts.mrc.evs.selections", "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
+         "mrclab.hosts.mrc.evs.selections", "mrclab.hosts.mrc.scheduling", "mrclab.lab.topology",
+         "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
          "mrclab.lab.lessons.happened", "mrclab.lab.ui.p4tab", "mrclab.lab.lessons.shift")  # fmt: skip
 
 
