@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from mrclab.topo import nodeconfig, srv6
-from mrclab.topo.made import Made
+from mrclab.topo.economy import LazySequence
 from mrclab.topo.model import Fabric, Host
 from mrclab.topo.nodeconfig import (
     ACK_TIMEOUT_UNIT,
@@ -124,7 +124,7 @@ def _first_of_group(
     fabric: Fabric, host: Host, version: int, mapper: MapperSection | None, choice: TransportSpec
 ) -> NodeConfig:
     spec = fabric.spec
-    templates = Made(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
+    templates = LazySequence(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
     made = NodeConfig(
         version=version,
         host=_section(host),

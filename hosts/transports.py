@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import codec as mrc
-from mrclab.hosts.rdma.keys import Secrets, SeededSecrets
 from mrclab.hosts.roce import packets as roce
 from mrclab.hosts.roce.endpoint import RoceEndpoint
+from mrclab.topo.economy import Secrets, SeededSecrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 Endpoint = MrcEndpoint | RoceEndpoint

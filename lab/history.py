@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mrclab.events.event import Event
-from mrclab.sim.lines import Lines
 from mrclab.topo import files
+from mrclab.topo.economy import CompressedLog
 
 _SAMPLE = "sample"
 _HEAD = ("t", "node", "kind")
@@ -47,9 +47,9 @@ class _StoredSample(Record):
     __slots__ = ("_at", "_lines")
 
     _at: int
-    _lines: Lines
+    _lines: CompressedLog
 
-    def __init__(self, t: float, node: str, lines: Lines, at: int) -> None:
+    def __init__(self, t: float, node: str, lines: CompressedLog, at: int) -> None:
         for name, value in (("t", t), ("node", node), ("kind", _SAMPLE), ("_lines", lines), ("_at", at)):
             object.__setattr__(self, name, value)
 
@@ -120,7 +120,7 @@ def _is_whole(line: str) -> bool:
     return line.count("{") == line.count("}") and line.count("[") == line.count("]")
 
 
-def of_lines(lines: Lines) -> History:
+def of_lines(lines: CompressedLog) -> History:
     """Read the lines of a world in virtual time, which were never in a file."""
     return History(_packed((line + "\n" for line in lines.by_time()), "the history"))
 
@@ -133,7 +133,7 @@ def _stored(path: Path) -> Iterator[Record]:
 
 def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
     """Records of whole lines, samples packed; ValueError names one that is no record, unless it was cut."""
-    samples = Lines()
+    samples = CompressedLog()
     for number, line in enumerate(lines, 1):
         head = _STORED.fullmatch(line)
         if head is None or not _is_whole(line):

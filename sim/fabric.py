@@ -18,7 +18,7 @@ from mrclab.sim.linkend import LinkEnd
 from mrclab.sim.port import SimSwitchPort
 from mrclab.sim.shared import Pausable, PausablePort, SwitchBuffer
 from mrclab.sim.switch import SimSwitch
-from mrclab.topo.made import Made
+from mrclab.topo.economy import LazySequence
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.nodeconfig import NicPortConfig
 
@@ -135,7 +135,9 @@ class SimFabric:
 
     def _make_switch(self, place: int) -> SimSwitch:
         known = self.model.switches[place]
-        ports: Made[SimSwitchPort] = Made(len(known.ports), partial(self._make_port, place), len(known.ports))
+        ports: LazySequence[SimSwitchPort] = LazySequence(
+            len(known.ports), partial(self._make_port, place), len(known.ports)
+        )
         return SimSwitch(self.model, known, ports, self, balancer(self.model.spec, f"{self._seed}/{known.name}/lb"))
 
     def _make_port(self, place: int, number: int) -> SimSwitchPort:

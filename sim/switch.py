@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.port import SimSwitchPort
-    from mrclab.topo.made import Made
+    from mrclab.topo.economy import LazySequence
     from mrclab.topo.model import Fabric, Switch
 
 REASONS: Final = {
@@ -78,7 +78,7 @@ class SimSwitch(CableEnd):
         self,
         fabric: Fabric,
         model: Switch,
-        ports: Made[SimSwitchPort],
+        ports: LazySequence[SimSwitchPort],
         home: Controlled,
         balancer: Balancer | None = None,
     ) -> None:

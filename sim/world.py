@@ -33,10 +33,10 @@ from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import MOST_TOLD
 from mrclab.sim.injector import SimFaultInjector
-from mrclab.sim.lines import Lines
 from mrclab.sim.nic import SimNic
 from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
 from mrclab.topo import fabricfile, nodeconfig
+from mrclab.topo.economy import CompressedLog
 from mrclab.topo.model import Fabric
 from mrclab.topo.transport import TransportSpec
 
@@ -100,7 +100,7 @@ class SimWorld:
         self._clock = Clock()
         self._is_large = len(fabric.links) > MOST_TOLD
         self._counts_flows = False
-        self._lines = Lines()
+        self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._told: list[tuple[str, dict[str, Any]]] = []
         self._last_output: dict[str, str] = {}
@@ -380,9 +380,9 @@ class SimWorld:
         self.snapshot(directory)
         self._lines.clear()  # whoever reads the file makes more of it
 
-    def hand_over(self) -> Lines:
+    def hand_over(self) -> CompressedLog:
         """Give up what happened, unwritten: the history is forgotten here."""
-        lines, self._lines = self._lines, Lines()
+        lines, self._lines = self._lines, CompressedLog()
         return lines
 
     def snapshot(self, directory: Path) -> None:

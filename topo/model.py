@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mrclab.topo import names, sentences, srv6
+from mrclab.topo.economy import LazySequence
 from mrclab.topo.errors import TopoError
 from mrclab.topo.links import LinkRule, LinkTimes
-from mrclab.topo.made import Made
 from mrclab.topo.names import Tier
 from mrclab.topo.shape import Shape
 from mrclab.topo.spec import FabricSpec, SpecError
@@ -164,9 +164,9 @@ class Fabric:
         self.spec = spec
         self.shape = shape = Shape(spec)
         switches, links = spec.planes * shape.of_plane, shape.links
-        self.hosts: Sequence[Host] = Made(spec.t0s * spec.hosts_per_t0, self._host, _KEPT)
-        self.switches: Sequence[Switch] = Made(switches, self._switch, _KEPT)
-        self.links: Sequence[Link] = Made(links, self._link, _KEPT)
+        self.hosts: Sequence[Host] = LazySequence(spec.t0s * spec.hosts_per_t0, self._host, _KEPT)
+        self.switches: Sequence[Switch] = LazySequence(switches, self._switch, _KEPT)
+        self.links: Sequence[Link] = LazySequence(links, self._link, _KEPT)
         last = _switch_ref("t0", spec.planes, spec.t0s, spec.hosts_per_t0 + spec.t1s).interface
         also = _switch_ref("t1", spec.planes, shape.t1s, shape.ports["t1"]).interface
         self._cable_rules = self._rules_of_cables()
@@ -232,12 +232,12 @@ class Fabric:
     @property
     def host_names(self) -> Sequence[str]:
         """Names of all hosts."""
-        return Made(len(self.hosts), lambda index: f"h{index + 1}")
+        return LazySequence(len(self.hosts), lambda index: f"h{index + 1}")
 
     @property
     def switch_names(self) -> Sequence[str]:
         """Names of all switches."""
-        return Made(len(self.switches), lambda index: names.of_switch(*self.shape.switch_at(index)))
+        return LazySequence(len(self.switches), lambda index: names.of_switch(*self.shape.switch_at(index)))
 
     def switch_place(self, name: str) -> int:
         """Place of a switch in `switches`; UnknownName where there is none of this name."""
@@ -410,7 +410,7 @@ class Fabric:
         tier, plane, number = self.shape.switch_at(index)
         count = self.shape.ports[tier]
         make = functools.partial(self._port, tier, plane, number)
-        ports = Made(count, make, count if count <= _KEPT_PORTS else 0)
+        ports = LazySequence(count, make, count if count <= _KEPT_PORTS else 0)
         own = srv6.usid(_USID_OF[tier], plane, number)
         return Switch(names.of_switch(tier, plane, number), tier, plane, number, index + 1, own, ports)
 

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
 from mrclab.topo import files, sentences, srv6
-from mrclab.topo.made import Made
+from mrclab.topo.economy import LazySequence
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 SCHEMA_VERSION = 1
@@ -315,7 +315,7 @@ class NodeConfig(_Part):
     def template_for(self, destination: str) -> Template:
         """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
         address = srv6.from_text(destination)
-        if isinstance(self.templates, Made):
+        if isinstance(self.templates, LazySequence):
             group = address - srv6.group_prefix(0) >> 64
             if 1 <= group <= len(self.templates):
                 return self.templates[group - 1]
@@ -329,14 +329,14 @@ class NodeConfig(_Part):
     def uplinks(self, plane: int) -> tuple[int, ...]:
         """The T0 uplinks of this host's T0 in a plane that lead anywhere, in rising order."""
         templates = self.templates
-        some = templates[:2] if isinstance(templates, Made) else templates
+        some = templates[:2] if isinstance(templates, LazySequence) else templates
         return tuple(sorted({uplink for template in some for uplink in template.uplinks.get(plane, ())}))
 
     @property
     def longest_rtt(self) -> float:
         """The base RTT to the hosts that are furthest away."""
         templates = self.templates
-        some = templates[:2] if isinstance(templates, Made) else templates  # of two groups one at least is another's
+        some = templates[:2] if isinstance(templates, LazySequence) else templates  # one of two is another group
         return max(template.base_rtt for template in some)
 
     @property

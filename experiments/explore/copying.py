@@ -21,10 +21,10 @@ from mrclab.experiments.explore.worlds import Space
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.packets.packet import MrcParser
-from mrclab.hosts.mrc.peer import OwnSide
+from mrclab.hosts.mrc.peers import OwnSide
 from mrclab.hosts.rdma.completion import WorkCompletion
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.settings import QpSettings
+from mrclab.topo.economy import EMPTY_QUEUE
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 SHARED: Final = (

@@ -19,10 +19,10 @@ from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.seam import Carrier, Transport
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.rpc.errors import RpcError
+from mrclab.topo.economy import Secrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 Record = dict[str, Any]

@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
 from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
 from mrclab.hosts.mrc.evs.states import EvState
-from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 

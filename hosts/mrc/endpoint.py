@@ -22,21 +22,20 @@ from mrclab.hosts.mrc.evs.profiles import Profiles
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
 from mrclab.hosts.mrc.packets.controlqueue import ControlQueue, MrcPort
-from mrclab.hosts.mrc.peer import Peer, plane_mask
-from mrclab.hosts.mrc.peers import PeerTable
+from mrclab.hosts.mrc.peers import Peer, PeerTable, plane_mask
 from mrclab.hosts.mrc.provider import MrcProvider
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.receivelimits import receive_limits
 from mrclab.hosts.mrc.recovery.credits import Credits
 from mrclab.hosts.mrc.recovery.rnr import RNR_SPACING
-from mrclab.hosts.mrc.scheduler import SendScheduler
+from mrclab.hosts.mrc.scheduling.rotation import SendScheduler
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.topo import srv6
+from mrclab.topo.economy import Secrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 _REVERSE_PROBE_RTTS: Final = 8.0  # until a probe for a reverse path has failed

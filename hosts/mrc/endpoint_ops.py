@@ -19,7 +19,7 @@ from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.hosts.mrc.packets.packet import MrcPacket
-from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame

@@ -1,15 +1,217 @@
-"""Peers of one host: those that QPs lead to, and a few others that sent endpoint requests."""
+"""Peers of a host: the paths to each, the state of its ports, its reverse path, its congestion controllers."""
 
 from __future__ import annotations
 
 import random
-from typing import Final
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Final
 
+from mrclab.hosts.mrc.cc import Qpcc, controller, path_facts
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets.codec import MrcCodec
-from mrclab.hosts.mrc.peer import OwnSide, Peer
+from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.nodeconfig import NodeConfig, Template
+
+_CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
+HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
+"""Inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload."""
+
+
+def plane_mask(config: NodeConfig) -> int:
+    """Port mask of a host all of whose ports are up. Bit n−1 stands for the port in plane n.
+
+    Ports go by the number of their plane: it is all that two hosts share, each may number its ports its own way.
+    """
+    return sum(1 << port.plane - 1 for port in config.ports)
+
+
+def _with_downlink(template: int, downlink: int) -> int:
+    """A group's address template with the downlink of one host in its last uSID."""
+    shift = 0
+    while template >> shift & 0xFFFF == 0:
+        shift += srv6.USID_BITS
+    return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
+
+
+_RECENT_RTTS: Final = 2.0  # within which data must have come by a plane for it to be trusted
+
+
+class OwnSide:
+    """Common part of a host's paths to all its peers."""
+
+    __slots__ = ("address", "macs", "planes")
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.address = srv6.from_text(config.host.address)
+        self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
+        self.planes = plane_mask(config)
+
+
+class Peer:
+    """One destination host. Exists while a QP leads there."""
+
+    __slots__ = (
+        "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
+        "byte_time", "control_turn", "credit", "data_at", "data_turn", "port_mask", "port_without_data", "ports_at",
+        "qps", "recent", "reverse", "reverse_probe_at", "template", "text", "update_at", "update_id", "updates_sent",
+    )  # fmt: skip
+
+    def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
+        try:
+            self.template: Template = config.template_for(address)
+            _group, downlink = srv6.host_of_address(srv6.from_text(address))
+        except (KeyError, ValueError):
+            raise VerbsError(
+                "EINVAL", f"{address} is no host address that the node config has a template for"
+            ) from None
+        self.address = srv6.from_text(address)
+        self.text = srv6.text(self.address)
+        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all, until it says otherwise
+        self.ports_at = -inf  # when the last news of its ports came
+        self.update_id = 0  # of the last Port Status Update that counted, and when it came
+        self.update_at = -inf
+        self.updates_sent = 0  # id of the last update sent there
+        self.qps = 0
+        self._config = config
+        self._codec = codec
+        self._own = own
+        template = _with_downlink(srv6.from_text(self.template.address), downlink)
+        self._ends = Ends(template, own.address, self.address, self.template.fan)
+        self.address_bytes = self._ends.destination
+        self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
+        self.reverse: dict[int, int] = {}  # plane → the uplink that control packets take
+        self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that nobody denies
+        self.apply_denylist(config, rng)
+        self.control_turn = 0  # which port the last control packet took
+        self.data_turn = 0  # the same among those that its data came by recently
+        self.data_at = [0.0] * len(config.ports)  # by port in their order: when data last came by it
+        self.recent = _RECENT_RTTS * self.template.base_rtt
+        link = config.link
+        # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
+        self.byte_time = 0.0 if link.rate is None else self.template.byte_time or 8 * self.template.links / link.rate
+        self.port_without_data = False  # the last packet whose turn was a port without recent data took it all the same
+        self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
+        self._windows: dict[tuple[str, bool, str], Qpcc] = {}
+        self.credit: Qpcc | None = None  # the window that its receiver's credit opens, where there is one
+
+    @property
+    def full_nominal(self) -> int:
+        """Nominal bytes of the link's full packet, which the base RTT is of."""
+        return self._config.path_mtu + HEADER_BYTES
+
+    @property
+    def ports_down(self) -> int:
+        """Mask of the planes of this host in which its port is down, as far as is known here."""
+        return self._own.planes & ~self.port_mask
+
+    def plane_up(self, plane: int) -> bool:
+        """Return True if its port in this plane is up, as far as is known here."""
+        return bool(self.port_mask >> plane - 1 & 1)
+
+    def uplinks(self, plane: int) -> tuple[int, ...]:
+        """T0 uplinks that lead there; (0,) inside the T0 group."""
+        if self.template.scope == "t0-local":
+            return (0,)
+        return self.template.uplinks.get(plane, ())
+
+    def uplinks_to_use(self, plane: int) -> Sequence[int]:
+        """T0 uplinks for control packets: those that nobody denies, or all where all are denied."""
+        return self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
+
+    def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
+        """The path of one EV, with this tag."""
+        port, macs = self._own.macs[plane]
+        return self._codec.path(srv6.ev(plane, uplink, tag), port, macs, self._ends)
+
+    def control_path(self, plane: int, uplink: int | None = None) -> EvRoute:
+        """The path of control packets of a plane, or one by another uplink."""
+        if uplink is None:
+            uplink = self.reverse[plane]
+        found = self._control_paths.get((plane, uplink))
+        if found is None:
+            found = self._control_paths[plane, uplink] = self.path(plane, uplink, _CONTROL_TAG)
+        return found
+
+    def reaches(self, plane: int) -> bool:
+        """Return True if this host has a port in this plane."""
+        return plane in self._own.macs
+
+    def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
+        """Control packets and probes keep off denied paths; a plane with none but denied ones is used all the same."""
+        for plane in self._own.macs:
+            uplinks = self.uplinks(plane)
+            allowed: Sequence[int] = uplinks
+            if config.denylist:
+                allowed = [uplink for uplink in uplinks if not config.denied(plane, uplink, self.text)]
+            self.allowed[plane] = allowed
+            if uplinks and self.reverse.get(plane) not in (allowed or uplinks):
+                self.reverse[plane] = rng.choice(allowed or uplinks)
+
+    def is_of(self, config: NodeConfig) -> bool:
+        """Return True if it was made of this node config."""
+        return self._config is config
+
+    def draw_again(self, config: NodeConfig, rng: random.Random) -> None:
+        """Draw what a new peer draws, in vain: what a host draws later does not hang on whether it knows the peer."""
+        for plane in self._own.macs:
+            uplinks: Sequence[int] = self.uplinks(plane)
+            if uplinks and config.denylist:
+                uplinks = [up for up in uplinks if not config.denied(plane, up, self.text)] or uplinks
+            if uplinks:
+                rng.choice(uplinks)
+
+    def use_reverse(self, entropy: int) -> None:
+        """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
+        plane, uplink, _tag = srv6.ev_fields(entropy)
+        self.take_reverse(plane, uplink)
+
+    def take_reverse(self, plane: int, uplink: int) -> None:
+        """The same for the path by this uplink."""
+        current = self.reverse.get(plane)
+        if current is not None and current != uplink and uplink in self.allowed[plane]:
+            self.reverse[plane] = uplink
+
+    def rotate_reverse(self, entropy: int) -> None:
+        """A packet on this EV shows that the peer did not get our answers: try another path in its plane.
+
+        First the one through the same T1, since cables mostly fail both ways; from that one on, each in turn. §1.4.6
+        learns of good reverse paths from answered probes alone, of which none comes back while all answers are lost.
+        """
+        plane, uplink, _tag = srv6.ev_fields(entropy)
+        uplinks = self.uplinks_to_use(plane)
+        if not uplinks or plane not in self.reverse:
+            return
+        now = self.reverse[plane]
+        if now != uplink and uplink in uplinks:
+            self.reverse[plane] = uplink
+        elif now in uplinks:
+            self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]
+
+    def qpcc(self, settings: MrcQpSettings, now: float, **config: Any) -> Qpcc:
+        """The congestion window of this destination: one for all QPs that follow the same law."""
+        key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
+        found = self._windows.get(key)
+        if found is None:
+            rate = self._config.link.rate_pps
+            mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
+            facts = path_facts(
+                settings.base_rtt,
+                rate * self._config.all_ports * settings.base_rtt * mtu,
+                mtu,
+                settings.trimming,
+                self._config.transport.drop_threshold,
+                rate * settings.base_rtt,
+                self._config.longest_rtt,
+            )
+            found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
+            if type(found.controller).credit_based:
+                self.credit = found
+        return found
+
 
 _MAX_WITHOUT_QP: Final = 256
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from mrclab.hosts.mrc.cc import CONTROLS
 from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
-from mrclab.hosts.mrc.peer import plane_mask
+from mrclab.hosts.mrc.peers import plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma.completion import CompletionQueue

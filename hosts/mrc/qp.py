@@ -16,17 +16,16 @@ from mrclab.hosts.mrc.evs.probing import Prober
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
-from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.peers import HEADER_BYTES, Peer
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.mrc.settings import MrcQpSettings
-from mrclab.hosts.mrc.stats import MrcQpStats
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.memory import Refusal
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
-from mrclab.hosts.rdma.stats import reader
+from mrclab.hosts.rdma.stats import QpStats, reader
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _RTS: Final = QpState.RTS
 _RTR: Final = QpState.RTR
 _SACK: Final = int(h.MrcOpcode.SACK)
-_read_stats: Final = reader(MrcQpStats)
 _NSCC: Final = "uet-1.0-nscc"
 _API_STATES: Final = {
     "GOOD": ApiState.GOOD,
@@ -43,6 +41,32 @@ _API_STATES: Final = {
     "PORT_DOWN": ApiState.GOOD,
     "ASSUMED_BAD": ApiState.ASSUMED_BAD,
 }
+
+
+class MrcQpStats(QpStats):
+    """Counters of one QP since it was created."""
+
+    lost_time: int = 0
+    lost_same_ev: int = 0
+    lost_port: int = 0
+    spurious_packets: int = 0  # declared lost and sent again although the first copy arrived
+    late_packets: int = 0  # declared lost, arrived before it was sent again
+    sacks_received: int = 0
+    marks_received: int = 0
+    tail_probes: int = 0
+    path_probes: int = 0
+    probe_replies: int = 0
+    trimmed_packets: int = 0
+    out_of_window: int = 0
+    no_bitmap: int = 0  # packets refused for want of a bitmap
+    no_pkt_buffer: int = 0  # packets refused for want of a buffer
+    penalties: int = 0  # SACKs that asked the sender to slow down
+    condemned: int = 0  # SACKs that said ALWAYS_SKIP
+    sacks_sent: int = 0
+    probes_answered: int = 0
+
+
+_read_stats: Final = reader(MrcQpStats)
 
 
 class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mrclab.hosts.mrc.peer import HEADER_BYTES
+from mrclab.hosts.mrc.peers import HEADER_BYTES
 from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
 _PENALTY_FROM: Final = 0.5  # of the packet buffer: from here on senders are slowed down

@@ -22,12 +22,12 @@ from mrclab.hosts.mrc.recovery.recovery import Finding, Recovery, Verdict
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.stalls import StallReport
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.topo.economy import EMPTY_QUEUE
 from mrclab.topo.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.economy import IdentityCache
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 IDLE_RTTS: Final = 0.25
@@ -61,24 +62,12 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
     """
     if overrides:
         return _made(config, template, overrides)
-    key = (
-        id(config.transport),
-        id(config.ev_profiles),
-        config.path_mtu,
-        template.base_rtt,
-        _least_reorder(config, template),
-    )
-    known = _SHARED.get(key)
-    if known is None:
-        if len(_SHARED) >= _MOST_SHARED:
-            _SHARED.clear()
-        known = _SHARED[key] = config.transport, config.ev_profiles, _made(config, template, overrides)
-    return known[2]
+    section, profiles = config.transport, config.ev_profiles
+    rest = config.path_mtu, template.base_rtt, _least_reorder(config, template)
+    return _shared.get((section, profiles), rest, lambda: _made(config, template, {}))
 
 
-_MOST_SHARED: Final = 64
-_SHARED: Final[dict[tuple[int, int, int, float, float], tuple[Any, Any, MrcQpSettings]]] = {}
-"""What QPs have that ask for nothing of their own, with the parts of the node config that an id stands for."""
+_shared: Final[IdentityCache[MrcQpSettings]] = IdentityCache(64)  # of QPs without attributes of their own
 
 
 def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> MrcQpSettings:

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.economy import EMPTY_QUEUE
 
 
 class WorkCompletion(NamedTuple):

@@ -11,11 +11,11 @@ from typing_extensions import override
 
 from mrclab.hosts.nic.seam import Transport
 from mrclab.hosts.rdma.events import AsyncEvents
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.topo.economy import Secrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from typing_extensions import override
 
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.wire import Syndrome
+from mrclab.topo.economy import Secrets
 
 _VA_ALIGN: Final = 1 << 20
 _FIRST_VA: Final = 1 << 32

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
 from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.states import QpState
+from mrclab.topo.economy import EMPTY_QUEUE
 
 M = TypeVar("M", bound=PostedWrite)
 Q = TypeVar("Q", bound="QueuePair[Any, Any]")

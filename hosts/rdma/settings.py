@@ -1,4 +1,4 @@
-"""Parameters of a QP of either transport."""
+"""Parameters of a QP of either transport, and the algorithms that they name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
+from mrclab.topo.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,12 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(known))}")
+
+
+def make_algorithm(registry: Registry, name: str, settings: Mapping[str, Any], *facts: Any) -> Any:
+    """Return a new congestion control, path selection or scheduler; EINVAL for an unknown name or setting."""
+    try:
+        made, chosen = registry.choose(name, settings)
+    except ValueError as error:
+        raise VerbsError("EINVAL", str(error)) from None
+    return made(*facts, **chosen)

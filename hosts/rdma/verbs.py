@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.events import AsyncEvents
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable, MessageMemory
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
+from mrclab.topo.economy import Secrets
 from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
 MAX_QP: Final = 1024

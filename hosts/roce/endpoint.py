@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.keys import Secrets
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.verbs import Verbs
@@ -24,6 +23,7 @@ from mrclab.hosts.roce.packets import WIRE, RoceCodec
 from mrclab.hosts.roce.provider import RoceProvider
 from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
 from mrclab.topo import srv6
+from mrclab.topo.economy import Secrets
 from mrclab.topo.nodeconfig import NodeConfig
 
 

@@ -31,8 +31,8 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.report import summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
-from mrclab.sim.lines import Lines
 from mrclab.topo import files
+from mrclab.topo.economy import CompressedLog
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -151,7 +151,7 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 
-def measured(lines: Lines, loaded: Loaded, trouble: str = "", directory: Path | None = None) -> CollectedRun:
+def measured(lines: CompressedLog, loaded: Loaded, trouble: str = "", directory: Path | None = None) -> CollectedRun:
     """Make a run of a history that no file has: it is in no directory, or in one that holds all else of it."""
     with _without_collection():
         measures = Measures(history.of_lines(lines), loaded.scenario, loaded.fabric)

@@ -24,7 +24,7 @@ from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.session.lab import Lab
-from mrclab.sim.lines import Lines
+from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.paths import RUN_DIR
 
@@ -193,7 +193,7 @@ def run_scenario(
     references = _without_faults(loaded, parent, progress)
     place = parent, target, run_dir
 
-    lines, keeps = Lines(), loaded.scenario.history == "full"
+    lines, keeps = CompressedLog(), loaded.scenario.history == "full"
 
     def take(world: World, trouble: str) -> Path:
         nonlocal lines
@@ -246,10 +246,10 @@ def _handed_over(
     progress: Progress,
     say: Callable[[str], None],
     references: Sequence[Mapping[str, Any]] = (),
-) -> tuple[Lines, str]:
+) -> tuple[CompressedLog, str]:
     """Go through a run in virtual time; return what happened, and why it broke off."""
 
-    def take(world: World, trouble: str) -> tuple[Lines, str]:
+    def take(world: World, trouble: str) -> tuple[CompressedLog, str]:
         return world.hand_over(), trouble
 
     found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, say, lambda _: None, references, take)

@@ -23,9 +23,9 @@ from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.crossings import Crossings
-from mrclab.sim.lines import Lines
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
+from mrclab.topo.economy import CompressedLog
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.transport import TransportSpec
@@ -226,7 +226,7 @@ class VirtualWorld:
         if self._keeps_history:
             self._digest = history.digest(directory / "history.jsonl")
 
-    def hand_over(self) -> Lines:
+    def hand_over(self) -> CompressedLog:
         """Give up what happened, unwritten."""
         return self._sim.hand_over()
 

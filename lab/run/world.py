@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mrclab.events.switches import SwitchCounters
 from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.kinds import WorldName
-from mrclab.sim.lines import Lines
+from mrclab.topo.economy import CompressedLog
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, what it told
@@ -111,7 +111,7 @@ class World(FaultContext, Protocol):
     def collect(self, directory: Path) -> None:
         """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
 
-    def hand_over(self) -> Lines:
+    def hand_over(self) -> CompressedLog:
         """Give up what happened, unwritten, of a world that was stopped; RunError where files have it."""
 
     def snapshot(self, directory: Path) -> None:

@@ -23,7 +23,7 @@ _REQ, _RESP = "hosts/mrc/requestor.py", "hosts/mrc/responder.py"
 _RECOVERY, _LOSS = "hosts/mrc/recovery/recovery.py", "hosts/mrc/recovery/loss.py"
 _IN_FLIGHT, _WINDOW = "hosts/mrc/recovery/inflight.py", "hosts/mrc/recovery/window.py"
 _LIMITS, _EVSET, _PROBING = "hosts/mrc/receivelimits.py", "hosts/mrc/evs/evset.py", "hosts/mrc/evs/probing.py"
-_OPS, _PEER, _NSCC = "hosts/mrc/endpoint_ops.py", "hosts/mrc/peer.py", "hosts/mrc/cc/nscc.py"
+_OPS, _PEER, _NSCC = "hosts/mrc/endpoint_ops.py", "hosts/mrc/peers.py", "hosts/mrc/cc/nscc.py"
 _ENDPOINT, _CONTROL = "hosts/mrc/endpoint.py", "hosts/mrc/packets/controlqueue.py"
 
 MUTANTS: Final = (

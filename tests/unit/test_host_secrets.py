@@ -5,9 +5,9 @@ import random
 import pytest
 from mrc_sim import node_config
 
-from mrclab.hosts.rdma.keys import SeededSecrets
 from mrclab.hosts.transports import draws, endpoint
 from mrclab.topo import srv6
+from mrclab.topo.economy import SeededSecrets
 
 
 def test_the_draws_are_those_of_a_generator_with_this_seed():

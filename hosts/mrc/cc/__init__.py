@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma import algorithms
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
+from mrclab.hosts.rdma.settings import make_algorithm
 from mrclab.topo.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.economy import EMPTY_QUEUE
 from mrclab.topo.registry import Registry, Setting
 
 if TYPE_CHECKING:
@@ -115,4 +115,4 @@ def controller_config(name: str, config: dict[str, Any]) -> None:
 
 def controller(name: str, facts: PathFacts, now: float, **config: Any) -> CongestionController:
     """A new controller of the profile `name`; EINVAL for a name or field that does not exist."""
-    return cast(CongestionController, algorithms.make(CONTROLS, name, config, facts, now))
+    return cast(CongestionController, make_algorithm(CONTROLS, name, config, facts, now))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets.controlpackets import ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcParser
-from mrclab.hosts.mrc.peer import Peer
+from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.packets.path import Frame

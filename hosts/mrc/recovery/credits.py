@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.peer import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.peers import HEADER_BYTES, Peer
 from mrclab.hosts.rdma.packets.psn import unwrap_bits
 from mrclab.hosts.rdma.timers import Timer
 

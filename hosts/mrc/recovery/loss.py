@@ -17,7 +17,7 @@ from typing import Any, Final
 from mrclab.hosts.mrc.evs.ev import NO_COPIES
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
+from mrclab.topo.economy import EMPTY_QUEUE
 
 TOO_SOON: Final = 0.7  # of a base RTT: an answer within this cannot be to the last copy
 _GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news by another path

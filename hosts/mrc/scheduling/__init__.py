@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma import algorithms
+from mrclab.hosts.rdma.settings import make_algorithm
 from mrclab.topo.algorithms import QP_SCHEDULERS
 from mrclab.topo.registry import Setting
 
@@ -46,4 +46,4 @@ def scheduler(name: str, config: Mapping[str, Any]) -> QpScheduler | None:
     """
     if name == ROUND_ROBIN and not config:
         return None
-    return cast(QpScheduler, algorithms.make(QP_SCHEDULERS, name, config))
+    return cast(QpScheduler, make_algorithm(QP_SCHEDULERS, name, config))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma import algorithms
+from mrclab.hosts.rdma.settings import make_algorithm
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.nodeconfig import DcqcnSection
@@ -67,4 +67,4 @@ class RateControl:
 
 def rate_control(name: str, facts: RateFacts, now: float, config: Mapping[str, Any]) -> RateControl:
     """A new limiter of this name; EINVAL for a name or setting that does not exist."""
-    return cast(RateControl, algorithms.make(CONTROLS, name, config, facts, now))
+    return cast(RateControl, make_algorithm(CONTROLS, name, config, facts, now))

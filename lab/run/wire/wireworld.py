@@ -32,8 +32,8 @@ from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
-from mrclab.sim.lines import Lines
 from mrclab.topo import fabricfile
+from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import EmulationError, TopoError
 from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
@@ -244,7 +244,7 @@ class WireWorld(LabClients):
         """Copy what the stopped lab left in its run directory, after which nothing more comes."""
         self.snapshot(directory)
 
-    def hand_over(self) -> Lines:
+    def hand_over(self) -> CompressedLog:
         """Refuse: every process writes a file of its own."""
         raise RunError("the history of real frames is in files; run it in virtual time, with --world sim")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.rdma import algorithms
+from mrclab.hosts.rdma.settings import make_algorithm
 from mrclab.topo.algorithms import PATH_SELECTIONS
 from mrclab.topo.registry import Setting
 
@@ -59,6 +59,6 @@ def path_selection(name: str, rng: random.Random, config: Mapping[str, Any], bas
     """
     if name == ROTATION and not config:
         return None
-    selection = cast(PathSelection, algorithms.make(PATH_SELECTIONS, name, config, rng))
+    selection = cast(PathSelection, make_algorithm(PATH_SELECTIONS, name, config, rng))
     selection.base_rtt = base_rtt
     return selection

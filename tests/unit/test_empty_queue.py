@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrclab.hosts.rdma.emptyqueue import EMPTY_QUEUE
+from mrclab.topo.economy import EMPTY_QUEUE
 
 
 @pytest.mark.parametrize("put", [EMPTY_QUEUE.append, EMPTY_QUEUE.appendleft, EMPTY_QUEUE.extend])

@@ -2,11 +2,11 @@
 
 import zlib
 
-from mrclab.sim.lines import Lines
+from mrclab.topo.economy import CompressedLog
 
 
 def written(count):
-    lines = Lines()
+    lines = CompressedLog()
     for number in range(count):
         lines.append(number // 3 if number % 7 else 0.0, f'{{"n":{number},"text":"é"}}')
     return lines, [f'{{"n":{number},"text":"é"}}' for number in range(count)]
@@ -27,7 +27,7 @@ def test_lines_of_one_time_stay_in_the_order_of_writing():
 
 
 def test_lines_that_are_much_alike_take_a_fraction_of_their_length():
-    lines = Lines()
+    lines = CompressedLog()
     for number in range(4096):
         lines.append(number, f'{{"t":{number},"node":"h{number}","kind":"sample","qps":[],"paths":[],"ports":[]}}')
     assert sum(map(len, lines._blocks)) < sum(map(len, lines.since(0))) / 4
@@ -41,7 +41,7 @@ def test_what_is_forgotten_is_gone_and_new_lines_begin_anew():
 
 
 def test_lines_that_were_written_out_of_order_are_unpacked_once(monkeypatch):
-    kept, opened, decompress = Lines(), [], zlib.decompress
+    kept, opened, decompress = CompressedLog(), [], zlib.decompress
     for number in range(4096):
         kept.append(float(number % 64), f"line {number}")
     monkeypatch.setattr(zlib, "decompress", lambda block: opened.append(block) or decompress(block))
