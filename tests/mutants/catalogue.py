@@ -115,7 +115,7 @@ MUTANTS: Final = (
     Mutant("a cable's delay is counted twice", "sim/cable.py", "        self._clock.put(at + self.delay, frame)\n", "        self._clock.put(at + 2 * self.delay, frame)\n", ("sim_nic",)),
     Mutant("a fault counts frames that it does not match", "sim/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),
     Mutant("what is due together happens the other way round", "sim/clock.py", "            if waiting[middle].due <= when:\n", "            if waiting[middle].due < when:\n", ("sim_clock",)),
-    Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, self._bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
+    Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, port.bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
     Mutant("a dead switch comes back with its counters", "sim/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------
     Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        elif not self._nak_sent:\n            self._nak_sent = True\n", "        else:\n            self._nak_sent = True\n", ("roce_endpoint",)),
@@ -123,7 +123,7 @@ MUTANTS: Final = (
     Mutant("every mark draws a CNP", "hosts/roce/responder.py", "        if now - self._cnp_at >= self._cnp_interval:\n", "        if True:\n", ("roce_endpoint",)),
     Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # sent again, and the first copy arrived after all\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),
     Mutant("progress gives no retries back", "hosts/roce/requestor.py", "        self._retries = 0\n        if self._recovery", "        if self._recovery", ("roce_endpoint",)),
-    Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._window", "return self.next < self.end and self.next - self.una <= self._window", ("roce_endpoint",)),
+    Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._limit", "return self.next < self.end and self.next - self.una <= self._limit", ("roce_endpoint",)),
     Mutant("the last packet of a message asks for no ACK", "hosts/roce/requestor.py", "            last\n            or seq % self._ack_every == 0", "            seq % self._ack_every == 0", ("roce_endpoint",)),
     Mutant("a QP is not paced", "hosts/roce/requestor.py", "            self.next_at = max(self.next_at, now - _PACING_CREDIT * cost) + cost\n", "            pass\n", ("roce_endpoint", "roce_dcqcn")),
     Mutant("DCQCN never recovers", "hosts/roce/cc/dcqcn.py", "    s.rate = (s.rate + s.target) / 2\n", "    s.target = s.rate\n", ("roce_dcqcn",)),
