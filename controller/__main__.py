@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from mrclab import HOME
-from mrclab.controller.agents import AsyncClient
-from mrclab.controller.app import Controller
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.metrics import MetricsServer
+from mrclab.controller.metrics.page import MetricsServer
 from mrclab.controller.operations import by_name
+from mrclab.controller.p4runtime.session import SwitchSession
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.session import SwitchSession
+from mrclab.controller.wire.agents import AsyncClient
+from mrclab.controller.wire.app import Controller
 from mrclab.events.controller import ControllerDown, ControllerUp
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError

@@ -1,7 +1,7 @@
 """The controller's core, the same in either world: what it answers, checks, denies and drains.
 
-It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrclab.controller.app`, over P4Runtime and
-the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
+It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrclab.controller.wire.app`, over
+P4Runtime and the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
 """
 
 from typing import Any

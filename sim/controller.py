@@ -9,12 +9,13 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.controller import metrics, nodefiles
+from mrclab.controller import nodefiles
 from mrclab.controller.core import ControllerCore
 from mrclab.controller.driver import Audit
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.health.mapper import MAPPER_REPORT, Clustermapper
 from mrclab.controller.health.policy import POLICIES
+from mrclab.controller.metrics import page as metrics
 from mrclab.controller.operations import completed
 from mrclab.controller.provisioning.cables import CableBook
 from mrclab.events.controller import NodesWritten

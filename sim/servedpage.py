@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from mrclab.controller.metrics import MetricsServer
+from mrclab.controller.metrics.page import MetricsServer
 
 
 class ServedPage:

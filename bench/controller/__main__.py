@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab import HOME
+from mrclab.controller.p4runtime.session import SwitchSession
 from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.memoryswitch import MemorySwitch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
-from mrclab.controller.session import SwitchSession
 
 ROOT = HOME
 BUILD = ROOT / "p4src" / "build"

@@ -9,12 +9,12 @@ from finsy import P4CounterData, P4TableEntry
 from finsy.proto import p4r
 
 from mrclab.controller.driver import SwitchState
-from mrclab.controller.fleet import Fleet
+from mrclab.controller.p4runtime.fleet import Fleet
+from mrclab.controller.p4runtime.worker import Worker
 from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
-from mrclab.controller.worker import Worker
 from mrclab.topo import srv6
 
 TABLE = "ev_watch"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from mrclab.controller.errors import SwitchError
-from mrclab.controller.fleet import Fleet
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.p4runtime.fleet import Fleet
 from mrclab.controller.provisioning.cables import CableBook, End
 from mrclab.events.switches import LinkFailed, LinkVerified
 from mrclab.topo.model import Fabric

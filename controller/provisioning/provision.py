@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mrclab.controller.errors import SwitchError
+from mrclab.controller.p4runtime.session import SwitchSession
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes
-from mrclab.controller.session import SwitchSession
 
 
 @dataclass(frozen=True)

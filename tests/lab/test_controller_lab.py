@@ -13,10 +13,10 @@ from bmv2 import TARGETS
 from controller_lab import PATIENCE, ROOT, ControlledLab, controlled_lab
 
 from mrclab.controller.__main__ import BUILD
+from mrclab.controller.p4runtime.session import Role, SwitchSession
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
-from mrclab.controller.session import Role, SwitchSession
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.nodeconfig import load
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
-from mrclab.controller import session, worker
-from mrclab.controller.app import Controller
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import completed
+from mrclab.controller.p4runtime import session, worker
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.memoryswitch import MemorySwitch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
+from mrclab.controller.wire.app import Controller
 from mrclab.topo import linkcheck
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.spec import FabricSpec

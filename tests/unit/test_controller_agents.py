@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mrclab.controller import agents, nodefiles
-from mrclab.controller.agents import AgentLink
+from mrclab.controller import nodefiles
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.wire import agents
+from mrclab.controller.wire.agents import AgentLink
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mrclab.controller.app import Controller
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.watchedevs import WatchError
+from mrclab.controller.wire.app import Controller
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import nodeconfig
 from mrclab.topo.model import Fabric

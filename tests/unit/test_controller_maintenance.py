@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mrclab.controller.app import Controller
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.health import maintenance
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.wire.app import Controller
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

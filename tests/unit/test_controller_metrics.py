@@ -5,9 +5,10 @@ import re
 
 import pytest
 
-from mrclab.controller import metricnames, metrics
-from mrclab.controller.metricnames import Metric
-from mrclab.controller.metrics import MetricsPage, MetricsServer
+from mrclab.controller.metrics import names as metricnames
+from mrclab.controller.metrics import page as metrics
+from mrclab.controller.metrics.names import Metric
+from mrclab.controller.metrics.page import MetricsPage, MetricsServer
 from mrclab.controller.provisioning import counters
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -86,7 +87,7 @@ def test_only_the_page_is_served_only_on_loopback_and_only_for_its_token(
 def test_the_page_of_metrics_has_all_that_the_code_registers() -> None:
     text = metricnames.build()
     assert metricnames.FILE.read_text(encoding="utf-8") == text, (
-        "docs/metrics.md is not current; run python -m mrclab.controller.metricnames"
+        "docs/metrics.md is not current; run python -m mrclab.controller.metrics.names"
     )
     for name in (*metricnames.CONTROLLER, *metricnames.SWITCHES, *metricnames.agents()):
         assert f"| `mrclab_{name}` |" in text

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from mrclab.controller import pulse
-from mrclab.controller.pulse import WorstLateness
+from mrclab.controller.wire import lateness as pulse
+from mrclab.controller.wire.lateness import WorstLateness
 from mrclab.events.event import Event
 
 

@@ -10,10 +10,10 @@ from finsy.proto import p4r, p4r_grpc
 
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.errors import SwitchError
+from mrclab.controller.p4runtime.session import SwitchSession
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
-from mrclab.controller.session import SwitchSession
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

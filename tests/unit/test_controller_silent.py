@@ -9,12 +9,13 @@ import pytest
 from test_controller_api import FABRIC, PROGRAM
 from test_stopped import stopped_server
 
-from mrclab.controller import agents, fleet
-from mrclab.controller.app import Controller
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
+from mrclab.controller.p4runtime import fleet
+from mrclab.controller.wire import agents
+from mrclab.controller.wire.app import Controller
 
 SILENT = "t1-p1-1"
 

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from mrclab.controller import metricnames
+from mrclab.controller.metrics import names as metricnames
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.controller import TELEMETRY_S
 from mrclab.sim.world import SimWorld

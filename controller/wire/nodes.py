@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.controller import nodefiles
-from mrclab.controller.agents import AgentLink
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.health.mapper import MAPPER_REPORT
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.wire.agents import AgentLink
 from mrclab.events.controller import NodeDamaged, NodesWritten
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric

@@ -1,7 +1,7 @@
 """Every metric of the Prometheus page: type, labels, meaning.
 
-`python -m mrclab.controller.metricnames` writes docs/metrics.md. A number that an agent tells and nobody named here is
-shown as a gauge.
+`python -m mrclab.controller.metrics.names` writes docs/metrics.md. A number of an agent that is not named here
+is shown as a gauge.
 """
 
 from collections.abc import Mapping
@@ -165,7 +165,7 @@ def build() -> str:
     lines = [
         "# Metrics",
         "",
-        "Made from the controller's own tables by `python -m mrclab.controller.metricnames`. The operation `metrics`",
+        "Made from the controller's own tables by `python -m mrclab.controller.metrics.names`. The operation `metrics`",
         "of [the controller](controller.md) tells the address of the page that Prometheus reads, in either world.",
         "Counters of QPs, EVs and NIC ports grow from the start of the host's agent; those of MRC and of RoCEv2 stand",
         "together: each transport tells its own.",

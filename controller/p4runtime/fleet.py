@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 from mrclab.controller.driver import Audit, SwitchState, SwitchView
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.p4runtime.worker import Worker
 from mrclab.controller.provisioning import counterread, counters, intent
 from mrclab.controller.provisioning.counters import Reading
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
-from mrclab.controller.worker import Worker
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric
 

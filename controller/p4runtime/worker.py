@@ -11,11 +11,11 @@ from pathlib import Path
 from mrclab.controller.driver import SwitchState, SwitchView
 from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.history import ControllerHistory
+from mrclab.controller.p4runtime.session import Role, SwitchSession, session_closed
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
 from mrclab.controller.provisioning.reconcile import Change
-from mrclab.controller.session import Role, SwitchSession, session_closed
 from mrclab.events.switches import (
     ProgramReplaced,
     SwitchAnswers,

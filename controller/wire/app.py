@@ -8,19 +8,21 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from mrclab.controller import metrics, nodefiles, pulse
+from mrclab.controller import nodefiles
 from mrclab.controller.core import ControllerCore
 from mrclab.controller.driver import Audit, SwitchState
-from mrclab.controller.fleet import Fleet
 from mrclab.controller.health.mapper import Clustermapper
 from mrclab.controller.health.policy import Policy
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.nodes import NodeConfigKeeper
+from mrclab.controller.metrics import page as metrics
+from mrclab.controller.p4runtime.fleet import Fleet
+from mrclab.controller.p4runtime.worker import Worker
 from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.worker import Worker
+from mrclab.controller.wire import lateness as pulse
+from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
 from mrclab.topo.model import Fabric

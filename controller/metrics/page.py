@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mrclab.controller.metricnames import CONTROLLER, KEYS, PREFIX, SWITCHES, Metric, agent_metric
+from mrclab.controller.metrics.names import CONTROLLER, KEYS, PREFIX, SWITCHES, Metric, agent_metric
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,0 +1,1 @@
+"""The controller on the wire: its process, agents, node files and history."""
