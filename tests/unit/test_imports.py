@@ -22,7 +22,7 @@ PURE_TOPO = {
     "fabricfile",
     "files",
     "linkcheck",
-    "made",
+    "economy",
     "model",
     "names",
     "nodeconfig",
