@@ -30,6 +30,13 @@ def compare_worlds(
         typer.Argument(metavar="[SCENARIO]...", help="files, directories, or names below scenarios/; none: all there"),
     ] = None,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds")] = "1,2,3",
+    sim_seeds: Annotated[
+        str,
+        typer.Option("--sim-seeds", help="in virtual time with all of these as well: it shows how far seeds lie apart"),
+    ] = "",
+    only: Annotated[
+        str, typer.Option("--only", help="of the runs, those called like this, e.g. '*[roce-*-loss*'")
+    ] = "*",
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
     world: World = None,
     results_dir: Annotated[
@@ -40,33 +47,43 @@ def compare_worlds(
     ] = None,
     only_page: Annotated[bool, typer.Option("--only-page", help="run nothing")] = False,
     figures: Annotated[
-        Path | None, typer.Option("--from", help="run nothing, and judge the figures in this file, which --page wrote")
+        Path | None,
+        typer.Option(
+            "--from", help="judge the figures in this file, which --page wrote; run only scenarios that are named"
+        ),
     ] = None,
     note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
     as_json: answer.AsJson = False,
 ) -> None:
     """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
 
-    Runs that are there are not repeated; `--world` does those of one world alone. `--page` also writes the figures
-    beside the page, as JSON. Exit status 1 where a figure of both worlds differs and nothing explains it.
+    Runs that are there are not repeated; `--world` does those of one world alone. `--page` also writes all figures
+    beside the page, as a page of details and as JSON. With `--from` and scenarios these are run, and take their place
+    among the figures of that file. Exit status 1 where a figure of both worlds differs and nothing explains it.
     """
     people = err if as_json else out
-    if figures:
-        made, about = figurefile.load(figures)
+    earlier, about = figurefile.load(figures) if figures else ([], None)
+    made = earlier
+    if about is not None:
         about = replace(about, note=note or about.note)
-    else:
-        runs, numbers = work.comparable(suite.load_all(suite.find(words or []))), suite.parse_seeds(seeds)
+    if about is None or words:
+        runs = [run for run in work.comparable(suite.load_all(suite.find(words or []))) if work.called(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
+        numbers, more = suite.parse_seeds(seeds), suite.parse_seeds(sim_seeds) if sim_seeds else []
         store = Store(results_dir)
         if not only_page:
             _work(work.plan(runs, numbers, world), store, target, context.obj)
+            if world != "wire":
+                _work(work.plan(runs, more, "sim"), store, target, context.obj)
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
-        made = page.chapters(runs, store, numbers)
-        about = page.About(command, note, page.machines(runs, store, numbers), page.today())
+        made = page.chapters(runs, store, numbers, more, earlier)
+        about = about or page.About(command, note, page.machines(runs, store, numbers), page.today())
     if written:
+        details = written.with_name(f"{written.stem}-details{written.suffix}")
         with naming(written):
-            written.write_text(page.render(made, about), encoding="utf-8")
+            written.write_text(page.render(made, about, details.name), encoding="utf-8")
+            details.write_text(page.render_details(made, about), encoding="utf-8")
             files.replace_file(written.with_suffix(".json"), figurefile.dump(made, about))
         people.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
     status = _tell(made, people)

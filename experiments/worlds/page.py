@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.worlds import hold
-from mrclab.experiments.worlds.figures import LEAST_RTTS, figures
+from mrclab.experiments.worlds.figures import LEAST_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.kept import Kept, Store, label
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
 
 _TEMPLATE = Path(__file__).with_name("worlds.md.j2")
+_DETAILS = Path(__file__).with_name("details.md.j2")
 _WORLDS = {"wire": "the wire", "sim": "virtual time"}
 _FAR = 20.0  # times: beyond that a difference in per cent says nothing
 
@@ -32,6 +33,11 @@ class WorldRuns:
         """Return what a page tells of some runs."""
         missed = [f"seed {one.seed}, {_WORLDS[one.world]}: {_why(one)}" for one in kept if _why(one)]
         return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
+
+    def plus(self, other: "WorldRuns") -> "WorldRuns":
+        """These runs and others."""
+        states = Counter(self.states) + Counter(other.states)
+        return WorldRuns(dict(states), sorted([*self.seeds, *other.seeds]), [*self.missed, *other.missed])
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,36 @@ class About:
     date: str = ""  # of the runs
 
 
-def chapters(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[BothWorlds]:
-    """Return what a store knows of each scenario."""
+def chapters(
+    runs: Sequence[Loaded],
+    store: Store,
+    seeds: Sequence[int],
+    more: Sequence[int] = (),
+    earlier: Sequence[BothWorlds] = (),
+) -> list[BothWorlds]:
+    """Return what a store knows of each scenario, of virtual time with `more` seeds.
+
+    `earlier` are those of a page that was written before: what has new runs takes its place there, with the runs of
+    the wire that had one seed only, which no new run has.
+    """
+    known = {chapter.label: chapter for chapter in earlier}
     made = []
     for run in runs:
-        wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", seeds)
-        here, there = _figures(wire), _figures(sim)
+        wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", [*seeds, *more])
+        here, there = dict(_figures(wire)), _figures(sim)
+        told = WorldRuns.of(wire)
+        before = known.get(label(run))
+        if before is not None and len(before.wire.seeds) == 1 and not {*before.wire.seeds} & here.keys():
+            (seed,) = before.wire.seeds
+            here[seed] = {
+                row.name: RunFigure(row.name, row.kind, row.wire.median, row.unit) for row in before.rows if row.wire
+            }
+            told = before.wire.plus(told)
         rows = hold.rows(label(run), hold.sides(here, there)) if here and there else []
-        made.append(BothWorlds(label(run), WorldRuns.of(wire), WorldRuns.of(sim), rows))
-    return made
+        made.append(BothWorlds(label(run), told, WorldRuns.of(sim), rows))
+    new = {chapter.label: chapter for chapter in made if chapter.rows}
+    kept = [new.pop(chapter.label, chapter) for chapter in earlier]
+    return [*kept, *(chapter for chapter in made if chapter.label in new)] if earlier else made
 
 
 def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:
@@ -95,11 +122,66 @@ def today() -> str:
     return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
-def render(made: Sequence[BothWorlds], about: About) -> str:
-    """The page as text."""
+def render(made: Sequence[BothWorlds], about: About, details: str) -> str:
+    """The page as text, one screen: what comes of each scenario. All figures are on the page called `details`."""
+    return _fill(_TEMPLATE, made, about, details)
+
+
+def render_details(made: Sequence[BothWorlds], about: About) -> str:
+    """Every figure of every scenario, as text."""
+    return _fill(_DETAILS, made, about, "")
+
+
+@dataclass(frozen=True)
+class ScenarioSum:
+    """All variants of a scenario together."""
+
+    name: str
+    anchor: str
+    chapters: Sequence[BothWorlds]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of rows by outcome."""
+        return sum((chapter.counts for chapter in self.chapters), Counter())
+
+    @property
+    def verdict(self) -> str:
+        """State of its runs, in both worlds."""
+        states = Counter(
+            state for one in self.chapters for side in (one.wire, one.sim) for state in Counter(side.states).elements()
+        )
+        return verdicts(WorldRuns(states, ()))
+
+    @property
+    def seeds(self) -> str:
+        """Seeds of the wire and of virtual time: the fewest and the most of its variants."""
+        return " / ".join(_least_most([len(side.seeds) for side in sides]) for sides in self._sides())
+
+    def _sides(self) -> list[list[WorldRuns]]:
+        ran = [one for one in self.chapters if one.rows]
+        return [[one.wire for one in ran], [one.sim for one in ran]]
+
+
+def _least_most(counts: Sequence[int]) -> str:
+    low, high = min(counts, default=0), max(counts, default=0)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _by_scenario(made: Sequence[BothWorlds]) -> list[ScenarioSum]:
+    found: dict[str, list[BothWorlds]] = {}
+    for chapter in made:
+        if chapter.rows:
+            found.setdefault(chapter.label.partition(" [")[0], []).append(chapter)
+    return [ScenarioSum(name, some[0].anchor, some) for name, some in found.items()]
+
+
+def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) -> str:
     counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
     context = {
         "chapters": made,
+        "scenarios": _by_scenario(made),
+        "details": details,
         "unexplained": [(chapter, row) for chapter in made for row in chapter.rows if row.state == "beyond"],
         "explained": _by_reason(made),
         "counts": {state: counts[state] for state in ("within", "spread", "explained", "beyond")},
@@ -112,7 +194,13 @@ def render(made: Sequence[BothWorlds], about: About) -> str:
         "least_rtts": LEAST_RTTS,
     }
     return template.fill(
-        _TEMPLATE, context, side=side, both=both, difference=difference, verdicts=verdicts, seeds=_seeds
+        path,
+        context,
+        side=side,
+        both=both,
+        difference=difference,
+        verdicts=verdicts,
+        seeds=_seeds,
     )
 
 

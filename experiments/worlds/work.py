@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
@@ -35,6 +36,11 @@ class WorldsJob:
 def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
     """Scenarios, and each of their variants, that can happen in both worlds: those that ask for one are left out."""
     return [run for one in loaded for run in one.runs if run.scenario.world == "wire"]
+
+
+def called(run: Loaded, pattern: str) -> bool:
+    """Return True if a run is called like this; brackets stand for themselves."""
+    return fnmatchcase(label(run), pattern.replace("[", "[[]"))
 
 
 def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[WorldsJob]:

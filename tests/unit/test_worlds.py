@@ -53,15 +53,17 @@ def run(tmp_path_factory):
     return made
 
 
-def invoke(file, results, *more):
-    return CliRunner().invoke(app, ["worlds", str(file), "--seeds", "1", "--results", str(results), *more])
+def invoke(file, results, *more, seeds="1"):
+    return CliRunner().invoke(app, ["worlds", str(file), "--seeds", seeds, "--results", str(results), *more])
 
 
-def put(run, results, name, world, state="passed", goodput=1.0):
-    """A run as another world, state and goodput would have left it."""
+def put(run, results, name, world, state="passed", goodput=1.0, seed=1):
+    """A run as another world, state, goodput and seed would have left it."""
     directory = shutil.copytree(run, results / name)
     info = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-    (directory / "run.json").write_text(json.dumps(info | {"world": world, "target": "soft"}), encoding="utf-8")
+    (directory / "run.json").write_text(
+        json.dumps(info | {"world": world, "target": "soft", "seed": seed}), encoding="utf-8"
+    )
     result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
     for row in result["facts"]["phases"]:
         row["of_line"] *= goodput
@@ -253,7 +255,7 @@ def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, fi
     for _ in range(2):
         work.work(work.plan(runs, [1]), store, slow, lambda _: None)
         assert len(done) == 3
-    text = page.render(page.chapters(runs, store, [1]), page.About("mrclab worlds"))
+    text = page.render_details(page.chapters(runs, store, [1]), page.About("mrclab worlds"))
     assert "| INVALID | – | PASS | 1 | 0 |" in text
 
 
@@ -275,22 +277,47 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
     kept, written = tmp_path / "results", tmp_path / "worlds.md"
     put(run, kept, "sim", "sim")
     put(run, kept, "wire", "wire")
+    details = tmp_path / "worlds-details.md"
     agreed = invoke(file, kept, "--only-page", "--page", str(written))
     assert agreed.exit_code == 0, agreed.output
-    text = written.read_text(encoding="utf-8")
+    text = details.read_text(encoding="utf-8")
     assert "goodput, start → cut: 9" in text[text.index("## What agrees") :]
     assert "## What is not explained" not in text
     assert "**beyond** |" not in text
+    assert written.read_text(encoding="utf-8").count("(worlds-details.md#small)") == 1
 
     shutil.rmtree(kept / "wire")
     put(run, kept, "wire", "wire", goodput=0.9)
     differs = invoke(file, kept, "--only-page", "--page", str(written), "--note", "The machine was shared.")
     assert differs.exit_code == 1
     assert "goodput, start → cut: wire 8" in differs.output
-    text = written.read_text(encoding="utf-8")
+    text = details.read_text(encoding="utf-8")
     assert "+11.1 % | **beyond** |" in text
     assert "goodput, start → cut" not in text[text.index("## What agrees") :]
-    assert "The machine was shared." in text
+    assert "The machine was shared." in written.read_text(encoding="utf-8")
+
+
+def test_new_runs_take_the_place_of_one_scenario_among_the_figures_of_a_file(run, file, tmp_path):
+    kept, old, new = tmp_path / "results", tmp_path / "old.md", tmp_path / "new.md"
+    put(run, kept, "sim", "sim")
+    put(run, kept, "wire", "wire")
+    invoke(file, kept, "--only-page", "--page", str(old))
+    figures = json.loads(old.with_suffix(".json").read_text(encoding="utf-8"))
+    other = {**figures["runs"][0], "run": "other"}
+    old.with_suffix(".json").write_text(json.dumps({**figures, "runs": [other, *figures["runs"]]}), encoding="utf-8")
+
+    shutil.rmtree(kept / "wire")
+    put(run, kept, "wire", "wire", goodput=0.9, seed=2)
+    put(run, kept, "again", "sim", seed=2)
+    put(run, kept, "more", "sim", seed=3)
+    words = ["--only-page", "--from", str(old.with_suffix(".json")), "--sim-seeds", "3", "--page", str(new)]
+    invoke(file, kept, *words, seeds="1,2")
+    first, second = json.loads(new.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    assert first == other
+    assert (second["wire"]["seeds"], second["sim"]["seeds"]) == ([1, 2], [1, 2, 3])
+    (goodput,) = [row for row in second["figures"] if row[0] == "goodput, start → cut"]
+    assert goodput[3][1] < goodput[3][2]
+    assert goodput[3][2] == goodput[4][2]
 
 
 def test_figures_that_differ_for_one_reason_stand_together_below_it():
@@ -298,7 +325,7 @@ def test_figures_that_differ_for_one_reason_stand_together_below_it():
     figure = {1: {"gap": RunFigure("gap", "time", 1.0, "s")}}, {1: {"gap": RunFigure("gap", "time", 2.0, "s")}}
     none = page.WorldRuns({}, [])
     made = [page.BothWorlds(name, none, none, rows(name, *figure, known)) for name in ("one", "two [a]")]
-    text = page.render(made, page.About("mrclab worlds"))
+    text = page.render_details(made, page.About("mrclab worlds"))
     assert text.count("It is drawn.") == 1
     assert "| one | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
     assert "| two – a | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
@@ -312,7 +339,9 @@ def test_a_page_can_be_made_again_of_the_figures_beside_it(run, tmp_path):
     invoke(tmp_path / "small.yaml", tmp_path / "results", "--only-page", "--page", str(pages[0]))
     again = CliRunner().invoke(app, ["worlds", "--from", str(tmp_path / "first.json"), "--page", str(pages[1])])
     assert again.exit_code == 1  # what differs
-    assert pages[0].read_bytes() == pages[1].read_bytes()
+    texts = [path.read_text(encoding="utf-8").replace("again-details", "first-details") for path in pages]
+    assert texts[0] == texts[1]
+    assert (tmp_path / "first-details.md").read_bytes() == (tmp_path / "again-details.md").read_bytes()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"runs": [1]}', '{"runs": [], "colour": 1}'])
@@ -324,7 +353,9 @@ def test_a_file_without_figures_is_refused(tmp_path, text):
 
 def test_the_page_in_the_docs_is_of_the_figures_beside_it_and_todays_reasons():
     kept = Path(__file__).parents[2] / "docs" / "results" / "worlds.json"
-    assert page.render(*figurefile.load(kept)) == kept.with_suffix(".md").read_text(encoding="utf-8")
+    found, details = figurefile.load(kept), kept.with_name("worlds-details.md")
+    assert page.render(*found, details.name) == kept.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.render_details(*found) == details.read_text(encoding="utf-8")
 
 
 def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
