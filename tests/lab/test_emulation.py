@@ -90,6 +90,17 @@ def test_switches_are_scheduled_ahead_of_other_work_where_the_kernel_lets_us(lab
     assert os.sched_getscheduler(lab.processes()["t0-p1-1"]) in policies
 
 
+def test_the_threads_of_a_switch_share_one_cpu_and_the_switches_all_of_them(lab):
+    allowed = os.sched_getaffinity(0)
+    lab.restart("t0-p1-1")
+    of_switches = [os.sched_getaffinity(pid) for pid in lab.processes().values()]
+    if not lab.real_time:
+        assert of_switches == [allowed] * len(of_switches)
+        return
+    assert {len(cpus) for cpus in of_switches} == {1}
+    assert len(set().union(*of_switches)) == min(len(allowed), len(of_switches))
+
+
 def test_whatever_the_umask_what_processes_make_is_written_by_nobody_else(directory):
     listens = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
     before = os.umask(0)

@@ -376,6 +376,7 @@ class Emulation:
     def _start_switches(self, names: Sequence[str], progress: Progress) -> None:
         state = self._running()
         launches = {name: Launch(self.fabric.switch(name), self.fabric.spec, self.run_dir) for name in names}
+        order = {switch.name: number for number, switch in enumerate(self.fabric.switches)}
         progress("switches", 0, len(names))
         for name, launch in launches.items():
             launch.socket.unlink(missing_ok=True)
@@ -386,6 +387,7 @@ class Emulation:
             self.target.set_queues(launches[name], self._namespaces[name])
             if not self.target.schedules_itself:
                 processes.to_real_time(self._switches[name].pid)
+                processes.to_one_cpu(self._switches[name].pid, order[name])
             progress("switches", done, len(names))
 
     def _start(self, name: str, node: str | None, argv: Sequence[str], output: IO[bytes], state: RunState) -> Process:

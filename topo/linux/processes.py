@@ -100,6 +100,21 @@ def to_real_time(pid: int) -> None:
             os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
 
 
+def to_one_cpu(pid: int, number: int) -> None:
+    """Keep all threads of a real-time process on one CPU, the `number`-th of those allowed, counted round and round.
+
+    For threads that hand packets to each other: the kernel wakes a real-time thread on another CPU than the one that
+    its waker runs on, an interrupt for each packet and thread. An ordinary process is left alone, as others could keep
+    its CPU busy.
+    """
+    if not is_real_time(pid):
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    for thread in _threads(pid):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(thread, {allowed[number % len(allowed)]})
+
+
 @contextmanager
 def as_real_time() -> Iterator[None]:
     """Schedule all threads of this process ahead of ordinary ones inside the block, but nothing that they start.
