@@ -65,6 +65,10 @@ class FaultBase(Strict):
         """The value of `kind`."""
         return kind_of(type(self)) or ""
 
+    def resolved(self, context: FaultContext) -> "FaultBase":
+        """Return the fault with all that is only known when it begins."""
+        return self
+
     def links(self, fabric: Fabric) -> tuple[str, ...]:
         """Return the names of the cables on which packets suffer; all cables of a switch where a switch fails."""
         return ()

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Injection
+from mrclab.lab.faults.action import CONTROLLER, Counters, FaultAction, FaultContext, Injection
 from mrclab.lab.faults.base import FaultBase, FieldDraw, LastingFault, direction_text, links_of_switch
-from mrclab.lab.scenario.names import CableName, SwitchName
+from mrclab.lab.scenario.names import BUSIEST, CableName, SwitchName
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, Direction, Match
+from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
@@ -26,8 +27,14 @@ class CableFault(LastingFault):
     link: CableName
 
     @override
+    def resolved(self, context: FaultContext) -> FaultBase:
+        if self.link != BUSIEST:
+            return self
+        return self.model_copy(update={"link": busiest(context)})
+
+    @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
-        return (fabric.link(self.link).name,)
+        return () if self.link == BUSIEST else (fabric.link(self.link).name,)
 
 
 class PacketFault(CableFault):
@@ -39,6 +46,20 @@ class PacketFault(CableFault):
     def where(self) -> str:
         """Cable and direction in words."""
         return self.link + direction_text(self.direction)
+
+
+def busiest(context: FaultContext) -> str:
+    """Return the name of the cable between switches that has carried most bytes, both directions together."""
+    counters = context.call(CONTROLLER, "counters")["switches"]
+    carried: dict[str, int] = {}
+    for switch in context.fabric.switches:
+        ports = counters.get(switch.name, {}).get("ports", {})
+        for port in switch.ports:
+            if not port.to_host and (row := ports.get(str(port.number))):
+                carried[port.link] = carried.get(port.link, 0) + row["tx_bytes"]
+    if not carried:
+        raise TopoError("no switch says what its cables carried, of which the busiest was to fail; name a cable")
+    return max(carried, key=lambda link: carried[link])
 
 
 class SwitchFault(LastingFault):

@@ -127,6 +127,10 @@ class TimeLine:
 
     def inject(self, fault: FaultBase) -> str:
         """Inject a fault now, whatever its trigger; return a phrase."""
+        try:
+            fault = fault.resolved(self._context)
+        except TopoError as error:
+            raise as_run_error(error, f"{fault.name} could not be injected") from None
         for other in self.active:
             if what := overlap.clash(fault, other, self._context.fabric, self._context.seed):
                 raise RunError(f"{fault.name} cannot begin while {other.name} is in force: both concern {what}")

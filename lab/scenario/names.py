@@ -54,6 +54,10 @@ def _cable(text: str, info: ValidationInfo) -> str:
     return _known(info, lambda: fabric.link(brief(text))) if fabric else text
 
 
+def _cable_or_busiest(text: str, info: ValidationInfo) -> str:
+    return text if text == BUSIEST else _cable(text, info)
+
+
 def _switch(text: str, info: ValidationInfo) -> str:
     fabric = _fabric(info)
     return _known(info, lambda: fabric.switch(text)) if fabric else text
@@ -114,7 +118,13 @@ NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), Afte
 HostName = Annotated[str, AfterValidator(_host)]
 SwitchName = Annotated[str, AfterValidator(_switch)]
 PlaneNumber = Annotated[int, AfterValidator(_plane)]
+BUSIEST = "busiest"  # in place of a cable's name
 CableName = Annotated[str, AfterValidator(_cable)]
+CableOrBusiest = Annotated[
+    str,
+    AfterValidator(_cable_or_busiest),
+    Field(description="a cable; or busiest: the cable between switches that carried most bytes until the fault begins"),
+]
 TrafficName = Annotated[str, AfterValidator(_one_of("traffic", "traffic"))]
 FaultName = Annotated[str, AfterValidator(_one_of("faults", "fault"))]
 KnownTrigger = Annotated[TriggerField, AfterValidator(_trigger)]

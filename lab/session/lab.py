@@ -181,7 +181,7 @@ class Lab:
             self.inject(fault)
             yield
         finally:
-            if fault in self.time_line.active:
+            if any(other.name == fault.name for other in self.time_line.active):
                 self.time_line.clear(fault.name)
 
     def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:

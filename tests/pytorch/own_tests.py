@@ -1,7 +1,8 @@
 """PyTorch's own tests of torch.distributed and DDP, which its wheel has, on the backend mrc.
 
-`python tests/pytorch/own_tests.py [--write FILE] [NAME ...]`: three ranks on hosts joined in memory run each test; one
-that fails on a rank fails. `--write` makes the page of docs/results. Needs PyTorch and expecttest (make torch).
+`python tests/pytorch/own_tests.py [--write FILE] [NAME ...]`: three ranks on hosts joined in memory run each test, and
+four or eight those that want as many; one that fails on a rank fails. `--write` makes the page of docs/results. Needs
+PyTorch and expecttest (make torch).
 """
 
 import argparse
@@ -16,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "unit"))
 
 RANKS = 3
-MORE_RANKS = 4  # for tests that want them
-SMALL = "small_worldsize"
+EVEN_RANKS, MANY_RANKS = 4, 8  # for tests that want them
+SMALL, ODD = "small_worldsize", "odd_worldsize"
 RANK = Path(__file__).with_name("own_tests_rank.py")
 LIBRARY = ROOT / "hosts" / "libmrc" / "build" / "lib_mrc.so"
 
@@ -54,9 +55,10 @@ def main() -> int:
     options = parser.parse_args()
     os.environ["LIB_MRC"] = str(LIBRARY)
     whole = outcomes(RANKS, options.names, options.logs)
-    more = [test for test, (_, why) in whole.items() if why == SMALL or "out of range" in why]
-    if more:
-        whole.update(outcomes(MORE_RANKS, more, options.logs))
+    for count, wants in ((EVEN_RANKS, lambda why: why == ODD or "out of range" in why), (MANY_RANKS, SMALL.__eq__)):
+        more = [test for test, (_, why) in whole.items() if wants(why)]
+        if more:
+            whole.update(outcomes(count, more, options.logs))
     for test, (state, why) in whole.items():
         if state == "failed":
             print(f"FAILED {test}: {known(test, why) or why}")
@@ -73,7 +75,10 @@ def outcomes(count: int, names: list[str], logs: Path | None) -> dict[str, tuple
     found: dict[str, dict[int, tuple[str, str]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ground = Ground(folder, tuple(range(1, count + 1)), retry_linear=2, retry_exponential=3, timeout_exponent=15)
+        groups = (count + 1) // 2
+        ground = Ground(
+            folder, tuple(range(1, count + 1)), t0s=groups, retry_linear=2, retry_exponential=3, timeout_exponent=15
+        )
         os.environ["MRCLAB_EXPLAIN"] = ""
         try:
             ranks = [
@@ -125,14 +130,13 @@ def page(whole: dict[str, tuple[str, str]]) -> str:
         (
             f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its"
             " wheel (`torch.testing._internal.distributed.distributed_test`)."
-            f" On three ranks, or four where it"
+            f" On three ranks, or four or eight where it"
             f" wants them, {counts['passed']} pass, {counts['failed']} fail, {counts['skipped']} cannot run here."
         ),
         "Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`.",
         "",
     ]
     reasons = {
-        SMALL: "PyTorch skips it below eight ranks",
         "no_cuda": GPU,
         **{f"multi-gpu-{number}": GPU for number in range(2, 9)},
     }

@@ -12,7 +12,7 @@ from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, several
 from mrclab.lab.faults.families import CableFault, Share, between, random_link, random_nic_port, random_plane
 from mrclab.lab.faults.probe import CABLE, OTHER, UPLINK, FaultProbe
-from mrclab.lab.scenario.names import CableName, HostName, PlaneNumber
+from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PlaneNumber
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
 
@@ -55,6 +55,7 @@ class LinkDown(CableFault, CarrierFault):
     """Carrier is lost at both ends of a cable, and comes back."""
 
     kind: Literal["link_down"]
+    link: CableOrBusiest
     example: ClassVar = {"link": CABLE}
     draws: ClassVar = {"link": random_link}
 
@@ -68,6 +69,7 @@ class Flap(CableFault):
     """Carrier goes and comes: at a steady `period`, or at random with a mean `rate`, each time down for `down`."""
 
     kind: Literal["flap"]
+    link: CableOrBusiest
     period: Duration | None = Field(default=None, gt=0, description="seconds from one loss of carrier to the next")
     rate: float | None = Field(default=None, gt=0, description="flaps per second, drawn from the seed (Poisson)")
     duty: Share = Field(default=0.5, description="share of the period without carrier")

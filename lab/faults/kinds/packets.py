@@ -20,7 +20,7 @@ from mrclab.lab.faults.families import (
 )
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
-from mrclab.lab.scenario.names import CableName, HostName, PathName, PlaneNumber
+from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PathName, PlaneNumber
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
@@ -88,6 +88,7 @@ class GrayLoss(PacketFault):
     """A share of the packets is lost: drawn from the seed, drawn by the kernel, or every n-th."""
 
     kind: Literal["loss"]
+    link: CableOrBusiest
     rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
     every: int | None = Field(default=None, ge=1, description="lose every n-th packet instead")
     model: LossModel | None = Field(default=None, description="packets lost in bursts, say, instead: a loss model")

@@ -39,11 +39,13 @@ def environment(lab: LabClients, host: str, pid: int) -> dict[str, str]:
         "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
         "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
         HOST_VARIABLE: host,
+        # python and torchrun are those of the lab
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
 
 
 def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
-    """Return a rank's environment as torchrun sets it, given the hosts' numbers by rank; `python`: the lab's own."""
+    """Return a rank's environment as torchrun sets it, given the hosts' numbers by rank."""
     size = str(len(hosts))
     return {
         "RANK": str(rank), "WORLD_SIZE": size, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank),
@@ -51,7 +53,6 @@ def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
         "MASTER_ADDR": address(hosts[0]), "MASTER_PORT": str(MASTER_PORT), "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none", "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": _BRIDGE, "PYTHONUNBUFFERED": "1",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }  # fmt: skip
 
 

@@ -134,9 +134,7 @@ class RunningPrograms(Running):
         return min(done / wanted, 0.9999) if wanted else 0.0
 
     def _note_steps(self) -> None:
-        """Write the steps into the history that ranks have reported since this was called last."""
-        if self.entry.ranks is None:
-            return
+        """Write the steps into the history that programs have reported since this was called last."""
         for one in self._processes:
             with one.output.open("rb") as file:
                 file.seek(one.read)
