@@ -375,7 +375,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Ev", "fifo"): Fingerprint.entries,
     ("Ev", "lost"): Fingerprint.few,
     ("Plane", "share"): Fingerprint.skip,
-    ("EvSet", "planes"): Fingerprint.planes,
+    ("EvSet", "_planes"): Fingerprint.planes,
     ("Peer", "data_at"): Fingerprint.times,
     ("MrcRequestor", "_order"): Fingerprint.skip,
     ("Prober", "_next_id"): Fingerprint.skip,

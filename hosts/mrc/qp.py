@@ -190,7 +190,8 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     def sync_planes(self, now: float, reason: str, requeue: bool = True) -> None:
         """Bring the EV set in line with the ports here and at the peer."""
-        for number, plane in self.known_evs.planes.items() if self.known_evs is not None else ():
+        for plane in self.known_evs.plane_list if self.known_evs is not None else ():
+            number = plane.number
             up = self.endpoint.ports.plane_up(number) and self.peer.plane_up(number)
             if up and not plane.up:
                 self.evs.plane_up(number, now, reason, shadow=self.settings.ack_timeout)
@@ -256,7 +257,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         if sack.probe_reply:
             sent_at = self.prober.on_reply(sack.offset, sack.mark, now)
         else:
-            ev = self.evs.by_value.get(sack.entropy)
+            ev = self.evs.find(sack.entropy)
             if ev is None:
                 self.peer.use_reverse(sack.entropy)
             else:

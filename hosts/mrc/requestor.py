@@ -359,7 +359,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         packet.ev.nacked += 1
         qp.cc.on_nack(size, trimmed, rtt, now)
         if nack.reason == h.Reason.TRIMMED:
-            reflected = qp.evs.by_value.get(nack.entropy)
+            reflected = qp.evs.find(nack.entropy)
             if reflected is not None and qp.evs.selection is not None:
                 qp.evs.selection.on_mark(reflected)
             if reflected is not None and qp.settings.ecn_skip:
@@ -414,7 +414,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """The mark of a SACK: the peer's verdict on the EV it reflects."""
         qp = self.qp
         self._stats.marks_received += 1
-        ev = qp.evs.by_value.get(sack.entropy)
+        ev = qp.evs.find(sack.entropy)
         if ev is None:
             return
         ev.marked += 1
@@ -498,7 +498,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     def _is_stranded(self) -> bool:
         """Return True if something waits and no plane can carry it."""
         waits = bool(self.unsent) or self.in_flight
-        return waits and not any(plane.usable for plane in self.qp.evs.planes.values())
+        return waits and not any(plane.usable for plane in self.qp.evs.plane_list)
 
     def _on_stranded(self, now: float) -> None:
         if self._is_stranded() and self._timed_out(now):

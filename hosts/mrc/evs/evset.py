@@ -39,29 +39,70 @@ class EvSet:
         self._on_change = on_change
         self._on_made = on_made
         self.min_active = max(1, min_active)
-        self.by_value: dict[int, Ev] = {}
+        self._by_value: dict[int, Ev] = {}
         self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
         self.skips_ignored = 0  # marks ignored because most of the set was skipped already
         self.changes = 0  # of what EVs are in, by whatever cause
+        self._held_back = False
         grouped: dict[int, list[Ev]] = {}
         for ev in evs:
-            self.by_value[ev.value] = ev
+            self._by_value[ev.value] = ev
             grouped.setdefault(ev.plane, []).append(ev)
-        self.planes: dict[int, Plane] = {}
+        self._planes: dict[int, Plane] = {}
         self._plane_list: list[Plane] = []
         for number, members in grouped.items():
-            plane = self.planes[number] = Plane(number, members, min(active_per_plane, len(members)))
+            plane = self._planes[number] = Plane(number, members, min(active_per_plane, len(members)))
             for ev in members[: plane.target]:
                 self._join(plane, ev)
             self._plane_list.append(plane)
         for supply in supplies:
-            plane = self.planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
+            plane = self._planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
             self._plane_list.append(plane)
+
+    # --- those of a set whose paths are known, made one by one as packets take them -----------------
+
+    def hold_back(self) -> None:
+        """Have all EVs made as soon as anybody but `take` and `find` asks for any: for supplies that draw nothing."""
+        self._held_back = True
+        self.changes += sum([plane.target for plane in self._plane_list])
+
+    def complete(self) -> None:
+        """Make all EVs that are held back; the set is then as if they had been made with it."""
+        if not self._held_back:
+            return
+        for plane in self._plane_list:
+            while plane.supply is not None:
+                ev = self._next_of(plane, plane.supply)
+                if len(plane.active) < plane.target:
+                    self._join(plane, ev)
+        self._held_back = False
+        self._by_value = {ev.value: ev for plane in self._plane_list for ev in plane.evs}
+
+    @property
+    def planes(self) -> dict[int, Plane]:
+        """The planes by number, with all their EVs but those that are still to be drawn."""
+        self.complete()
+        return self._planes
+
+    @property
+    def by_value(self) -> dict[int, Ev]:
+        """All EVs but those that are still to be drawn."""
+        self.complete()
+        return self._by_value
+
+    @property
+    def plane_list(self) -> list[Plane]:
+        """The planes, for whoever looks at nothing of theirs but number, `up` and `usable`."""
+        return self._plane_list
+
+    def find(self, value: int) -> Ev | None:
+        """The EV of this value that packets took."""
+        return self._by_value.get(value)
 
     def weigh(self, rates: Mapping[int, float]) -> None:
         """Send by each plane as its rate is among all: packets of slow planes count for more, in sixtieths."""
         fastest = max(rates.values())
-        for number, plane in self.planes.items():
+        for number, plane in self._planes.items():
             plane.step = max(1, round(_STEPS * fastest / rates[number]))
 
     def fill(self, now: float) -> None:
@@ -74,7 +115,7 @@ class EvSet:
 
     def usable(self, plane_number: int) -> bool:
         """Return True if a packet may go out in this plane at all."""
-        plane = self.planes.get(plane_number)
+        plane = self._planes.get(plane_number)
         return plane is not None and plane.up and bool(plane.active)
 
     def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
@@ -91,7 +132,7 @@ class EvSet:
 
     def take(self, plane_number: int, now: float) -> Ev | None:
         """The EV for new data in this plane; None where it has none, or another plane has had fewer packets."""
-        plane = self.planes.get(plane_number)
+        plane = self._planes.get(plane_number)
         if plane is None or not plane.up:
             return None
         share = plane.share
@@ -113,12 +154,14 @@ class EvSet:
 
     def _next(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
         if self.selection is not None:
+            self.complete()
             return self._chosen(self.selection, plane, avoid, now)
         active, at = plane.active, plane.at
         if at >= len(active):
             if plane.supply is not None and (made := self._grow(plane, now)) is not None:
                 plane.at = len(active)
                 return made
+            self.complete()
             if not active:
                 return None
             if len(active) > 1:
@@ -129,6 +172,7 @@ class EvSet:
             plane.at = at + 1
             return ev
         plane.at = at
+        self.complete()
         return self._search(plane, avoid, now)
 
     def _chosen(self, selection: PathSelection, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
@@ -183,7 +227,7 @@ class EvSet:
             return
         if self.selection is not None and not self.selection.uses_skip:
             return
-        plane = self.planes[ev.plane]
+        plane = self.planes[ev.plane]  # makes all
         if not ev.active:  # it waits as backup: news of packets that it carried before
             ev.skip_until = now + hold
             return
@@ -284,11 +328,11 @@ class EvSet:
     def count(self) -> int:
         """EVs in all planes, made or not."""
         left = [plane.supply.left for plane in self._plane_list if plane.supply is not None]
-        return len(self.by_value) + sum(left)
+        return len(self._by_value) + sum(left)
 
     def active_count(self) -> int:
         """EVs in rotation in planes that are up."""
-        return sum(len(plane.active) + plane.unmade for plane in self.planes.values() if plane.up)
+        return sum(len(plane.active) + plane.unmade for plane in self._plane_list if plane.up)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -307,15 +351,20 @@ class EvSet:
         """One more EV of a plane that is not denied; None where all are made."""
         supply = plane.supply
         while supply is not None and supply.left:
-            ev = supply.make()
-            if not supply.left:
-                plane.supply = None
-            plane.evs.append(ev)
-            self.by_value[ev.value] = ev
+            ev = self._next_of(plane, supply)
             self._on_made(ev, now)
             if ev.state is EvState.GOOD:
                 return ev
         return None
+
+    def _next_of(self, plane: Plane, supply: Supply) -> Ev:
+        """Make the next EV of a plane."""
+        ev = supply.make()
+        if not supply.left:
+            plane.supply = None
+        plane.evs.append(ev)
+        self._by_value[ev.value] = ev
+        return ev
 
     def _grow(self, plane: Plane, now: float) -> Ev | None:
         """One more EV in rotation, where some of the active ones are not made yet."""
@@ -341,13 +390,14 @@ class EvSet:
 
     def _level(self, plane: Plane) -> int:
         """Return the share with which a plane starts that comes back into use: that of the others."""
-        return max((p.share for p in self.planes.values() if p is not plane and p.usable), default=plane.share)
+        return max((p.share for p in self._plane_list if p is not plane and p.usable), default=plane.share)
 
     def _join(self, plane: Plane, ev: Ev) -> None:
         if not plane.active:
             plane.share = self._level(plane)
         ev.active = True
-        self.changes += 1
+        if not self._held_back:  # else it was counted with the set
+            self.changes += 1
         plane.active.append(ev)
 
     def _activate(self, plane: Plane, ev: Ev, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.ev import Denier, Ev
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
@@ -17,7 +17,10 @@ from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import EvProfileConfig
 
 if TYPE_CHECKING:
+    from mrclab.hosts.mrc.peers import Peer
     from mrclab.hosts.mrc.qp import MrcQueuePair
+
+_HELD_BACK: Final = 16  # EVs of a set from which on they are made one by one
 
 
 def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
@@ -67,8 +70,10 @@ def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
         return EvSet(_profile_evs(qp, profile), profile.ev_count, profile.ev_min_active, rng, qp.ev_changed)
     if qp.settings.spray and _has_many_paths(qp):
         return _evs_on_demand(qp, policy, drawn)
-    evs = _random_evs(qp, policy.ev_count, drawn)
     active = policy.active_per_plane
+    if drawn is not None and len(drawn) >= _HELD_BACK:
+        return _evs_held_back(qp, policy, drawn)
+    evs = _random_evs(qp, policy.ev_count, drawn)
     if not qp.settings.spray:
         plane = rng.choice(evs).plane
         evs, active = [ev for ev in evs if ev.plane == plane], 1
@@ -111,6 +116,20 @@ def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] 
     return EvSet((), active, least, qp.endpoint.rng, qp.ev_changed, supplies, qp.ev_made)
 
 
+def _evs_held_back(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
+    """Many EVs of which a short transfer uses few: each is made when a packet takes it, or all when anybody asks."""
+    supplies: list[_Known] = []
+    at = 0
+    for port in qp.endpoint.config.ports:
+        end = at + min(policy.ev_count, len(qp.peer.uplinks(port.plane)))
+        if end > at:
+            supplies.append(_Known(qp.peer, port.plane, drawn, at, end))
+        at = end
+    made = EvSet((), policy.active_per_plane, _least_active(qp, policy), qp.endpoint.rng, qp.ev_changed, supplies)
+    made.hold_back()
+    return made
+
+
 def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = None) -> list[Ev]:
     """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
     evs: list[Ev] = []
@@ -144,6 +163,26 @@ def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
     for ev, given in zip_longest(evs, profile.entries):
         ev.api_value = given.value if given else value_of(profile.format, ev.value, ev.path.destination)
     return evs
+
+
+class _Known:
+    """Paths of one plane to a peer that were drawn with the QP: from place `at` of all that were, up to `end`."""
+
+    __slots__ = ("_at", "_drawn", "_peer", "left", "plane")
+
+    def __init__(self, peer: Peer, plane: int, drawn: array[int], at: int, end: int) -> None:
+        self.plane = plane
+        self.left = end - at
+        self._peer = peer
+        self._drawn = drawn
+        self._at = at
+
+    def make(self) -> Ev:
+        """The next EV."""
+        at = self._at
+        self._at = at + 1
+        self.left -= 1
+        return Ev(self._peer, self.plane, self._drawn[at], srv6.ev_tag(at))
 
 
 class _Drawn:
