@@ -180,7 +180,7 @@ def expectations(verdicts: Iterable[Verdict]) -> Table:
     """Verdicts, with the figure judged where there is one."""
     return Table(
         ("kind", "passed", "expected", "observed", "when", "value", "unit"),
-        ((v.kind, v.ok, v.wanted, v.saw, v.when, v.value, v.unit) for v in verdicts),
+        ((v.kind, v.ok, v.expected, v.observed, v.when, v.value, v.unit) for v in verdicts),
     )
 
 

@@ -30,4 +30,4 @@ run = mrclab.run(
 )
 print(*(f"{row['text']}: {', '.join(row['links'])}" for row in run.faults))
 for verdict in run.verdicts:
-    print("PASS" if verdict.ok else "FAIL", verdict.kind, verdict.saw)
+    print("PASS" if verdict.ok else "FAIL", verdict.kind, verdict.observed)

@@ -13,13 +13,14 @@ from mrclab.experiments.campaign import quantities
 from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
-_VERDICT = {"ok", "value", "unit", "wanted", "saw"}
+_VERDICT = {"ok", "value", "unit", "expected", "observed"}
 
 
 class Journal(RunStore):
@@ -84,6 +85,9 @@ def read(directory: Path) -> Iterator[Row]:
 def _checked_key(row: Row) -> str:
     """Return the key of a row that has all that the page and the table need; ValueError where it has not."""
     name = key_of(row)
+    if isinstance(row["verdicts"], dict):
+        told = row["verdicts"].items()
+        row["verdicts"] = {kind: verdict_row(each) if isinstance(each, dict) else each for kind, each in told}
     if not _is_whole(row):
         raise ValueError(name)
     row["state"] = state_of(row["state"])

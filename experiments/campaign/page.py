@@ -56,7 +56,7 @@ class Summary:
     """One expectation over all runs."""
 
     name: str
-    wanted: str
+    expected: str
     unit: str
     held: int
     runs: int
@@ -93,7 +93,12 @@ def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
 
 def _as_ended(row: Row) -> Row:
     """A row whose one verdict is whether its run is a result."""
-    verdict = {"ok": row["state"] in _RESULTS, "value": None, "unit": "", "wanted": "a run is a result, whatever it is"}
+    verdict = {
+        "ok": row["state"] in _RESULTS,
+        "value": None,
+        "unit": "",
+        "expected": "a run is a result, whatever it is",
+    }
     return {**row, "verdicts": {ENDED: verdict}}
 
 
@@ -107,7 +112,7 @@ def _summary(name: str, rows: Sequence[Row], swept: Iterable[_Swept]) -> Summary
     cuts = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else []
     return Summary(
         name,
-        " / ".join(dict.fromkeys(verdict["wanted"] for verdict in verdicts)),
+        " / ".join(dict.fromkeys(verdict["expected"] for verdict in verdicts)),
         next((verdict["unit"] for verdict in verdicts if verdict["unit"]), ""),
         sum(verdict["ok"] for verdict in verdicts),
         len(verdicts),
@@ -186,7 +191,7 @@ def as_json(one: Summary) -> dict[str, Any]:
         }
         for field in one.sensitivity
     ]
-    told = {"name": one.name, "wanted": one.wanted, "unit": one.unit, "passed": one.held, "runs": one.runs}
+    told = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.held, "runs": one.runs}
     return {**told, "figure": _figure_json(one.figure), "fields": fields}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
@@ -139,12 +140,12 @@ def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
 
 
 def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
-    named = [(_NAMED.fullmatch(verdict["kind"]), verdict) for verdict in entry["verdicts"]]
+    named = [(_NAMED.fullmatch(verdict["kind"]), verdict) for verdict in map(verdict_row, entry["verdicts"])]
     values = {match[1]: float(verdict["value"]) for match, verdict in named if match and verdict["value"] is not None}
     rtt = entry.get("rtt", 0.0)
     rtts = [match[1] for match, verdict in named if match and match[1] in values and verdict["unit"] == "RTT"]
     values.update({f"{name}{SECONDS}": rtt * values[name] for name in rtts if rtt})
-    missed = tuple(f"{v['wanted']}: {v['saw']}" for _, v in named if not v["ok"])
+    missed = tuple(f"{v['expected']}: {v['observed']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
     trouble = (entry["trouble"],) if entry["trouble"] else ()
     return SuiteRun(

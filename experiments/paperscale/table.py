@@ -12,6 +12,7 @@ from typing import Any
 
 from mrclab.experiments.runs.store import RunStore
 from mrclab.lab.expectations import Verdict
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.run import suite
@@ -72,5 +73,5 @@ def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[S
 
 
 def _entry(told: dict[str, Any], directory: Path) -> SuiteEntry:
-    verdicts = tuple(Verdict(**verdict) for verdict in told["verdicts"])
+    verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in told["verdicts"])
     return SuiteEntry(**{**told, "verdicts": verdicts, "directory": directory / told["directory"]})

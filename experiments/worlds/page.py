@@ -11,6 +11,7 @@ from mrclab.experiments.worlds import hold
 from mrclab.experiments.worlds.figures import LEAST_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.kept import Kept, Store, label
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
 
@@ -269,7 +270,8 @@ def _why(kept: Kept) -> str:
         return ""
     if kept.state != "failed":
         return f"{kept.state.upper()}, {'; '.join(kept.facts['invalid']) or kept.info.get('trouble', '')}"
-    missed = [f"wanted {row['wanted']}, saw {row['saw']}" for row in kept.facts["verdicts"] if not row["ok"]]
+    rows = map(verdict_row, kept.facts["verdicts"])
+    missed = [f"expected {row['expected']}, observed {row['observed']}" for row in rows if not row["ok"]]
     return f"FAILED, {'; '.join(missed)}"
 
 

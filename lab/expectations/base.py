@@ -7,7 +7,7 @@ one for which there is no evidence (a window in which nothing ran or nobody was 
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -35,6 +35,7 @@ __all__ = [
     "Verdict",
     "needs_one",
     "span",
+    "verdict_row",
     "without_limits",
 ]
 
@@ -53,11 +54,19 @@ class Verdict:
 
     kind: str
     ok: bool
-    wanted: str
-    saw: str
+    expected: str
+    observed: str
     when: str = ""
     value: float | None = None
     unit: str = ""
+
+
+_OLD_FIELDS = {"wanted": "expected", "saw": "observed"}
+
+
+def verdict_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a verdict as results keep it, with the names of today: earlier versions wrote `wanted` and `saw`."""
+    return {_OLD_FIELDS.get(name, name): value for name, value in row.items()}
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,9 @@ class BaseExpectation(BaseModel):
     def measure(self, measures: "Measures") -> Verdict:
         """Measure a run and judge nothing: it fails only where there is no figure."""
         found = self.check(measures)
-        return found if found.value is None else replace(found, ok=True, wanted=f"{found.wanted.strip()} (measured)")
+        return (
+            found if found.value is None else replace(found, ok=True, expected=f"{found.expected.strip()} (measured)")
+        )
 
     @property
     def kind_name(self) -> str:
@@ -161,13 +172,13 @@ class BaseExpectation(BaseModel):
         return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     def verdict(
-        self, ok: bool, wanted: str, saw: str, when: str = "", value: float | None = None, unit: str = ""
+        self, ok: bool, expected: str, observed: str, when: str = "", value: float | None = None, unit: str = ""
     ) -> Verdict:
         """A verdict under this expectation's name, or its kind where it has none. A figure that is no number fails."""
         if value is not None and not math.isfinite(value):
             ok, value = False, None
         kind = self.kind_name
-        return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), wanted, saw, when, value, unit)
+        return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), expected, observed, when, value, unit)
 
 
 EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations")

@@ -48,8 +48,8 @@ class DurationExpectation(BaseExpectation):
 
     def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
         """The verdict on a duration."""
-        saw = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
-        return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", saw, "", seconds, "s")
+        observed = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
+        return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", observed, "", seconds, "s")
 
 
 @EXPECTATIONS.register
@@ -115,8 +115,8 @@ class Slowdown(BaseExpectation):
             raise KeyError(f"slowdown of flows of {self.traffic}")
         value = quantile(found, self.percentile / 100)
         held = Bounds(self.at_least, self.at_most)
-        wanted = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {held.say()}"
-        return self.verdict(held.hold(value), wanted, f"{value:.2f} over {len(found)}", "", value, "times")
+        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {held.say()}"
+        return self.verdict(held.hold(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
 
 
 @EXPECTATIONS.register

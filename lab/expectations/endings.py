@@ -25,13 +25,13 @@ class Integrity(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The digests that both ends took, flow by flow."""
-        wanted = f"{self.traffic or 'all traffic'} arrives bit for bit"
+        expected = f"{self.traffic or 'all traffic'} arrives bit for bit"
         names = [self.traffic] if self.traffic else [entry.name for entry in measures.scenario.traffic]
         ends = [end for name in names for end in _ends(measures, name)]
         missing = [name for name in names if not _ends(measures, name)]
         if missing or not ends:
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
-            return self.verdict(False, wanted, f"the transfer did not end{several}", _ended(measures))
+            return self.verdict(False, expected, f"the transfer did not end{several}", _ended(measures))
         when = f"at {measures.said(ends[-1].t)}"
         contents = {entry.name: getattr(entry, "content", "") for entry in measures.scenario.traffic}
         counted = {name for name in names if contents.get(name) == "counted"}
@@ -39,22 +39,22 @@ class Integrity(BaseExpectation):
             trouble = _damage(end, end["traffic"] in counted)
             if trouble:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
-                return self.verdict(False, wanted, flow + trouble, f"at {measures.said(end.t)}")
+                return self.verdict(False, expected, flow + trouble, f"at {measures.said(end.t)}")
         if all("received" in end.data for end in ends if "flow" in end.data) and "flow" in ends[0].data:
-            return self.verdict(True, wanted, f"{len(ends)} flows, each with as many bytes as were sent", when)
+            return self.verdict(True, expected, f"{len(ends)} flows, each with as many bytes as were sent", when)
         if counted.issuperset(names):
-            return self.verdict(True, wanted, "every flow ended, its bytes acknowledged and counted", when)
+            return self.verdict(True, expected, "every flow ended, its bytes acknowledged and counted", when)
         digest = ends[0].get("sent_sha256", "")
         count = sum("flow" in end.data for end in ends)
-        saw = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
+        observed = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
         if all(end.get("exit_status") is not None for end in ends):
-            saw = "every program ended with status 0"
-        return self.verdict(True, wanted, saw, when)
+            observed = "every program ended with status 0"
+        return self.verdict(True, expected, observed, when)
 
 
 @EXPECTATIONS.register
 class QpErrors(BaseExpectation):
-    """QPs that go to ERROR: none, unless they are wanted; then with the reason given."""
+    """QPs that go to ERROR: none, unless they are expected; then with the reason given."""
 
     without_history = True
     kind: Literal["qp_errors"]
@@ -72,12 +72,14 @@ class QpErrors(BaseExpectation):
         held = Bounds(self.at_least, most)
         others = [e for e in errors if self.reason and self.reason.lower() not in str(e.get("reason", "")).lower()]
         where = f" on {self.host}" if self.host else ""
-        wanted = f"at most {most} QP in error{where}" if self.at_least is None else f"{held.say()} QPs in error{where}"
-        wanted += f" by {self.reason}" if self.reason else ""
+        expected = (
+            f"at most {most} QP in error{where}" if self.at_least is None else f"{held.say()} QPs in error{where}"
+        )
+        expected += f" by {self.reason}" if self.reason else ""
         told = (others or errors)[:1]
-        saw = f"{len(errors)}" + (f": {told[0].get('reason', '')}" if told else "")
+        observed = f"{len(errors)}" + (f": {told[0].get('reason', '')}" if told else "")
         when = ", ".join(f"{e.node} at {measures.said(e.t)}" for e in errors[:3])
-        return self.verdict(held.hold(len(errors)) and not others, wanted, saw, when, float(len(errors)), "QPs")
+        return self.verdict(held.hold(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs")
 
 
 @EXPECTATIONS.register
@@ -92,8 +94,8 @@ class Health(BaseExpectation):
         trouble = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
         top = measures.machine.processes[0] if measures.machine.processes else None
         calm = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
-        wanted = "every process alive and keeping up"
-        return self.verdict(not trouble, wanted, "; ".join(trouble[:3]) or calm, "", float(len(trouble)), "troubles")
+        expected = "every process alive and keeping up"
+        return self.verdict(not trouble, expected, "; ".join(trouble[:3]) or calm, "", float(len(trouble)), "troubles")
 
 
 @EXPECTATIONS.register
@@ -122,18 +124,20 @@ class Clean(BaseExpectation):
                 trouble.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):
                 trouble.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
-        saw = "; ".join(trouble[:3]) or f"{len(measures.strikes)} faults healed, every EV usable"
-        return self.verdict(not trouble, "no state is left of the faults", saw, "", float(len(trouble)), "troubles")
+        observed = "; ".join(trouble[:3]) or f"{len(measures.strikes)} faults healed, every EV usable"
+        return self.verdict(
+            not trouble, "no state is left of the faults", observed, "", float(len(trouble)), "troubles"
+        )
 
 
 def _ends(measures: "Measures", traffic: str) -> list[Record]:
     """The ends of a traffic's flows; where records name no flows, its own."""
     flows = [r for r in measures.history.of("flow.end") if r["traffic"] == traffic]
     whole = [r for r in measures.history.of("traffic.end") if r["traffic"] == traffic]
-    wanted = {flow.name for flow in measures.flows if flow.traffic == traffic}
+    expected = {flow.name for flow in measures.flows if flow.traffic == traffic}
     if not flows:
         return whole[-1:]
-    complete = wanted <= {r["flow"] for r in flows}
+    complete = expected <= {r["flow"] for r in flows}
     summed = [r for r in whole[-1:] if r.get("sent_sha256") or r.get("error")]  # the result of a collective, too
     return [*flows, *summed] if complete else []
 

@@ -38,12 +38,12 @@ class EvStateExpectation(BaseExpectation):
         healed = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(strike)[1]
         changes = [c for c in _changes_over(measures, strike) if c.t >= begin]
         took = [c for c in changes if c.new == self.state and c.t <= healed]
-        wanted = self._wanted(strike.where)
+        expected = self._expected(strike.where)
         if not took:
-            return self.verdict(False, wanted, f"no EV went {self.state}")
+            return self.verdict(False, expected, f"no EV went {self.state}")
         keys = {c.key for c in took}
         back = [c for c in last_changes(changes) if c.key in keys and c.new in USABLE]
-        saw = f"{len(keys)} went {self.state}" + (f", {len(back)} came back" if self.returns else "")
+        observed = f"{len(keys)} went {self.state}" + (f", {len(back)} came back" if self.returns else "")
         first = took[0].t - begin
         when = f"{show_seconds(first)} after the fault"
         ok = self.by_rtts is None or first <= self.by_rtts * measures.rtt
@@ -53,18 +53,18 @@ class EvStateExpectation(BaseExpectation):
                 last = max(c.t for c in back) - healed
                 when += f"; back {show_seconds(last)} after it was healed"
                 ok = ok and (self.returns_within is None or last <= self.returns_within)
-        return self.verdict(ok, wanted, saw, when, first / measures.rtt, "RTT")
+        return self.verdict(ok, expected, observed, when, first / measures.rtt, "RTT")
 
     @property
     def wish(self) -> str:
         """Expected outcome."""
-        return self._wanted(f"the cables of {self.fault}")
+        return self._expected(f"the cables of {self.fault}")
 
-    def _wanted(self, where: str) -> str:
-        wanted = f"EVs over {where} go {self.state}"
-        wanted += f" within {self.by_rtts:g} RTT" if self.by_rtts else ""
-        wanted += " and come back" if self.returns else ""
-        return wanted + (f" within {show_seconds(self.returns_within)}" if self.returns_within else "")
+    def _expected(self, where: str) -> str:
+        expected = f"EVs over {where} go {self.state}"
+        expected += f" within {self.by_rtts:g} RTT" if self.by_rtts else ""
+        expected += " and come back" if self.returns else ""
+        return expected + (f" within {show_seconds(self.returns_within)}" if self.returns_within else "")
 
 
 @EXPECTATIONS.register
@@ -94,12 +94,12 @@ class EvAffected(BaseExpectation):
         out &= set(measures.paths.sender_evs)
         strangers = out - over
         stayed = used_over(measures, strike, begin, end) - out if self.exactly else set()
-        wanted = f"{'exactly' if self.exactly else 'only'} the EVs over {strike.where} go out"
-        saw = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
-        saw += f", {len(stayed)} stayed in use" if stayed else ""
+        expected = f"{'exactly' if self.exactly else 'only'} the EVs over {strike.where} go out"
+        observed = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
+        observed += f", {len(stayed)} stayed in use" if stayed else ""
         when = "; ".join([*_named(measures, strangers, "not over it"), *_named(measures, stayed, "stayed")])
         wrong = len(strangers) + len(stayed)
-        return self.verdict(bool(out & over) and not wrong, wanted, saw, when, float(wrong), "EVs")
+        return self.verdict(bool(out & over) and not wrong, expected, observed, when, float(wrong), "EVs")
 
     def _target(self, measures: "Measures") -> Strike:
         if self.fault:
@@ -135,11 +135,11 @@ class EvSwaps(BaseExpectation):
         ]  # fmt: skip
         held = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
-        saw = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
+        observed = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
         when = f"first at {measures.said(out[0].t)}" if out else ""
         what = f"EVs over {strike.where}" if strike else "EVs"
-        wanted = f"{what} go {self.state or 'out'} {held.say()} times"
-        return self.verdict(held.hold(len(out)), wanted, saw, when, float(len(out)), "times")
+        expected = f"{what} go {self.state or 'out'} {held.say()} times"
+        return self.verdict(held.hold(len(out)), expected, observed, when, float(len(out)), "times")
 
     @staticmethod
     def _need_evs(measures: "Measures", strike: Strike | None, begin: float, end: float) -> None:

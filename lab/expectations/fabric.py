@@ -66,7 +66,7 @@ class InjectedExpectation(BaseExpectation):
     fault: FaultName
     at_least: int | None = Field(default=None, ge=0)
     at_most: int | None = Field(default=None, ge=0)
-    share_about: Percent | None = Field(default=None, description="of the packets that it saw")
+    share_about: Percent | None = Field(default=None, description="of the packets that it matched")
     within: Percent = Field(default=0.2, description="of share_about")
 
     _complete = model_validator(mode="after")(needs_one(*_LIMITS, "share_about", example="at_least: 1"))
@@ -79,14 +79,14 @@ class InjectedExpectation(BaseExpectation):
         hit = sum(int(r.get(name) or 0) for r in told for name in ("dropped", "damaged"))
         seen = sum(int(r.get("seen") or 0) for r in told)
         if not hit and not seen:
-            raise NoEvidence(f"{self.fault} saw no packet")
+            raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0
         held, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
         said = [f"{held.say()} packets"] if held.say() else []
         said += [f"{shares.say('{:.2%}'.format)} of the packets"] if shares.say() else []
-        saw = f"{hit} of {seen} packets = {share * 100:.3g}%"
+        observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
         ok = held.hold(hit) and shares.hold(share)
-        return self.verdict(ok, f"{self.fault} takes {' and '.join(said)}", saw, "", float(hit), "packets")
+        return self.verdict(ok, f"{self.fault} takes {' and '.join(said)}", observed, "", float(hit), "packets")
 
 
 class _PortCount(BaseExpectation):
@@ -106,8 +106,12 @@ class _PortCount(BaseExpectation):
         held = Bounds(self.at_least, self.at_most)
         worst = max(chosen, key=lambda port: grew([chosen[port]]), default=None)
         where = f" at {self.element}" if self.element else ""
-        saw = f"{total}" + (f", most at {worst[0]} port {worst[1]}: {grew([chosen[worst]])}" if total and worst else "")
-        return self.verdict(held.hold(total), f"{held.say()} packets {what}{where}", saw, "", float(total), "packets")
+        observed = f"{total}" + (
+            f", most at {worst[0]} port {worst[1]}: {grew([chosen[worst]])}" if total and worst else ""
+        )
+        return self.verdict(
+            held.hold(total), f"{held.say()} packets {what}{where}", observed, "", float(total), "packets"
+        )
 
 
 @EXPECTATIONS.register
@@ -145,8 +149,8 @@ class Pauses(_PortCount):
         worst = max(held, key=lambda port: held[port], default=None)
         if worst is None or not held[worst]:
             return made
-        saw = f"{made.saw}; {worst[0]} port {worst[1]} paused for {1e-3 * held[worst]:.0f} µs"
-        return replace(made, saw=saw)
+        observed = f"{made.observed}; {worst[0]} port {worst[1]} paused for {1e-3 * held[worst]:.0f} µs"
+        return replace(made, observed=observed)
 
 
 @EXPECTATIONS.register
@@ -183,19 +187,19 @@ class MapperVerdict(BaseExpectation):
         right = [r for r in right if self.state in {None, r.get("state")}]
         wrong = sorted({str(r["element"]) for r in told} - {str(r["element"]) for r in right})
         cycle = self._cycle(measures)
-        wanted = f"Clustermapper blames {self.element or strike.where} within {self._limits}"
-        wanted += " and nobody else" if self.only else ""
+        expected = f"Clustermapper blames {self.element or strike.where} within {self._limits}"
+        expected += " and nobody else" if self.only else ""
         others = f"; also {', '.join(wrong[:3])}" if wrong else ""
         if not right:
-            return self.verdict(False, wanted, "it never did" + others)
+            return self.verdict(False, expected, "it never did" + others)
         seconds = right[0].t - begin
         cycles = seconds / cycle if cycle else 0.0
         said = f" = {cycles:.1f} cycles" if cycle else ""
-        saw = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{said}{others}"
+        observed = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{said}{others}"
         in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
         when = f"at {measures.said(right[0].t)}"
         value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
-        return self.verdict(in_time and not (self.only and wrong), wanted, saw, when, value, unit)
+        return self.verdict(in_time and not (self.only and wrong), expected, observed, when, value, unit)
 
     def _cycle(self, measures: "Measures") -> float:
         """Seconds of a probe cycle, 0 where nobody asks; KeyError where the scenario has no Clustermapper."""
@@ -230,12 +234,12 @@ class FalseAlarms(BaseExpectation):
         hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.strikes.values()]
         wrong = [r for r in told if not any(r.t >= since and r["element"] in named for since, named in hurt)]
         names = sorted({str(r["element"]) for r in wrong})
-        wanted = f"Clustermapper blames ≤ {self.at_most} healthy elements"
-        wanted += f" as {self.state}" if self.state else ""
-        saw = f"{len(names)} of {len({str(r['element']) for r in told})} it blamed"
-        saw += f": {', '.join(names[:3])}" if names else ""
+        expected = f"Clustermapper blames ≤ {self.at_most} healthy elements"
+        expected += f" as {self.state}" if self.state else ""
+        observed = f"{len(names)} of {len({str(r['element']) for r in told})} it blamed"
+        observed += f": {', '.join(names[:3])}" if names else ""
         when = f"at {measures.said(wrong[0].t)}" if wrong else ""
-        return self.verdict(len(names) <= self.at_most, wanted, saw, when, float(len(names)), "elements")
+        return self.verdict(len(names) <= self.at_most, expected, observed, when, float(len(names)), "elements")
 
 
 def _read_twice(measures: "Measures", switches: set[str] | None) -> None:

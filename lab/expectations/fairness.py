@@ -56,9 +56,9 @@ class Jain(_BetweenFlows):
         rates = self.rates(measures)
         index = jain([rate for rate, _ in rates])
         held = Bounds(self.at_least, self.at_most)
-        saw = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
+        observed = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
         when = span(measures, *measures.window(self.window))
-        return self.verdict(held.hold(index), f"Jain index of {self.which} {held.say()}", saw, when, index, "")
+        return self.verdict(held.hold(index), f"Jain index of {self.which} {held.say()}", observed, when, index, "")
 
 
 @EXPECTATIONS.register
@@ -77,9 +77,11 @@ class Spread(_BetweenFlows):
         (low, slow), (high, fast) = rates[0], rates[-1]
         ratio = low / high if high else 0.0
         held = Bounds(self.at_least, self.at_most)
-        saw = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
+        observed = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
         when = span(measures, *measures.window(self.window))
-        return self.verdict(held.hold(ratio), f"slowest to fastest of {self.which} {held.say()}", saw, when, ratio, "")
+        return self.verdict(
+            held.hold(ratio), f"slowest to fastest of {self.which} {held.say()}", observed, when, ratio, ""
+        )
 
 
 @EXPECTATIONS.register
@@ -98,14 +100,14 @@ class PlaneBalance(Selected):
         rates = {plane: measures.goodput(begin, end, self.selection(plane)) for plane in planes}
         mean = sum(rates.values()) / len(rates)
         which = "all planes" if not self.planes else f"planes {', '.join(map(str, planes))}"
-        wanted = f"{which} carry the same{self.subject} ± {self.within * 100:g}%"
+        expected = f"{which} carry the same{self.subject} ± {self.within * 100:g}%"
         when = span(measures, begin, end)
         if not mean:
-            return self.verdict(False, wanted, "nothing arrived", when)
+            return self.verdict(False, expected, "nothing arrived", when)
         off = {plane: rate / mean - 1 for plane, rate in rates.items()}
         worst = max(off, key=lambda plane: abs(off[plane]))
-        saw = f"plane {worst} is {off[worst] * 100:+.1f}% off the mean of {show_rate(mean)}"
-        return self.verdict(abs(off[worst]) <= self.within, wanted, saw, when, abs(off[worst]), "of mean")
+        observed = f"plane {worst} is {off[worst] * 100:+.1f}% off the mean of {show_rate(mean)}"
+        return self.verdict(abs(off[worst]) <= self.within, expected, observed, when, abs(off[worst]), "of mean")
 
 
 @EXPECTATIONS.register
@@ -134,10 +136,10 @@ class PathShare(Selected):
         total = sum(packets.values())
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
         held = Bounds(self.at_least, self.at_most)
-        wanted = (
+        expected = (
             f"plane {self.plane}, T1 {self.uplink} carries {held.say('{:.0%}'.format)} of the packets{self.subject}"
         )
-        saw = f"{share * 100:.1f}% of {total:.0f} packets"
+        observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(
-            total > 0 and held.hold(share), wanted, saw, span(measures, begin, end), share, "of packets"
+            total > 0 and held.hold(share), expected, observed, span(measures, begin, end), share, "of packets"
         )

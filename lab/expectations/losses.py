@@ -97,12 +97,12 @@ class Lost(Selected):
         limits = [f"{held.say()} packets"] if held.say() else []
         limits += [f"{shares.say('{:.3%}'.format)} of those sent"] if shares.say() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
-        wanted = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
+        expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
         ok, when = held.hold(count) and shares.hold(share), ""
-        saw = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
-        saw += f", {share * 100:.3g}% of those sent" if shares.say() else ""
+        observed = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
+        observed += f", {share * 100:.3g}% of those sent" if shares.say() else ""
         if self.within_rtts:
-            wanted += f", the last within {self.within_rtts:g} RTT"
+            expected += f", the last within {self.within_rtts:g} RTT"
         if losses and self.fault:
             rtts = (losses[-1].t - min(measures.times[fault] for fault in self.fault)) / measures.rtt
             when = f"last one {rtts:.1f} RTT after the fault"
@@ -110,8 +110,8 @@ class Lost(Selected):
         elif losses:
             when = f"at {measures.said_span(losses[0].t, losses[-1].t)}"
         if shares.say():
-            return self.verdict(ok, wanted, saw, when, share, "of packets")
-        return self.verdict(ok, wanted, saw, when, float(count), "packets")
+            return self.verdict(ok, expected, observed, when, share, "of packets")
+        return self.verdict(ok, expected, observed, when, float(count), "packets")
 
     def _count(self, per_qp: dict[QpKey, int], measures: "Measures") -> float:
         total = sum(per_qp.values())
@@ -162,11 +162,11 @@ class Retransmitted(Selected):
                 sent += (series.count("sent_packets").values or [0])[-1]
         share = again / sent if sent else 0.0
         held = Bounds(self.share_at_least, self.share_at_most)
-        wanted = f"retransmissions{self.subject} {held.say('{:.2%} of packets'.format)}".rstrip()
-        wanted += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
+        expected = f"retransmissions{self.subject} {held.say('{:.2%} of packets'.format)}".rstrip()
+        expected += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
         ok = sent > 0 and held.hold(share) and (self.at_most is None or worst <= self.at_most)
-        saw = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
-        return self.verdict(ok, wanted, saw, "", share, "of packets")
+        observed = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
+        return self.verdict(ok, expected, observed, "", share, "of packets")
 
     def _all_sent_again(self, measures: "Measures") -> Verdict:
         names = {flow.name for flow in measures.flows.select(self.selection())}
@@ -177,10 +177,10 @@ class Retransmitted(Selected):
 
         open_losses = [loss for loss in measures.paths.not_retransmitted if meant(loss)]
         count = sum(map(meant, measures.paths.losses))
-        saw = f"{count - len(open_losses)} of {count}"
+        observed = f"{count - len(open_losses)} of {count}"
         when = ", ".join(f"PSN {x.psn} lost at {measures.said(x.t)}" for x in open_losses[:3])
-        wanted = f"every lost packet{self.subject} is sent again"
-        return self.verdict(not open_losses, wanted, saw, when, float(len(open_losses)), "packets")
+        expected = f"every lost packet{self.subject} is sent again"
+        return self.verdict(not open_losses, expected, observed, when, float(len(open_losses)), "packets")
 
 
 @EXPECTATIONS.register
@@ -199,7 +199,7 @@ class Detect(BaseExpectation):
         strike = measures.strikes[self.fault]
         begin, end = measures.lasting(strike)
         which = "first" if self.first else "last"
-        wanted = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
+        expected = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
         senders_told(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
         for change in measures.paths.changes:
@@ -208,17 +208,17 @@ class Detect(BaseExpectation):
             if measures.hits(strike, change.host, change.qp, change.path):
                 out.setdefault(change.key, change.t)
         if not out:
-            return self.verdict(False, wanted, "no EV was taken out")
+            return self.verdict(False, expected, "no EV was taken out")
         stayed = 0 if self.first else len(used_over(measures, strike, begin, end) - set(out))
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
         rtts = seconds / measures.rtt
-        saw = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EVs went out"
-        saw += f", {stayed} stayed in use" if stayed else ""
+        observed = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EVs went out"
+        observed += f", {stayed} stayed in use" if stayed else ""
         when = (
             f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"
         )
-        return self.verdict(rtts <= self.within_rtts and not stayed, wanted, saw, when, rtts, "RTT")
+        return self.verdict(rtts <= self.within_rtts and not stayed, expected, observed, when, rtts, "RTT")
 
 
 @EXPECTATIONS.register
@@ -246,7 +246,7 @@ class Recover(Selected):
         level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "struck" if self.after == "strike" else "was healed"
-        wanted = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
+        expected = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
         at = [t for t in edges(moment, measures.end, self.sample / _STARTS) if t <= measures.end + 1e-9]
         fine = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
         sums = [0.0, *accumulate(fine)]
@@ -255,16 +255,16 @@ class Recover(Selected):
         found = next((i for i in range(len(good)) if all(good[i : i + self.keep * _STARTS : _STARTS])), None)
         if found is None:
             best = f"at best {show_rate(max(rates))}" if rates else "nothing was measured"
-            return self.verdict(False, wanted, f"never; {best}", span(measures, moment, measures.end))
+            return self.verdict(False, expected, f"never; {best}", span(measures, moment, measures.end))
         kept = len(good[found::_STARTS])
         if kept < self.keep:
             left = f"the traffic ended after {kept} of {self.keep} samples that should keep the level"
             raise NoEvidence(f"{left}; let it last longer, or lower keep", span(measures, moment, measures.end))
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])
-        saw = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"
+        observed = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"
         when = f"at {measures.said(at[found])}"
-        return self.verdict(seconds <= limit + 1e-9, wanted, saw, when, seconds / measures.rtt, "RTT")
+        return self.verdict(seconds <= limit + 1e-9, expected, observed, when, seconds / measures.rtt, "RTT")
 
     def _limit(self) -> str:
         return f"{self.within_rtts:g} RTT" if self.within is None else show_seconds(self.within)

@@ -41,13 +41,15 @@ class ProgramFails(BaseExpectation):
         failed = [end for end in ends if end["exit_status"] > 0]
         matching = [end for end in failed if re.search(self.says, end["error"])]
         about = f" and say {self.says!r}" if self.says else ""
-        wanted = f"at least {self.at_least} programs of {self.traffic} fail by themselves{about}"
+        expected = f"at least {self.at_least} programs of {self.traffic} fail by themselves{about}"
         hosts = ", ".join(end["host"] for end in matching)
         others = [end for end in ends if end not in matching]
-        saw = f"{len(matching)}: {hosts}" if matching else "none"
+        observed = f"{len(matching)}: {hosts}" if matching else "none"
         if others:
             first = others[0]
-            saw += f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
+            observed += (
+                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
+            )
         last = max(end.t for end in ends)
         held = len(matching) >= self.at_least
-        return self.verdict(held, wanted, saw, f"at {measures.said(last)}", float(len(matching)), "programs")
+        return self.verdict(held, expected, observed, f"at {measures.said(last)}", float(len(matching)), "programs")

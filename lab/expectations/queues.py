@@ -75,10 +75,10 @@ class QueueDepth(BaseExpectation):
         value = depths[worst] if worst else 0.0
         low, high = (limit.packets(measures) if limit else None for limit in (self.at_least, self.at_most))
         held = Bounds(low, high)
-        saw = f"{value:.3g} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
+        observed = f"{value:.3g} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
-            saw += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
-        return self.verdict(held.hold(value), self.wish, saw, span(measures, begin, end), value, "packets")
+            observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
+        return self.verdict(held.hold(value), self.wish, observed, span(measures, begin, end), value, "packets")
 
     @property
     def wish(self) -> str:

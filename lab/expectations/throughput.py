@@ -37,10 +37,10 @@ class _InWindow(Selected):
     @property
     def wish(self) -> str:
         """Expected outcome, and when."""
-        return f"{self._wanted}, {self.window}"
+        return f"{self._expected}, {self.window}"
 
     @property
-    def _wanted(self) -> str:
+    def _expected(self) -> str:
         raise NotImplementedError
 
 
@@ -79,12 +79,12 @@ class Goodput(_InWindow):
         )
         held = Bounds(low, high, near, self.within)
         share, of = _share(got, levels[0], measures, chosen, (begin, end))
-        saw = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
+        observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
         when, value = span(measures, begin, end), share if of else got
-        return self.verdict(held.hold(got), self._wanted, saw, when, value, f"of {of}" if of else "B/s")
+        return self.verdict(held.hold(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
 
     @property
-    def _wanted(self) -> str:
+    def _expected(self) -> str:
         said = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
         said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
         chosen = str(self.selection(self.plane))
@@ -104,9 +104,9 @@ class GoodputFloor(_InWindow):
     def judge(self, measures: "Measures") -> Verdict:
         """Goodput of every sample of the window."""
         begin, end = measures.window(self.window)
-        chosen, wanted = self.selection(self.plane), self._wanted
+        chosen, expected = self.selection(self.plane), self._expected
         if end < begin + self.sample:
-            return self.verdict(False, wanted, "the window is shorter than a sample", span(measures, begin, end))
+            return self.verdict(False, expected, "the window is shorter than a sample", span(measures, begin, end))
         arrived(measures, chosen, begin, end)
         at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
@@ -122,18 +122,18 @@ class GoodputFloor(_InWindow):
         below = sum(rate < floor * (1 - 1e-9) for rate in rates)
         lowest = min(rates)
         base = mean if self.at_least.of == MEAN else floor / self.at_least.share if self.at_least.share else 0.0
-        saw = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
-        saw += f"; {below} of {len(rates)} below"
+        observed = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
+        observed += f"; {below} of {len(rates)} below"
         when = f"at {measures.said(at[rates.index(lowest)])}"
         value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
-        return self.verdict(below <= self.allow, wanted, saw, when, value, unit)
+        return self.verdict(below <= self.allow, expected, observed, when, value, unit)
 
     @property
-    def _wanted(self) -> str:
+    def _expected(self) -> str:
         chosen = str(self.selection(self.plane))
         what = f" of {chosen}" if chosen else ""
-        wanted = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
-        return wanted + (f", but for {self.allow}" if self.allow else "")
+        expected = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
+        return expected + (f", but for {self.allow}" if self.allow else "")
 
 
 @EXPECTATIONS.register
@@ -147,20 +147,20 @@ class Stall(_InWindow):
     _complete = model_validator(mode="after")(needs_one("max_rtts", "at_least_rtts", example="max_rtts: 5"))
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The longest pause that a receiver saw, in base round-trip times."""
+        """The longest pause that a receiver observed, in base round-trip times."""
         begin, end = measures.window(self.window)
         arrived(measures, self.selection(), begin, end)
         found = measures.stalls.between(begin, end, self.selection())
         if not found:
-            return self.verdict(False, self._wanted, "no receiver was sampled in the window")
+            return self.verdict(False, self._expected, "no receiver was sampled in the window")
         at, length = found[0]
         rtts = length / measures.rtt
-        saw = f"{show_seconds(length)} = {rtts:.1f} RTT"
+        observed = f"{show_seconds(length)} = {rtts:.1f} RTT"
         ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
-        return self.verdict(ok, self._wanted, saw, f"at {measures.said(at)}", rtts, "RTT")
+        return self.verdict(ok, self._expected, observed, f"at {measures.said(at)}", rtts, "RTT")
 
     @property
-    def _wanted(self) -> str:
+    def _expected(self) -> str:
         said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
         said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
         return " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
@@ -202,9 +202,9 @@ class Isolation(BaseExpectation):
         figure = (
             f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
         )
-        wanted = f"{figure} {held.say('{:.0%}'.format)} of its rate alone"
-        saw = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
-        return self.verdict(held.hold(share), wanted, saw, span(measures, begin, end), share, "of alone")
+        expected = f"{figure} {held.say('{:.0%}'.format)} of its rate alone"
+        observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
+        return self.verdict(held.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
 
 
 def reference(

@@ -67,7 +67,7 @@ class TimeLostExpectation(BaseExpectation):
         begins = [strike.begin for strike in measures.strikes.values()]
         if not begins:
             raise NoEvidence("no fault struck", span(measures, measures.start, measures.end))
-        wanted, done = self._wanted(measures), len(measures.training.steps(self.traffic))
+        expected, done = self._expected(measures), len(measures.training.steps(self.traffic))
         lost = measures.training.time_lost(self.traffic, min(begins))
         if lost is None:
             raise NoEvidence(f"{self.traffic} has too few steps before or after the fault", "")
@@ -75,14 +75,14 @@ class TimeLostExpectation(BaseExpectation):
             (getattr(entry, "steps", None) for entry in measures.scenario.traffic if entry.name == self.traffic), None
         )
         if planned is not None and done < planned:
-            return self.verdict(False, wanted, f"the job ended after {done} of {planned} steps")
+            return self.verdict(False, expected, f"the job ended after {done} of {planned} steps")
         held = Bounds(self.at_least, self.at_most).hold(lost.seconds)
         held = held and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
         against = "the same run without faults" if lost.twin else "the median step before"
-        saw = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
-        return self.verdict(held, wanted, saw, "", lost.seconds, "s")
+        observed = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
+        return self.verdict(held, expected, observed, "", lost.seconds, "s")
 
-    def _wanted(self, measures: "Measures") -> str:
+    def _expected(self, measures: "Measures") -> str:
         said = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
         said += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
         said += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []

@@ -17,7 +17,7 @@ class Check:
     """One thing that a lesson wants; `missing` says what is not there yet, where it is not `ok`."""
 
     ok: bool
-    wanted: str
+    expected: str
     missing: str = ""
 
 

@@ -13,7 +13,7 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
     """Grade a lesson as `examined` does: lines, and whether it is done."""
     lesson, checks = examined(number, file, run_dir, seed)
     lines = [f"Lesson {number}: {lesson.title}"]
-    lines += [f"✓ {check.wanted}" if check.ok else f"✗ {check.wanted}: {check.missing}" for check in checks]
+    lines += [f"✓ {check.expected}" if check.ok else f"✗ {check.expected}: {check.missing}" for check in checks]
     missing = sum(not check.ok for check in checks)
     lines.append(f"{missing} of {len(checks)} are missing" if missing else "done")
     return lines, not missing

@@ -54,7 +54,7 @@ def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
         Check(denied is not None, "it is denied on that word", "`deny` and the cable's name, after `map` named it"),
         Check(job, "a traffic crosses meanwhile without losing a packet",
               f"`send {part.source} {part.target} 8MiB` while it is denied"),
-        Check(end < math.inf, "the cable is mended", "`heal gray`"),
+        Check(end < math.inf, "the cable is mended", "`clear gray`"),
         Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was mended"),
     ]  # fmt: skip
 

@@ -77,7 +77,7 @@ def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
         return [there, told]
     with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, _progress() as bar:
         outcome = runner.run_scenario(run, Path(results), bar, _silent, report=False)
-    missed = "; ".join(f"wanted {v.wanted}, saw {v.saw}" for v in outcome.verdicts if not v.ok)
+    missed = "; ".join(f"expected {v.expected}, observed {v.observed}" for v in outcome.verdicts if not v.ok)
     return [there, told, Check(outcome.ok, f"variant {name} holds", missed)]
 
 

@@ -83,28 +83,28 @@ def up(desk: Desk, arguments: Sequence[str]) -> Answer:
     if _cut_name(link) in desk.faults:
         desk.clear(_cut_name(link))
     if held := desk.down().get(link.name):
-        raise LabError(f"{link.name} is still held by {', '.join(held)}; `heal NAME` ends a fault")
+        raise LabError(f"{link.name} is still held by {', '.join(held)}; `clear NAME` ends a fault")
     return Answer(f"{link.name} is up", {"link": link.name, "up": True})
 
 
 @word(
     "fault KIND FIELD=…",
-    "strike a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
+    "inject a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
     "name=NAME names it. docs/faults.md has every kind with its fields.",
 )
 def fault(desk: Desk, arguments: Sequence[str]) -> Answer:
-    """Strike a fault."""
+    """Inject a fault."""
     if not arguments:
         wrong("fault")
     said = desk.inject(arguments[0], fields(arguments[1:]))
     return Answer(escape(said), {"said": said})
 
 
-@word("heal [FAULT]", "heal a fault, or all of them, the last first")
-def heal(desk: Desk, arguments: Sequence[str]) -> Answer:
-    """Heal."""
+@word("clear [FAULT]", "clear a fault, or all of them, the last first")
+def clear(desk: Desk, arguments: Sequence[str]) -> Answer:
+    """Clear faults."""
     said = desk.clear(arguments[0] if arguments else "")
-    return Answer(escape("\n".join(said) or "nothing to heal"), {"healed": said})
+    return Answer(escape("\n".join(said) or "nothing to clear"), {"cleared": said})
 
 
 @word(
@@ -253,5 +253,5 @@ def _link(desk: Desk, arguments: Sequence[str], name: str) -> Link:
 
 
 def _cut_name(link: Link) -> str:
-    """Name of the fault that `down` strikes."""
+    """Name of the fault that `down` injects."""
     return f"cut-{link.name.replace('/', '-')}"

@@ -36,9 +36,9 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
-        "strike": lambda kind, fields: {"said": desk.inject(str(kind), dict(fields))},
+        "inject": lambda kind, fields: {"said": desk.inject(str(kind), dict(fields))},
         "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
-        "heal": lambda name="": {"said": "\n".join(desk.clear(str(name))) or "nothing to heal"},
+        "clear": lambda name="": {"said": "\n".join(desk.clear(str(name))) or "nothing to clear"},
         "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
         "pace": lambda value: {"said": set_pace(desk, value), "now": packets.look()["now"]},
         "slow": lambda pace, seconds: {"said": slow_down(desk, pace, seconds), "now": packets.look()["now"]},

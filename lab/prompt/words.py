@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -60,9 +60,12 @@ _ELSEWHERE = {  # how another terminal says them
 _MEANT = {  # what people say who come from elsewhere
     "ping": "pingall", "pingpair": "trace", "pingallfull": "pingall", "ls": "nodes", "dump": "net", "intfs": "net",
     "ports": "net", "route": "paths", "routes": "paths", "traceroute": "trace", "cut": "down", "link": "down",
-    "break": "fault", "fix": "heal", "undo": "heal", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
+    "break": "fault", "fix": "clear", "undo": "clear", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
     "dpctl": "tables", "tcpdump": "capture", "top": "watch", "summary": "report",
 }  # fmt: skip
+RENAMED = {"heal": "clear"}
+"""Commands that have another name since this release, with that name."""
+
 _HELP = frozenset({"--help", "-h", "?"})
 
 
@@ -87,6 +90,10 @@ def run(desk: Desk, line: str) -> Answer:
         name = "help"
     elif _HELP & set(arguments):
         name, arguments = "help", [name, *(each for each in arguments if each not in _HELP)]
+    if name in RENAMED:
+        new = RENAMED[name]
+        answer = WORDS[new].action(desk, arguments)
+        return Answer(Group(f"{name} is called {new} now; the next release has only {new}", answer.shown), answer.data)
     if name in WORDS:
         return WORDS[name].action(desk, arguments)
     if name in _ELSEWHERE:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.expectations import Verdict
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results, template
@@ -47,7 +48,7 @@ def read(directory: Path, label: str = "") -> Member:
     try:
         result = json.loads(files.read_bytes(directory / "result.json", follow=False))
         info = json.loads(files.read_bytes(directory / "run.json", follow=False))
-        verdicts = [Verdict(**row) for row in result["verdicts"]]
+        verdicts = [Verdict(**verdict_row(row)) for row in result["verdicts"]]
         aborted = "state" in result and state_of(result["state"]) == "aborted"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if (directory / "run.json").is_file():
@@ -76,7 +77,7 @@ def rows(members: Sequence[Member]) -> list[ComparisonRow]:
             if any(v.value is not None for v in verdicts)
         }
         held = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
-        title = next((v.wanted for v in every if v.wanted), every[0].kind)
+        title = next((v.expected for v in every if v.expected), every[0].kind)
         unit = next((v.unit for v in every if v.value is not None), "")
         made.append(ComparisonRow(title, unit, figures, held))
     return made

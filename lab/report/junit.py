@@ -29,9 +29,9 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         error.text = plain("\n".join(invalid))
     for number, verdict in enumerate(verdicts, 1):
         case = ElementTree.SubElement(
-            root, "testcase", classname=suite, name=plain(f"{number} {verdict.wanted or verdict.kind}")
+            root, "testcase", classname=suite, name=plain(f"{number} {verdict.expected or verdict.kind}")
         )
-        said = plain(f"wanted: {verdict.wanted}\nsaw: {verdict.saw}\nwhen: {verdict.when}")
+        said = plain(f"expected: {verdict.expected}\nobserved: {verdict.observed}\nwhen: {verdict.when}")
         if invalid:
             word = "passed" if verdict.ok else "failed"
             ElementTree.SubElement(case, "skipped", message=f"the run is no result; it {word}")
@@ -39,6 +39,6 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         elif verdict.ok:
             ElementTree.SubElement(case, "system-out").text = said
         else:
-            ElementTree.SubElement(case, "failure", message=plain(f"saw {verdict.saw}")).text = said
+            ElementTree.SubElement(case, "failure", message=plain(f"observed {verdict.observed}")).text = said
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

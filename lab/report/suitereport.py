@@ -106,7 +106,7 @@ def show(result: SuiteResult, console: Console) -> None:
         for row in figures:
             median, interval = _numbers(row)
             held = f"{row.held} of {row.runs}"
-            table.add_row(escape(row.label), row.expectation, escape(row.wanted), held, median, interval)
+            table.add_row(escape(row.label), row.expectation, escape(row.expected), held, median, interval)
         console.print(table)
     console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
 
@@ -116,7 +116,7 @@ def why(entry: SuiteEntry) -> str:
     if entry.trouble:
         return entry.trouble
     missed = [verdict for verdict in entry.verdicts if not verdict.ok]
-    return f"{missed[0].wanted}: {missed[0].saw}" if missed else ""
+    return f"{missed[0].expected}: {missed[0].observed}" if missed else ""
 
 
 def _numbers(row: Repeated) -> tuple[str, str]:

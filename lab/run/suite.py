@@ -54,7 +54,7 @@ class Repeated:
 
     label: str
     expectation: str  # its kind, and its name where it has one
-    wanted: str
+    expected: str
     held: int
     runs: int
     unit: str = ""
@@ -94,7 +94,7 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
         values = [verdict.value for verdict in verdicts if verdict.value is not None]
         held = sum(verdict.ok for verdict in verdicts)
         figure = summary(values) if values else None
-        yield Repeated(label, first.kind, first.wanted, held, len(verdicts), first.unit, figure)
+        yield Repeated(label, first.kind, first.expected, held, len(verdicts), first.unit, figure)
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:

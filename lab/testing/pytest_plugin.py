@@ -85,7 +85,7 @@ class ScenarioItem(pytest.Item):
         if outcome.state == "invalid":
             pytest.skip(f"the machine could not keep up: {'; '.join(outcome.measures.invalid)}")
         if not outcome.ok:
-            missed = [f"wanted {v.wanted}\n   saw {v.saw}  {v.when}" for v in outcome.verdicts if not v.ok]
+            missed = [f"expected {v.expected}\nobserved {v.observed}  {v.when}" for v in outcome.verdicts if not v.ok]
             raise ScenarioFailed("\n".join([*missed, f"report: {results.page_of(outcome.directory)}"]))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

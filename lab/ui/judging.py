@@ -17,7 +17,7 @@ from mrclab.lab.measure.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.model import Fabric
 
-SendState = dict[str, str]  # state, wanted, saw, when
+SendState = dict[str, str]  # state, expected, observed, when
 
 _MOST_LOOKS = 40  # at a run that is over
 _MOST_BEFORE = 10_000  # records of what was before the run: bring-up
@@ -56,9 +56,9 @@ def _now(entry: BaseExpectation, measures: SoFar) -> SendState:
     try:
         verdict = entry.judge(measures)
     except (NoEvidence, KeyError):
-        return {"state": "open", "wanted": entry.wish, "saw": "", "when": ""}
+        return {"state": "open", "expected": entry.wish, "observed": "", "when": ""}
     except Exception:  # what a judgement cannot do with half a run is said once it is whole
-        return {"state": "open", "wanted": entry.wish, "saw": "", "when": ""}
+        return {"state": "open", "expected": entry.wish, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
         return _said("good" if verdict.ok else "bad", verdict)
     return _final(verdict)
@@ -69,7 +69,7 @@ def _final(verdict: Verdict) -> SendState:
 
 
 def _said(state: str, verdict: Verdict) -> SendState:
-    return {"state": state, "wanted": verdict.wanted, "saw": verdict.saw, "when": verdict.when}
+    return {"state": state, "expected": verdict.expected, "observed": verdict.observed, "when": verdict.when}
 
 
 class Judge:
@@ -119,7 +119,7 @@ class Judge:
         measures = self._measures(self._loaded, self._records)
         found = standings(measures, over=True)
         if self._trouble:
-            broken = {"state": "failed", "wanted": "the run goes to its end", "saw": self._trouble, "when": ""}
+            broken = {"state": "failed", "expected": "the run goes to its end", "observed": self._trouble, "when": ""}
             return "aborted", [broken, *found]
         if measures.invalid:
             return "invalid", found

@@ -22,7 +22,7 @@ _PROGRAMMED = 3  # a controller is handed in
 def graded(number: int, text: str, records: Iterable[str]) -> dict[str, Any]:
     """Grade a lesson on the text of the learner's file, or where it needs none on a lab's history, JSON lines.
 
-    {"done", "checks": [{"ok", "wanted", "missing"}]}. LabError where there is nothing to grade.
+    {"done", "checks": [{"ok", "expected", "missing"}]}. LabError where there is nothing to grade.
     """
     if number not in HERE:
         raise LabError(f"lesson {number} cannot be done in this page; in a terminal: mrclab grade {number}")
@@ -46,5 +46,5 @@ def programmed(text: str) -> list[Check]:
 
 
 def _told(checks: Sequence[Check]) -> dict[str, Any]:
-    told = [{"ok": check.ok, "wanted": check.wanted, "missing": check.missing} for check in checks]
+    told = [{"ok": check.ok, "expected": check.expected, "missing": check.missing} for check in checks]
     return {"done": all(check.ok for check in checks), "checks": told}

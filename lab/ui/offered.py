@@ -7,7 +7,7 @@ from typing import Any
 from mrclab.lab.scenario.units import parse_size
 
 _TERMINAL = "say it at the prompt, or in a terminal"
-_OPERATIONS = frozenset({"word", "strike", "heal", "traffic", "controller", "pace", "slow"})
+_OPERATIONS = frozenset({"word", "inject", "clear", "traffic", "controller", "pace", "slow"})
 _WRITING = frozenset({"capture", "report"})
 _OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
 

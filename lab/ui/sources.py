@@ -12,6 +12,7 @@ from typing import Any, Protocol, TextIO
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, no_result
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.history import Record
 from mrclab.lab.report import results
 from mrclab.lab.scenario import scenario
@@ -75,8 +76,11 @@ class Replay:
     def outcome(self) -> dict[str, Any] | None:
         """The run's result."""
         told = [
-            {"state": "passed" if each["ok"] else "failed", **{name: each[name] for name in ("wanted", "saw", "when")}}
-            for each in self._outcome["verdicts"]
+            {
+                "state": "passed" if each["ok"] else "failed",
+                **{name: each[name] for name in ("expected", "observed", "when")},
+            }
+            for each in map(verdict_row, self._outcome["verdicts"])
         ]
         return {"state": self._outcome["state"], "expectations": told}
 

@@ -106,7 +106,7 @@ class Followed:
         state, standings = self._judge.outcome()
         if trouble:
             state = "broken"
-            standings = [{"state": "failed", "wanted": "the run goes to its end", "saw": trouble, "when": ""}]
+            standings = [{"state": "failed", "expected": "the run goes to its end", "observed": trouble, "when": ""}]
         self._model.expectations = standings
         self._add([self._model.frame(self.film.last.get("t", 0.0))])
         self._push()
@@ -143,8 +143,8 @@ class Tab:
         self._runs = 0  # how often another source was shown
         self._own.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "strike": lambda kind, fields: self.desk.inject(str(kind), dict(fields)),
-            "heal": lambda name="": "\n".join(self.desk.clear(str(name))) or "nothing to heal",
+            "inject": lambda kind, fields: self.desk.inject(str(kind), dict(fields)),
+            "clear": lambda name="": "\n".join(self.desk.clear(str(name))) or "nothing to clear",
             "traffic": lambda traffic: f"{self.desk.lab.start_traffic(traffic).name} runs",
             "pace": lambda value: packetwatch.set_pace(self.desk, value),
             "slow": self._slow,

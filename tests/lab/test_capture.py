@@ -59,7 +59,7 @@ def test_all_that_a_port_sends_and_what_is_near_a_fault(tmp_path):
         typed, reports = tmp_path / "typed.pcapng", tmp_path / "reports"
         words = (
             f"capture {typed} h2", "send h1 h2 1MiB", "capture stop --json", "fault link_down link=h1-p1 name=cut",
-            "send h1 h2 256KiB", "heal cut", "trace h1 h2 --json", f"report {reports} --json", "quit",
+            "send h1 h2 256KiB", "clear cut", "trace h1 h2 --json", f"report {reports} --json", "quit",
         )  # fmt: skip
         said, _ = up.communicate("\n".join(words) + "\n", timeout=120)
         ended = [(*process.communicate(timeout=30), process.returncode) for process in (everything, around)]

@@ -104,7 +104,7 @@ def test_an_agent_that_dies_ends_the_run_with_a_report_that_names_it(mrclab, tmp
     (result,) = (tmp_path / "results").iterdir()
     told = json.loads((result / "result.json").read_text())["verdicts"]
     assert [(verdict["kind"], verdict["ok"]) for verdict in told] == [("run", False), ("health", False)]
-    assert "h2 (was killed by SIGKILL) died" in told[1]["saw"]
+    assert "h2 (was killed by SIGKILL) died" in told[1]["observed"]
     assert not mrclab.run_dir.parent.exists()
 
 

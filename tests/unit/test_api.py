@@ -150,7 +150,7 @@ def test_counted_bytes_are_judged_as_counted(tmp_path):
     ]
     run = mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=traffic))
     assert run.passed
-    assert "counted" in run.verdicts[0].saw
+    assert "counted" in run.verdicts[0].observed
 
 
 def test_mistakes_raise_the_sentences_of_files(scenario):

@@ -161,7 +161,7 @@ serve(page, 0, lambda address: print(address, flush=True))
 
         def blocked():
             with pytest.raises((urllib.error.URLError, OSError)):
-                request("/api/operation", b'{"operation": "heal"}')
+                request("/api/operation", b'{"operation": "clear"}')
 
         threads = [threading.Thread(target=blocked) for _ in range(3)]
         for thread in threads:

@@ -321,7 +321,7 @@ def test_runs_without_a_result_stand_before_what_leaves_them_out():
 
 
 def made_up(seed, rate, value, state="passed"):
-    verdict = {"ok": state == "passed", "value": value, "unit": "s", "wanted": "≤ 3 s", "saw": f"{value} s"}
+    verdict = {"ok": state == "passed", "value": value, "unit": "s", "expected": "≤ 3 s", "observed": f"{value} s"}
     return {"variant": "", "seed": seed, "values": {"rate": rate}, "state": state, "trouble": "", "seconds": 1.0,
             "verdicts": {"limit": verdict}}  # fmt: skip
 

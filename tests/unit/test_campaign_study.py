@@ -106,7 +106,7 @@ def swept(directory, values, names=("",)):
     for place, value in enumerate(values):
         for seed in (1, 2):
             for name in names:
-                verdict = {"ok": True, "value": place + seed / 10, "unit": "s", "wanted": "", "saw": ""}
+                verdict = {"ok": True, "value": place + seed / 10, "unit": "s", "expected": "", "observed": ""}
                 table.append({"variant": name, "seed": seed, "values": {"link.delay": value}, "state": "passed",
                               "trouble": "", "seconds": 1.0, "verdicts": {"limit": verdict}})  # fmt: skip
     return directory

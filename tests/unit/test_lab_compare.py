@@ -133,3 +133,12 @@ def test_a_run_that_broke_off_is_left_out_with_its_reason(runs, tmp_path):
     text = compare.compare([member, *runs[1:]], tmp_path / "out", "Fast and slow").read_text()
     assert "the controller ended" in text
     assert "the run goes to its end" not in text
+
+
+def test_results_of_earlier_versions_are_read(runs, tmp_path):
+    for path in tmp_path.glob("*/result.json"):
+        result = json.loads(path.read_text())
+        for row in result["verdicts"]:
+            row["wanted"], row["saw"] = row.pop("expected"), row.pop("observed")
+        path.write_text(json.dumps(result))
+    assert [compare.read(tmp_path / name).verdicts for name in "abc"] == [run.verdicts for run in runs]

@@ -127,32 +127,32 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("text", "change", "saw"), CASES, ids=[f"{n}-{c[0].split(',')[0]}" for n, c in enumerate(CASES)]
+    ("text", "change", "observed"), CASES, ids=[f"{n}-{c[0].split(',')[0]}" for n, c in enumerate(CASES)]
 )
-def test_an_expectation_without_evidence_fails_and_says_what_is_missing(text, change, saw):
+def test_an_expectation_without_evidence_fails_and_says_what_is_missing(text, change, observed):
     verdict = judge(line(text), change)
     assert not verdict.ok, verdict
-    assert saw in verdict.saw
-    assert verdict.wanted
+    assert observed in verdict.observed
+    assert verdict.expected
 
 
 def test_a_level_of_nothing_is_not_reached_by_nothing():
     nothing = line("kind: goodput, name: before, window: start .. start + 1s, traffic: incast, at_most: 1 MB/s")
     verdict = judge(line("kind: goodput, window: incast .. end, at_least: 75% of before") + nothing)
     assert not verdict.ok
-    assert "before" in verdict.saw
+    assert "before" in verdict.observed
 
 
 def test_a_moment_that_never_came_is_told_with_what_was_wanted():
     verdict = judge(line("kind: lost, fault: gray, at_most: 3"), without("fault.begin", fault="gray"))
-    assert (verdict.ok, verdict.saw) == (False, "gray never came")
-    assert verdict.wanted == "lost: fault gray, at_most 3"
+    assert (verdict.ok, verdict.observed) == (False, "gray never came")
+    assert verdict.expected == "lost: fault gray, at_most 3"
 
 
 def test_an_expectation_that_cannot_be_judged_fails_and_leaves_the_others_alone():
     verdict = judge(line("kind: injected, fault: gray, at_most: 9"), changed("fault.counters", {"dropped": "many"}))
     assert not verdict.ok
-    assert "could not be judged" in verdict.saw
+    assert "could not be judged" in verdict.observed
 
 
 def test_the_evs_of_receivers_are_no_evidence_for_those_of_senders():
@@ -183,4 +183,4 @@ def test_a_fabric_without_delay_has_a_round_trip_time_to_count_in():
     spec = run.fabric.spec.model_copy(update={"link": run.fabric.spec.link.model_copy(update={"delay": 0.0})})
     still = type(run)(run.history, run.scenario, type(run.fabric)(spec))
     assert still.rtt == pytest.approx(1 / spec.link.rate_pps)
-    assert all(verdict.wanted for verdict in [entry.check(still) for entry in still.scenario.expect])
+    assert all(verdict.expected for verdict in [entry.check(still) for entry in still.scenario.expect])

@@ -16,7 +16,7 @@ def line(text: str) -> str:
     return f"  - {{{text}}}\n"
 
 
-# (expectation, holds, what it says it saw); the two lines of a pair differ in the limit alone
+# (expectation, holds, what it says it observed); the two lines of a pair differ in the limit alone
 CASES = [
     ("kind: goodput, window: incast + 100ms .. freeze, traffic: incast, at_least: 90% of line", True, "95.0% of line"),
     ("kind: goodput, window: incast + 100ms .. freeze, traffic: incast, at_least: 96% of line", False, "95.0% of line"),
@@ -118,13 +118,13 @@ OF_JOBS = {"step_time", "time_lost", "program_fails"}  # test_training_measures.
 
 
 @pytest.mark.parametrize(
-    ("text", "holds", "saw"), CASES, ids=[f"{n}-{c[0].split(',')[0]}" for n, c in enumerate(CASES)]
+    ("text", "holds", "observed"), CASES, ids=[f"{n}-{c[0].split(',')[0]}" for n, c in enumerate(CASES)]
 )
-def test_an_expectation_holds_or_not_and_says_what_it_saw(text, holds, saw):
+def test_an_expectation_holds_or_not_and_says_what_it_saw(text, holds, observed):
     verdict = judge(line(text))
-    assert saw in verdict.saw
+    assert observed in verdict.observed
     assert verdict.ok is holds, verdict
-    assert verdict.wanted
+    assert verdict.expected
 
 
 def test_every_kind_of_the_union_has_a_case_or_a_test_of_its_own():
@@ -159,7 +159,7 @@ def test_queues_that_nobody_could_read_are_not_taken_for_empty():
 
     text = line("kind: queue_depth, element: WHERE, at_most: 9")
     verdict = judge(text.replace("WHERE", "h5-p1"), silence)
-    assert (verdict.ok, verdict.saw) == (False, "a reading of the queues never came")
+    assert (verdict.ok, verdict.observed) == (False, "a reading of the queues never came")
     assert judge(text.replace("WHERE", "h1-p1"), silence).ok
 
 
@@ -215,7 +215,7 @@ def test_a_flow_that_arrived_damaged_is_named():
 
     verdict = judge(line("kind: integrity, traffic: incast"), damage)
     assert not verdict.ok
-    assert verdict.saw.startswith("incast/h3>h5: sha256")
+    assert verdict.observed.startswith("incast/h3>h5: sha256")
 
 
 def test_an_ev_that_goes_out_without_crossing_the_fault_is_a_stranger():
@@ -231,7 +231,7 @@ def test_an_ev_that_stays_in_use_over_the_fault_is_missed_unless_some_may_stay()
     def stays(rs):
         return [r for r in rs if not (r.kind == "ev.state" and r.node == "h3")]
 
-    assert "1 stayed in use" in judge(line("kind: ev_affected, fault: freeze"), stays).saw
+    assert "1 stayed in use" in judge(line("kind: ev_affected, fault: freeze"), stays).observed
     assert judge(line("kind: ev_affected, fault: freeze, exactly: false"), stays).ok
 
 
@@ -240,11 +240,11 @@ def test_clean_finds_what_is_left():
         line("kind: clean"), lambda rs: [r for r in rs if not (r.kind == "fault.end" and r["fault"] == "gray")]
     ).ok
     out = judge(line("kind: clean"), lambda rs: [r for r in rs if r.t != THAW + 0.5])
-    assert "3 EVs are still out of use" in out.saw
+    assert "3 EVs are still out of use" in out.observed
     healed = Record(
         END, "lab", "faults.healed", {"verified": False, "problems": ["t0-p1-1/t1-p1-2 silent"], "entries": []}
     )
-    assert "not verified again" in judge(line("kind: clean"), lambda rs: [*rs, healed]).saw
+    assert "not verified again" in judge(line("kind: clean"), lambda rs: [*rs, healed]).observed
 
 
 def test_a_plane_that_carries_less_breaks_the_balance():
@@ -280,14 +280,14 @@ def test_a_false_alarm_is_about_what_no_fault_has_struck_yet(element, t, false_p
     blamed = Record(t, "controller", "verdict", {"element": element, "state": "lossy"})
     verdict = judge(line("kind: false_alarms"), lambda rs: [*rs, blamed])
     assert (verdict.ok, verdict.value) == (not false_positives, false_positives)
-    assert (element in verdict.saw) == bool(false_positives)
+    assert (element in verdict.observed) == bool(false_positives)
     assert judge(line("kind: false_alarms, state: down"), lambda rs: [*rs, blamed]).ok
     assert judge(line("kind: false_alarms, at_most: 1"), lambda rs: [*rs, blamed]).ok
 
 
 def test_cycles_are_those_of_the_scenario_s_clustermapper():
     verdict = judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 700ms"))
-    assert verdict.wanted == "Clustermapper blames t1-p1-2 within 700 ms and 4 cycles and nobody else"
+    assert verdict.expected == "Clustermapper blames t1-p1-2 within 700 ms and 4 cycles and nobody else"
     assert (verdict.value, verdict.unit) == (pytest.approx(0.6), "s")
     assert judge(line("kind: verdict, fault: freeze, within_cycles: 4")).unit == "cycles"
     assert not judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 500ms")).ok

@@ -26,7 +26,7 @@ def test_a_run_as_it_should_be_fulfils_every_expectation_of_the_demo():
 def test_goodput_is_told_in_bytes_and_as_a_share_with_its_window():
     verdict = judge("  - {kind: goodput, window: nic-link .. nic-link.end, at_least: 70% of line}\n")
     assert verdict.ok
-    assert verdict.saw == f"{show_rate(3 * PLANE_RATE)} = 75.0% of line"
+    assert verdict.observed == f"{show_rate(3 * PLANE_RATE)} = 75.0% of line"
     assert verdict.when == "4.00 to 7.00 s"
 
 
@@ -47,7 +47,7 @@ def test_a_level_is_met_from_both_sides_relative_to_the_level_itself(share, with
 def test_a_window_whose_fault_never_struck_fails_instead_of_passing_by_accident():
     verdict = judge("  - {kind: goodput, window: core-link .. end, at_least: 0% of line}\n", without("fault.begin"))
     assert not verdict.ok
-    assert verdict.saw == "core-link never came"
+    assert verdict.observed == "core-link never came"
 
 
 def test_integrity_fails_when_the_digests_differ():
@@ -60,14 +60,14 @@ def test_integrity_fails_when_the_digests_differ():
     expect = "  - {kind: integrity, traffic: file}\n"
     assert judge(expect).ok
     assert not judge(expect, damage).ok
-    assert judge(expect, without("traffic.end")).saw == "the transfer did not end"
+    assert judge(expect, without("traffic.end")).observed == "the transfer did not end"
 
 
 def test_a_qp_in_error_is_counted_with_its_reason():
     error = Record(NIC, "h1", "qp.state", {"qp": 1, "state": "ERROR", "reason": "Retry Counter Exceeded"})
     verdict = judge("  - {kind: qp_errors, at_most: 0}\n", lambda rs: [*rs, error])
     assert not verdict.ok
-    assert verdict.saw == "1: Retry Counter Exceeded"
+    assert verdict.observed == "1: Retry Counter Exceeded"
     assert judge("  - {kind: qp_errors, at_most: 1}\n", lambda rs: [*rs, error]).ok
 
 
@@ -76,7 +76,7 @@ def test_a_loss_without_retransmission_fails_and_is_named():
         return [r for r in rs if not (r.kind == "packet.retx" and r["psn"] == 5002)]
 
     verdict = judge("  - {kind: retransmitted}\n", forget)
-    assert (verdict.ok, verdict.saw) == (False, "9 of 10")
+    assert (verdict.ok, verdict.observed) == (False, "9 of 10")
     assert "PSN 5002" in verdict.when
 
 
@@ -97,21 +97,23 @@ def test_ev_state_needs_the_transition_and_the_return():
     def stays_bad(rs):
         return [r for r in rs if not (r.kind == "ev.state" and r["new"] == "GOOD" and r.t > HEALED + 0.5)]
 
-    assert judge(expect, stays_bad).saw == "1 went ASSUMED_BAD, 0 came back"
+    assert judge(expect, stays_bad).observed == "1 went ASSUMED_BAD, 0 came back"
     assert not judge(expect, stays_bad).ok
     assert judge(expect.replace("}", ", returns: false}"), stays_bad).ok
-    assert judge(expect, without("ev.state")).saw == "no EV went ASSUMED_BAD"
+    assert judge(expect, without("ev.state")).observed == "no EV went ASSUMED_BAD"
 
 
 def test_port_down_is_looked_for_on_the_paths_of_the_cut_cable_only():
-    assert judge("  - {kind: ev_state, fault: nic-link, state: PORT_DOWN}\n").saw == "2 went PORT_DOWN, 2 came back"
+    assert (
+        judge("  - {kind: ev_state, fault: nic-link, state: PORT_DOWN}\n").observed == "2 went PORT_DOWN, 2 came back"
+    )
     assert not judge("  - {kind: ev_state, fault: core-link, state: PORT_DOWN}\n").ok
 
 
 def test_lost_counts_the_fault_s_own_losses_and_the_time_to_the_last():
     expect = "  - {kind: lost, fault: core-link, at_most: 4, within_rtts: 2}\n"
     verdict = judge(expect)
-    assert (verdict.ok, verdict.saw, verdict.when) == (True, "4 packets", "last one 1.6 RTT after the fault")
+    assert (verdict.ok, verdict.observed, verdict.when) == (True, "4 packets", "last one 1.6 RTT after the fault")
     assert not judge(expect.replace("at_most: 4", "at_most: 3")).ok
     assert not judge(expect.replace("within_rtts: 2", "within_rtts: 1.5")).ok
 
@@ -122,22 +124,22 @@ def test_a_stall_is_the_longest_gap_a_receiver_reports():
         return [*rs, Record(NIC + 0.05, "h3", "sample", gap)]
 
     expect = "  - {kind: stall, window: start .. end, max_rtts: 5}\n"
-    assert judge(expect).saw == f"4 ms = {0.004 / RTT:.1f} RTT"
+    assert judge(expect).observed == f"4 ms = {0.004 / RTT:.1f} RTT"
     verdict = judge(expect, pause)
-    assert (verdict.ok, verdict.saw, verdict.when) == (False, f"{show_seconds(6 * RTT)} = 6.0 RTT", "at 4.05 s")
+    assert (verdict.ok, verdict.observed, verdict.when) == (False, f"{show_seconds(6 * RTT)} = 6.0 RTT", "at 4.05 s")
 
 
 def test_health_fails_for_dead_processes_dropped_frames_and_a_full_core():
     expect = "  - {kind: health}\n"
-    assert judge(expect).saw == "all well; busiest is t0-p1-1 with 40% of a core"
+    assert judge(expect).observed == "all well; busiest is t0-p1-1 with 40% of a core"
     died = Record(NIC, "lab", "process.died", {"process": "t1-p2-1"})
-    assert judge(expect, lambda rs: [*rs, died]).saw == "t1-p2-1 (ended) died"
+    assert judge(expect, lambda rs: [*rs, died]).observed == "t1-p2-1 (ended) died"
     busy = [Record(START + 0.25 * n, "lab", "cpu", {"seconds": {"h3": 0.249 * n}}) for n in range(40)]
-    assert "h3 used 100% of a core" in judge(expect, lambda rs: [*without("cpu")(rs), *busy]).saw
+    assert "h3 used 100% of a core" in judge(expect, lambda rs: [*without("cpu")(rs), *busy]).observed
     late = Record(NIC, "h1", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
-    assert f"the machine let h1 wait {show_seconds(2 * RTT)}" in judge(expect, lambda rs: [*rs, late]).saw
+    assert f"the machine let h1 wait {show_seconds(2 * RTT)}" in judge(expect, lambda rs: [*rs, late]).observed
     drop = Record(END, "h3", "sample", {"qps": [], "ports": [{"port": 1, "placed_bytes": 0, "socket_drops": 7}]})
-    assert "h3-p1 lost 7 frames" in judge(expect, lambda rs: [*rs, drop]).saw
+    assert "h3-p1 lost 7 frames" in judge(expect, lambda rs: [*rs, drop]).observed
 
 
 def test_measures_of_the_history():

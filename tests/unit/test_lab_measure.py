@@ -32,7 +32,7 @@ def test_figures_are_told_and_not_judged(tmp_path):
     judged, last, dropped, goodput = outcome.verdicts
     assert judged.kind == "qp_errors"
     assert last.ok
-    assert last.wanted.endswith("(measured)")
+    assert last.expected.endswith("(measured)")
     assert 5e-6 < last.value < 50e-6
     assert dropped.ok
     assert dropped.value == 0

@@ -102,8 +102,11 @@ def test_faults_are_listed_and_healed(desk):
     told(desk, "fault loss link=h1-p1 rate=50% name=gray")
     told(desk, "fault switch_crash switch=t1-p2-1 name=crash")
     assert list(told(desk, "faults")["faults"]) == ["gray", "crash"]
-    assert told(desk, "heal gray")["healed"][0].startswith("gray: cleared")
-    assert len(told(desk, "heal")["healed"]) == 1
+    assert told(desk, "clear gray")["cleared"][0].startswith("gray: cleared")
+    assert len(told(desk, "clear")["cleared"]) == 1
+    old = words.run(desk, "heal")
+    assert old.data == {"cleared": []}
+    assert old.shown.renderables[0] == "heal is called clear now; the next release has only clear"
     assert told(desk, "faults")["faults"] == {}
 
 
@@ -152,7 +155,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
     told(desk, "send h1 h2 64KiB")
     told(desk, "fault loss link=h1-p1 rate=100% name=gray")
     told(desk, "wait 50ms")
-    told(desk, "heal gray")
+    told(desk, "clear gray")
     told(desk, "send h2 h1 8KiB")
     answer = told(desk, "capture stop")
     frames = list(RawPcapNgReader(str(path)))
@@ -186,7 +189,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("stop it", "no traffic is named 'it'"),
         ("pace never", "'never' is no number"),
         ("wait soon", "'soon' is no duration"),
-        ("heal it", "no fault named 'it' is in force"),
+        ("clear it", "no fault named 'it' is in force"),
         ("send h1 'h2", "the line cannot be read"),
     ],
 )
@@ -252,9 +255,9 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
         answer = remote.ask(tmp_path, "word", line="nodes")
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
-        assert remote.ask(tmp_path, "strike", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
+        assert remote.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
         assert remote.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
-        assert "cleared" in remote.ask(tmp_path, "heal")["said"]
+        assert "cleared" in remote.ask(tmp_path, "clear")["said"]
         with pytest.raises(LabError, match="no such word"):
             remote.ask(tmp_path, "word", line="dance")
     with pytest.raises(LabError, match="no lab is running"):

@@ -38,7 +38,7 @@ DONE = (
     f"down {CABLE}",
     "wait 200ms",
     f"up {CABLE}",
-    "heal gray",
+    "clear gray",
 )
 
 

@@ -214,8 +214,8 @@ def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) ->
     }
     told["fabric"] |= {"queue": {"buffer": 2_000_000, "alpha": 0.1, "pfc": {}}}
     outcome = runner.run_scenario(scenario.from_data(told, "paused.yaml"), tmp_path, lambda *_: None, lambda _: None)
-    assert [verdict.saw for verdict in outcome.verdicts if not verdict.ok] == []
-    assert "paused for" in outcome.verdicts[0].saw
+    assert [verdict.observed for verdict in outcome.verdicts if not verdict.ok] == []
+    assert "paused for" in outcome.verdicts[0].observed
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_programs_that_must_fail_are_held_to_their_reason():
     assert judged("at_least: 2, says: rank 2 .* gone", *ends).ok
     assert not judged("at_least: 3", *ends).ok  # a signal is no failure of its own
     assert not judged("says: timeout", *ends).ok
-    assert "ended with status 0" in judged("at_least: 1", ("h1", 0, "")).saw
+    assert "ended with status 0" in judged("at_least: 1", ("h1", 0, "")).observed
     assert not judged("at_least: 1").ok
 
 

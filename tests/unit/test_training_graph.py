@@ -179,7 +179,7 @@ def test_a_fault_costs_a_job_time_which_is_told_against_the_same_run_without(tmp
     assert outcome.ok, outcome.verdicts
     (reference,) = [r for r in records if r["kind"] == "training.reference"]
     assert len(reference["ends"]) == 6
-    assert "the same run without faults" in outcome.verdicts[0].saw
+    assert "the same run without faults" in outcome.verdicts[0].observed
 
 
 @pytest.mark.parametrize(

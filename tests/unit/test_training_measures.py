@@ -36,7 +36,7 @@ def measures(expect, steps=5, reference=False, done=5):
 
 
 @pytest.mark.parametrize(
-    ("expect", "more", "ok", "saw"),
+    ("expect", "more", "ok", "observed"),
     [
         ("kind: step_time, traffic: job, at_most: 1.1s", {}, True, "1.00 s"),
         ("kind: step_time, traffic: job, percentile: 100, at_most: 1.4s", {}, False, "1.50 s"),
@@ -52,9 +52,9 @@ def measures(expect, steps=5, reference=False, done=5):
 def test_an_expectation_of_a_job_holds_or_not_and_says_what_it_saw(expect, more, ok, saw):
     found = measures(expect, **more)
     (verdict,) = [entry.check(found) for entry in found.scenario.expect]
-    assert saw in verdict.saw
+    assert saw in verdict.observed
     assert verdict.ok is ok
-    assert verdict.wanted
+    assert verdict.expected
 
 
 def test_a_step_ends_with_its_last_rank_and_what_ranks_did_not_compute_is_exposed():

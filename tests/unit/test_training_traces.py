@@ -292,4 +292,4 @@ def test_a_job_whose_host_is_killed_ends_and_names_it(tmp_path):
     outcome, _ = run(tmp_path, jobs, faults=[fault])
     (verdict, *_) = outcome.verdicts
     assert not verdict.ok
-    assert verdict.saw == "the agent of h2 ended" or "job/h1>h2: the agent of h2 ended" in verdict.saw
+    assert verdict.observed == "the agent of h2 ended" or "job/h1>h2: the agent of h2 ended" in verdict.observed

@@ -109,7 +109,7 @@ def finished(directory: Path, told: list[Record] | None = None) -> Path:
     fabricfile.store(FABRIC.spec, directory / "fabric.yaml")
     everything = "".join(path.read_text() for path in sorted((directory / "history").glob("*.jsonl")))
     (directory / "history.jsonl").write_text(everything)
-    verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}
+    verdict = {"ok": True, "expected": "all", "observed": "all", "when": ""}
     (directory / "result.json").write_text(json.dumps({"state": "passed", "verdicts": [verdict]}))
     return directory
 
@@ -220,7 +220,7 @@ def test_a_run_that_broke_off_is_said_to_be_broken():
     for record in [*judged(), Record(2.1, "lab", "run.broken", {"why": "h1 ended"})]:
         judge.take(record)
     state, final = judge.outcome()
-    assert (state, final[0]["saw"]) == ("aborted", "h1 ended")
+    assert (state, final[0]["observed"]) == ("aborted", "h1 ended")
 
 
 def test_marks_and_trims_are_told_by_port():
@@ -331,16 +331,16 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
 
     def operate(operation: str, **arguments: object) -> dict:
         asked.append((operation, arguments))
-        if operation != "strike":
+        if operation != "inject":
             raise RunError("no such word")
         return {"said": "done"}
 
     web = client(LivePage(Replay(finished(tmp_path)), operate, token="secret"))
     headers = {"x-token": "secret"}
-    wanted = {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": CUT}}}
+    wanted = {"operation": "inject", "arguments": {"kind": "link_down", "fields": {"link": CUT}}}
     assert web.post("/api/operation", json=wanted, headers=headers).json() == {"said": "done"}
-    assert asked == [("strike", wanted["arguments"])]
-    refused = web.post("/api/operation", json={"operation": "heal"}, headers=headers)
+    assert asked == [("inject", wanted["arguments"])]
+    refused = web.post("/api/operation", json={"operation": "clear"}, headers=headers)
     assert (refused.status_code, refused.json()) == (422, {"error": "no such word"})
     assert web.post("/api/operation", content=b"[", headers=headers).status_code == 400
     assert web.post("/api/operation", json=wanted).status_code == 403
@@ -379,7 +379,7 @@ def test_the_page_says_at_what_pace_time_passes_or_why_no_single_packet_is_drawn
 def test_a_finished_run_takes_no_operations_and_a_scenario_is_checked(page):
     web = client(page)
     headers = {"x-token": "secret"}
-    assert web.post("/api/operation", json={"operation": "heal"}, headers=headers).status_code == 409
+    assert web.post("/api/operation", json={"operation": "clear"}, headers=headers).status_code == 409
     good = "name: x\ntraffic:\n  - {name: f, kind: write, from: h1, to: h3, size: 1 MiB}\n"
     assert web.post("/api/check", content=good, headers=headers).json()["ok"] is True
     told = web.post("/api/check", content=good.replace("size", "sise"), headers=headers).json()

@@ -43,12 +43,12 @@ def test_a_cable_is_cut_and_healed_by_requests(lab):
     said = ask(
         tab,
         "api/operation",
-        operation="strike",
+        operation="inject",
         arguments={"kind": "link_down", "fields": {"link": "h1-p1", "name": "x"}},
     )
     assert said == {"said": "h1-p1 down"} or "h1-p1" in said["said"]
-    assert ask(tab, "api/operation", operation="heal", arguments={"name": "x"})["said"]
-    assert "error" in ask(tab, "api/operation", operation="strike", arguments={"kind": "meteor", "fields": {}})
+    assert ask(tab, "api/operation", operation="clear", arguments={"name": "x"})["said"]
+    assert "error" in ask(tab, "api/operation", operation="inject", arguments={"kind": "meteor", "fields": {}})
     assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})
 
 
@@ -65,7 +65,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     ask(
         tab,
         "api/operation",
-        operation="strike",
+        operation="inject",
         arguments={"kind": "link_down", "fields": {"link": "t0-p1-1/t1-p1-2"}},
     )
     tab.desk.lab.advance_to(tab.desk.world.now + 0.05)
@@ -130,7 +130,7 @@ from mrclab.lab.ui.tab import Tab
 tab = Tab(lambda text: None)
 tab.source()
 assert "said" in json.loads(tab.request("api/operation", json.dumps(
-    {"operation": "strike", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
+    {"operation": "inject", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
 assert "properties" in json.loads(tab.request("api/schema"))
 for number, text in ((1, "paths_across: 8"), (4, sys.argv[2]), (5, "")):
     told = json.loads(tab.request("api/grade", json.dumps({"number": number, "text": text})))

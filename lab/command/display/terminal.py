@@ -76,16 +76,16 @@ def _completions(facts: Facts) -> Table:
 
 
 def _faults(facts: Facts) -> Table:
-    table = grid("fault", "cable", "struck", "healed", "packets lost", "last loss after", title="Faults", left=2)
+    table = grid("fault", "cable", "began", "cleared", "packets lost", "last loss after", title="Faults", left=2)
     for row in facts.faults:
         if row["begin"] is None:
             table.add_row(row["fault"], row["link"], "never", "", "", "")
             continue
-        struck, healed = (
+        began, cleared = (
             "–" if row[end] is None else f"{facts.units.clock(row[end])} {facts.units.time}" for end in ("begin", "end")
         )
         rtts = "–" if row["last_loss_rtts"] is None else f"{row['last_loss_rtts']:.1f} RTT"
-        table.add_row(row["fault"], row["link"], struck, healed, str(row["lost"]), rtts)
+        table.add_row(row["fault"], row["link"], began, cleared, str(row["lost"]), rtts)
     return table
 
 
@@ -126,8 +126,8 @@ def _drops(facts: Facts) -> Table:
 
 
 def _verdicts(facts: Facts) -> Table:
-    table = grid("", "wanted", "saw", "when", title="Expectations", left=4)
+    table = grid("", "expected", "observed", "when", title="Expectations", left=4)
     for row in facts.verdicts:
         mark = "[green]passed[/]" if row["ok"] else "[red]failed[/]"
-        table.add_row(mark, *(escape(row[name]) for name in ("wanted", "saw", "when")))
+        table.add_row(mark, *(escape(row[name]) for name in ("expected", "observed", "when")))
     return table

@@ -55,7 +55,7 @@ def capture(
     before: Span = 0.5,
     after: Span = 1.0,
 ) -> None:
-    """Record frames of the running lab at its cables, with port names and notes where faults strike."""
+    """Record frames of the running lab at its cables, with port names and notes where faults begin."""
     lab = running_lab(context.obj, "in virtual time it is a word of the prompt: mrclab do capture FILE [WHERE...]")
     links = cables(lab.fabric, where or [])
     output = output or Path("captures" if around_faults else "capture.pcapng")
@@ -114,4 +114,4 @@ def _around(ring: AroundFaults, end: _CaptureEnd) -> None:
     for path in ring.files:
         out.print(str(path))
     if not ring.files:
-        out.print("no fault struck; nothing was written")
+        out.print("no fault began; nothing was written")

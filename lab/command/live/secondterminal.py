@@ -21,7 +21,7 @@ app = typer.Typer()
 out = console.standard()
 
 NAMES = (
-    "down", "fault", "heal", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
+    "down", "fault", "clear", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
     "pingall", "tables", "counters", "faults", "flows",
 )  # fmt: skip
 """Commands of the prompt that no other command has the name of."""
@@ -40,7 +40,7 @@ class _Command(TyperCommand):
         """Meaning of the prompt's command of this name."""
         from mrclab.lab.prompt import doing, looking, words  # noqa: F401, PLC0415 - importing the parts fills the list
 
-        meaning = words.WORDS[self.name or ""].meaning
+        meaning = words.WORDS[words.RENAMED.get(self.name or "", self.name or "")].meaning
         return f"{meaning[:1].upper()}{meaning[1:]}."
 
     @help.setter  # noqa: A003
@@ -82,12 +82,13 @@ def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
     sys.stdout.write(json.dumps(told["data"]) + "\n" if as_json else told["text"])
 
 
-def _register(name: str) -> None:
+def _register(name: str, hidden: bool = False) -> None:
     def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
         _say(context.obj, [name, *(arguments or ())], as_json)
 
-    app.command(name, cls=_Command)(command)
+    app.command(name, cls=_Command, hidden=hidden)(command)
 
 
 for _name in NAMES:
     _register(_name)
+_register("heal", hidden=True)  # `clear`, as the release before had it

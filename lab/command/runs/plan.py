@@ -234,18 +234,18 @@ def _flows(fabric: Fabric, scenario: Scenario) -> Table:
 
 
 def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
-    table = grid("name", "kind", "what", "strikes", "is healed", title="Faults", fold=True)
+    table = grid("name", "kind", "what", "begins", "is cleared", title="Faults", fold=True)
     for fault in scenario.faults:
-        table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _healed(fault))
+        table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _cleared(fault))
         if fault.prefix is not None:
             for part in fault.parts(fabric, scenario.seed):
-                strikes = f"{fault.name} + {part.at}"
-                healed = f"{fault.name} + {part.ends_at}" if part.ends_at else _healed(part)
-                table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), strikes, healed)
+                begins = f"{fault.name} + {part.at}"
+                cleared = f"{fault.name} + {part.ends_at}" if part.ends_at else _cleared(part)
+                table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), begins, cleared)
     return table
 
 
-def _healed(fault: FaultBase) -> str:
+def _cleared(fault: FaultBase) -> str:
     if isinstance(fault, LastingFault):
         return str(fault.until) if fault.until else "at the end"
-    return "by itself"
+    return "automatically"

@@ -61,7 +61,7 @@ def train(
     with progressbar.shown(err) as progress, _shown(log):
         outcome = runner.run_scenario(loaded, results_dir, progress, progressbar.teller(progress), target, context.obj)
     status = max((end.get("exit_status") or 0 for end in outcome.measures.history.of("traffic.end")), default=0)
-    failed = [f"{verdict.kind}: {verdict.saw}" for verdict in outcome.verdicts if not verdict.ok]
+    failed = [f"{verdict.kind}: {verdict.observed}" for verdict in outcome.verdicts if not verdict.ok]
     err.print(f"{outcome.state.upper()}: {outcome.directory}", soft_wrap=True, highlight=False, markup=False)
     for text in failed if outcome.state == "failed" else ():
         err.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -13,12 +13,12 @@ function steps(layout) {
     [0, `${from} sends to ${to}. Every packet takes its own path, over ${all} plane${all > 1 ? "s" : ""}.`, "traffic", { traffic: { kind: "stream", from, to, duration: LASTS } }],
     ...(core ? [
       [3, `Watch plane ${plane(core)}: one of its cables is about to be cut.${slow ? " Time runs fifty times slower." : ""}`, slow, { ...SLOW, seconds: 11 }],
-      [3, "", "strike", { kind: "link_down", fields: { link: core, name: "demo-cut" } }],
-      [slow ? 12 : 8, "", "heal", { name: "demo-cut" }],
+      [3, "", "inject", { kind: "link_down", fields: { link: core, name: "demo-cut" } }],
+      [slow ? 12 : 8, "", "clear", { name: "demo-cut" }],
     ] : []),
     [5, `Now ${from}'s own cable into plane ${plane(port)}.`, slow, { ...SLOW, seconds: 8 }],
-    [2, "", "strike", { kind: "nic_port_down", fields: { port, name: "demo-port" } }],
-    [slow ? 10 : 6, "", "heal", { name: "demo-port" }],
+    [2, "", "inject", { kind: "nic_port_down", fields: { port, name: "demo-port" } }],
+    [slow ? 10 : 6, "", "clear", { name: "demo-port" }],
     [5, "One transfer, two failures, no timeout and no broken connection. Click any cable to cut it yourself.", null, null],
   ];
 }
@@ -42,7 +42,7 @@ export class Demo {
   async start(layout) {
     this.stop();
     this.steps = steps(layout);
-    await operate("heal", {});
+    await operate("clear", {});
     this.number = 0;
     this.#next();
   }

@@ -87,7 +87,7 @@ function list(id, entries, none, shape = (entry) => entry) {
 function fault(name, text) {
   const line = document.createElement("span");
   line.append(`${name}: ${text} `);
-  if (layout.operable) line.append(button("Heal", () => selection.heal(name), "mend small"));
+  if (layout.operable) line.append(button("Clear", () => selection.clear(name), "mend small"));
   return line;
 }
 
@@ -112,8 +112,8 @@ function expectations(standings) {
     const line = document.createElement("span"), mark = document.createElement("b");
     line.className = `standing ${each.state}`;
     mark.textContent = SAID[each.state];
-    line.append(mark, ` ${each.wanted}`);
-    if (each.saw) line.append(Object.assign(document.createElement("small"), { textContent: `${each.saw} ${each.when}`.trim() }));
+    line.append(mark, ` ${each.expected}`);
+    if (each.observed) line.append(Object.assign(document.createElement("small"), { textContent: `${each.observed} ${each.when}`.trim() }));
     return line;
   });
 }
@@ -360,7 +360,7 @@ function wire() {
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
-    " ": () => pause(!playing), p: projector, u: change, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.heal(),
+    " ": () => pause(!playing), p: projector, u: change, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.clear(),
     f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(), d: () => { if (!at("demo").hidden) play(); },
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };

@@ -72,9 +72,9 @@ export class Selection {
     this.changed();
   }
 
-  fail() { if (this.target && this.layout.operable) this.#strike(BREAKS[this.#kind()][0]); }
+  fail() { if (this.target && this.layout.operable) this.#inject(BREAKS[this.#kind()][0]); }
 
-  async heal(name = "") { this.#say(await operate("heal", name ? { name } : {})); }
+  async clear(name = "") { this.#say(await operate("clear", name ? { name } : {})); }
 
   update(frame, loads) {
     if (!this.target) return;
@@ -90,14 +90,14 @@ export class Selection {
 
   #deeds(kind) {
     const row = made("p", "", "deeds");
-    for (const deed of BREAKS[kind] ?? []) row.append(button(deed[0], () => this.#strike(deed), "break"));
-    row.append(button("Heal all", () => this.heal(), "mend"));
+    for (const fault of BREAKS[kind] ?? []) row.append(button(fault[0], () => this.#inject(fault), "break"));
+    row.append(button("Clear all", () => this.clear(), "mend"));
     return row;
   }
 
-  async #strike([, kind, fields]) {
+  async #inject([, kind, fields]) {
     if (this.layout.paced && this.slowly) await operate("slow", SLOW);
-    this.#say(await operate("strike", { kind, fields: fields(this.target) }));
+    this.#say(await operate("inject", { kind, fields: fields(this.target) }));
   }
 
   #say(told) {

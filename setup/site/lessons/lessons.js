@@ -89,9 +89,9 @@ export class Lessons {
     button.disabled = false;
     if (told.error) { this.said.replaceChildren(made("p", told.error, "mistake")); return; }
     const list = document.createElement("ul");
-    for (const { ok, wanted, missing } of told.checks) {
+    for (const { ok, expected, missing } of told.checks) {
       const line = made("li", "", ok ? "standing passed" : "standing failed");
-      line.append(made("b", ok ? "✓" : "✗"), ` ${wanted}`);
+      line.append(made("b", ok ? "✓" : "✗"), ` ${expected}`);
       if (!ok && missing) {
         const hint = document.createElement("details");
         hint.append(made("summary", "Hint"), made("span", missing));
