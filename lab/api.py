@@ -171,6 +171,11 @@ class Run:
         return tables.losses(self._measures)
 
     @cached_property
+    def queues(self) -> Table:
+        """Distribution of queue depths, port by port: mean, percentiles and maximum over all samples."""
+        return tables.queues(self._measures)
+
+    @cached_property
     def queue_depths(self) -> Table:
         """Packets in the data queues of switch ports over time, of ports that ever held any."""
         return tables.queue_depths(self._measures)

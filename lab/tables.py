@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import Measures, Selection
-from mrclab.lab.measure.series import pairs
+from mrclab.lab.measure import Measures, Selection, slowdown
+from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.report.summary import bins
 from mrclab.topo.errors import TopoError
 
@@ -75,11 +75,14 @@ def _library(name: str) -> ModuleType:
 
 
 def flows(measures: Measures) -> Table:
-    """Flows in the order in which they started; `ended`, `seconds` and `goodput` are None where one never ended."""
+    """Flows in the order in which they started; `ended` and what follows from it are None where one never ended.
+
+    `slowdown` is the time that a flow took over that of its bytes on an idle fabric.
+    """
     ends = {record["flow"]: record for record in measures.history.of("flow.end")}
     columns = (
         "flow", "traffic", "kind", "source", "destination", "qps", "size", "bytes", "began", "ended", "seconds",
-        "goodput", "sent_packets", "lost_packets", "error",
+        "goodput", "slowdown", "sent_packets", "lost_packets", "error",
     )  # fmt: skip
     rows = []
     for flow in measures.flows:
@@ -91,7 +94,10 @@ def flows(measures: Measures) -> Table:
         rows.append((
             flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size, carried,
             measures.since_start(flow.begin), measures.since_start(flow.end) if ended else None, seconds,
-            carried / seconds if carried is not None and seconds else None, *packets,
+            carried / seconds if carried is not None and seconds else None,
+            seconds / slowdown.idle_of(measures.fabric, flow.source, flow.destination, carried)
+            if carried and seconds else None,
+            *packets,
             str(end.get("error", "")) if end is not None else "",
         ))  # fmt: skip
     return Table(columns, rows)
@@ -153,6 +159,23 @@ def queue_depths(measures: Measures) -> Table:
             for t, depth in zip(gauge.times, gauge.values, strict=True)
         ),
     )
+
+
+def queues(measures: Measures) -> Table:
+    """Distribution of each port's data queue over the samples, of ports that ever held a packet."""
+    rows = []
+    for (switch, port), gauge in measures.switches.depth.items():
+        if not gauge.values:
+            continue
+        depths = [round(depth) for depth in gauge.values]
+        shares = [quantile(depths, share) for share in (0.5, 0.9, 0.99)]
+        tier, plane = switch.split("-")[:2]
+        mean = sum(depths) / len(depths)
+        rows.append(
+            (switch, port, _link(measures, switch, port), tier, int(plane[1:]), len(depths), mean, *shares, max(depths))
+        )
+    names = ("switch", "port", "link", "tier", "plane", "samples", "mean", "p50", "p90", "p99", "most")
+    return Table(names, rows)
 
 
 def _link(measures: Measures, switch: str, port: int) -> str:

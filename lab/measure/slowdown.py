@@ -33,6 +33,11 @@ def of(fabric: Fabric, flow: CompletedWork) -> float:
     return flow.seconds / idle(fabric, flow)
 
 
+def idle_of(fabric: Fabric, source: str, destination: str, size: int) -> float:
+    """Seconds that so many bytes take from one host to another on an idle fabric."""
+    return idle(fabric, CompletedWork("", f"{source}>{destination}", 0.0, 0.0, size))
+
+
 def idle(fabric: Fabric, flow: CompletedWork) -> float:
     """Seconds that a flow of its size and ends takes on an idle fabric."""
     spec = fabric.spec

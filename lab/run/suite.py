@@ -106,7 +106,7 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
         return [path for path in _below(home) if path.relative_to(home).parts[0] not in APART]
     paths: list[Path] = []
     for word in words:
-        found = list(_files(word, home))
+        found = list(_files(word, home)) or [path for path in _below(home) if path.stem == word]
         if not found:
             if (place := Path(word)).exists():
                 what = "holds no scenario file" if place.is_dir() else "is no regular file"

@@ -235,3 +235,8 @@ def test_no_run_stays_in_memory_when_the_next_begins(tmp_path):
     assert [entry.state for entry in result.entries] == ["passed"]
     gc.unfreeze()  # else what reading the history hid is in no list
     assert not [found for found in gc.get_objects() if isinstance(found, SimWorld)]
+
+
+def test_a_scenario_of_a_folder_is_found_by_its_name_alone():
+    (found,) = suite.find(["e10-all-to-all"])
+    assert found == suite.SCENARIOS / "paper" / "e10-all-to-all.yaml"
