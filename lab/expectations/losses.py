@@ -1,5 +1,6 @@
 """Expectations of losses: how many, sent again or not, and how soon a fault was noticed and overcome."""
 
+import logging
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +28,8 @@ from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures, PacketLoss
+
+_log = logging.getLogger(__name__)
 
 
 _STARTS = 10
@@ -221,6 +224,14 @@ class Detect(BaseExpectation):
         return self.verdict(rtts <= self.within_rtts and not stayed, expected, observed, when, rtts, "RTT")
 
 
+def _edge(word: object) -> object:
+    """Return an edge of a fault, of which earlier versions had other words."""
+    new = {"strike": "begin", "heal": "clear"}.get(word) if isinstance(word, str) else None
+    if new is not None:
+        _log.warning("after: %s is called after: %s now; the next release has only %s", word, new, new)
+    return new or word
+
+
 @EXPECTATIONS.register
 class Recover(Selected):
     """Time after a fault began, or ended, until goodput reached a level and kept it."""
@@ -230,7 +241,7 @@ class Recover(Selected):
     to: LevelField
     within_rtts: float | None = Field(default=None, gt=0)
     within: Duration | None = Field(default=None, gt=0)
-    after: Literal["strike", "heal"] = "strike"
+    after: Annotated[Literal["begin", "clear"], BeforeValidator(_edge)] = "begin"
     sample: Duration = Field(default=0.1, gt=0, description="seconds over which goodput is averaged")
     keep: int = Field(default=3, ge=1, description="samples for which the level must be kept")
 
@@ -241,11 +252,11 @@ class Recover(Selected):
 
         Samples may begin at each tenth of their length: the answer is finer than they are.
         """
-        moment = measures.times[self.fault if self.after == "strike" else f"{self.fault}.end"]
+        moment = measures.times[self.fault if self.after == "begin" else f"{self.fault}.end"]
         chosen = self.selection()
         level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
-        what = "struck" if self.after == "strike" else "was healed"
+        what = "began" if self.after == "begin" else "was cleared"
         expected = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
         at = [t for t in edges(moment, measures.end, self.sample / _STARTS) if t <= measures.end + 1e-9]
         fine = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []

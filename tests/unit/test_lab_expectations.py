@@ -154,3 +154,11 @@ def test_measures_of_the_history():
         *("core-link", "core-link.end", "end", "file", "file.end", "nic-link", "nic-link.end", "start")
     ]
     assert len(records()) > 200
+
+
+def test_recover_takes_the_words_of_the_release_before_with_a_message(caplog):
+    line = "  - {kind: recover, fault: nic-link, to: 50% of line, within_rtts: 500, after: WORD}\n"
+    now = judge(line.replace("WORD", "clear"))
+    assert not caplog.records
+    assert judge(line.replace("WORD", "heal")) == now
+    assert caplog.messages[-1] == "after: heal is called after: clear now; the next release has only clear"
