@@ -71,7 +71,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--metrics-port",
         type=int,
         default=0,
-        help="on 127.0.0.1; 0 (default): any, see the operation `metrics`, which also tells the token",
+        help="on 127.0.0.1; 0 (default): any, see the operation `metrics`, which also returns the token",
     )
     parser.add_argument(
         "--stretch", type=float, default=1.0, help="times longer to wait for switches and agents, on a slow machine"

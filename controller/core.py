@@ -110,14 +110,14 @@ class ControllerCore:
         """Keep traffic off a switch, cable, plane or path; returns when every host that answers knows."""
         found = self._element(what)
         changed = self.denials.deny(found, reason, source)
-        await self._driver.nodes.told()
+        await self._driver.nodes.notified()
         return self.denials.answer(found, changed)
 
     async def undeny(self, what: str, source: str | None = None) -> Result:
         """Lift denials, of one source or of all."""
         found = self._element(what)
         changed = self.denials.undeny(found, source) > 0
-        await self._driver.nodes.told()
+        await self._driver.nodes.notified()
         return self.denials.answer(found, changed)
 
     async def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:

@@ -97,9 +97,9 @@ class HostAccess(Protocol):
         """Why a host that is there does not answer, by host, lacking the subject."""
 
     def publish(self) -> None:
-        """Make the node configs anew from the denylist, and have the hosts use them."""
+        """Make the node configs again from the denylist, and have the hosts use them."""
 
-    async def told(self) -> None:
+    async def notified(self) -> None:
         """Wait until every host that is there uses the current config."""
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
@@ -109,7 +109,7 @@ class HostAccess(Protocol):
 class Driver(Protocol):
     """One world: its switches, cables and hosts, and its time."""
 
-    digits: int  # to which durations are told, in seconds
+    digits: int  # of durations in seconds
 
     @property
     def fabric(self) -> Fabric:

@@ -286,7 +286,7 @@ def publish(
     """Write `<host>.json` of every host into `directory` and return what is in force; OSError where writing fails.
 
     Files that say the same already are left alone with their version, so that a controller that restarts, or stands by,
-    disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` hears of
+    disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` gets
     each file (by host, with what is wrong) that is there and cannot be read.
     """
     held = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}

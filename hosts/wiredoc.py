@@ -99,7 +99,7 @@ def build() -> str:
         "# Wire format",
         "",
         "Made from the packet classes by `python -m mrclab.hosts.wiredoc`. [How the parts play together, and how far",
-        "each source is to be trusted](mrc-protocol.md) is told elsewhere. All fields are big-endian; bit 7",
+        "each source is to be trusted](mrc-protocol.md) is described elsewhere. All fields are big-endian; bit 7",
         "is a byte's first.",
         "A frame is `Ethernet 14 | outer IPv6 40 | inner IPv6 40 | UDP 8 | BTH 12 | …`, its payload and a 4-byte ICRC:",
         "in a write `METH | [TSETH] | RETH | [immediate]` follow the BTH, in every other packet one header.",

@@ -23,7 +23,7 @@ STANDINGS: Final = {
 class WireField(NamedTuple):
     """Field of a header: name, width in bits, meaning, and its standing to the public record.
 
-    `default` is sent where nobody says otherwise. A field with `when` is there under that condition only; of two with
+    `default` is sent unless set. A field with `when` is there under that condition only; of two with
     opposite conditions the second stands where the first would.
     """
 

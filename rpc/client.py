@@ -23,7 +23,7 @@ _LOOK_S = 0.25  # seconds between two looks whether the server's process is stop
 class Client:
     """One connection to one server; connects when made. Not for use by two threads at once.
 
-    `timeout` (seconds) bounds each call; math.inf: no bound. `may_stop` tells whether the server's process is stopped
+    `timeout` (seconds) bounds each call; math.inf: no bound. `may_stop` returns whether the server's process is stopped
     on purpose. Raises RpcUnavailable when nobody serves `path`.
     """
 

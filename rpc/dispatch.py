@@ -70,8 +70,8 @@ def failure(request: Mapping[str, Any], error: BaseException) -> bytes:
     if not isinstance(error, RpcError):
         log.error("operation %s failed", request.get("op"), exc_info=error)
         error = RpcError("EIO", f"operation {request.get('op')}: {type(error).__name__}: {error}")
-    told = {"code": error.code, "message": error.message}
+    described = {"code": error.code, "message": error.message}
     try:
-        return encode({"id": request.get("id"), "error": told})
+        return encode({"id": request.get("id"), "error": described})
     except FramingError:  # an id that JSON read and cannot write, as 1e999
-        return encode({"id": None, "error": told})
+        return encode({"id": None, "error": described})

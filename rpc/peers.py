@@ -21,7 +21,7 @@ _STOPPED = "T"
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int] | None:
-    """Pid and user id of the process at the other end; None where the system cannot tell."""
+    """Pid and user id of the process at the other end; None where the system does not provide it."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
@@ -33,7 +33,7 @@ def _credentials(connection: socket.socket) -> tuple[int, int] | None:
 
 
 def peer_pid(connection: socket.socket) -> int | None:
-    """Pid of the process at the other end; None where the system cannot tell."""
+    """Pid of the process at the other end; None where the system does not provide it."""
     found = _credentials(connection)
     return found[0] or None if found else None
 
@@ -41,8 +41,8 @@ def peer_pid(connection: socket.socket) -> int | None:
 def check_peer(connection: socket.socket, path: str) -> None:
     """Raise RpcError EPERM unless the process at the other end is root's or this user's.
 
-    Whoever can make files where a socket is looked for could answer in the lab's name. Where the system does not tell
-    the peer's user, the mode of the socket's directory alone protects it.
+    Whoever can make files where a socket is looked for could answer in the lab's name. Where the system does not
+    provide the peer's user, the mode of the socket's directory alone protects it.
     """
     found = _credentials(connection)
     if found and found[1] not in {0, os.geteuid()}:

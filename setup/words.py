@@ -7,7 +7,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 QUESTION_WORDS = frozenset(
@@ -24,6 +24,21 @@ RETIRED = {
     r"\blast_words\b": "last output",
     r"\bMisbehaviour\b": "fault mode",
 }
+RETIRED_IN = {
+    ("controller", "hosts", "rpc", "sim", "softswitch"): {
+        r"\b[Aa]new\b": "again",
+        r"\b[Tt]old\b": "report, notify, send",
+        r"\b[Tt]ells\b": "report, return",
+        r"\b[Hh]ear[ds]\b": "receive, subscribe",
+        r"\b[Ff]ates?\b": "verdict, outcome",
+        r"\bstrangers?\b": "packets without a QP",
+        r"\b(?<!\")siblings\b": "QPs of the same peer",
+        r"\borphaned\b": "owner died",
+        r"\b(rouse|intake|outbox|befall|deed)\b": "wake, receive limits, control queue",
+    },
+}
+"""Words of ours that these folders have replaced by those of the field."""
+
 COLUMNS = 120
 GENERATED = frozenset({"commands.md", "history-reference.md", "scenario-reference.md", "metrics.md", "wire.md"})
 HERE = Path(__file__).resolve().parent.parent
@@ -59,10 +74,10 @@ def deletions(tree: ast.Module) -> Iterator[str]:
                     yield f"{line.lineno}: unused parameters of methods need no del"
 
 
-def retired(text: str) -> Iterator[str]:
+def retired(text: str, patterns: Mapping[str, str] = RETIRED) -> Iterator[str]:
     """Yield findings on words that have a better one."""
     for number, line in enumerate(text.splitlines(), 1):
-        for pattern, better in RETIRED.items():
+        for pattern, better in patterns.items():
             if re.search(pattern, line):
                 yield f"{number}: retired word {pattern.strip(chr(92) + 'b')}; say {better}"
 
@@ -86,6 +101,8 @@ def findings() -> Iterator[str]:
             continue
         tree = ast.parse(text)
         found = [*retired(text)]
+        for folders, patterns in RETIRED_IN.items():
+            found += retired(text, patterns) if name.parts[0] in folders else ()
         if name.parts[0] != "tests":
             found += [*docstrings(tree), *deletions(tree)]
         yield from (f"{name}:{finding}" for finding in found)

@@ -36,7 +36,7 @@ class Balancer:
 
 
 class Spray(Balancer):
-    """Every uplink once, in an order that is drawn anew for each round."""
+    """Every uplink once, in an order that is drawn again for each round."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -30,7 +30,7 @@ class HalfLinkWatch(Protocol):
     """Observer of the frames in one direction of a cable. Its owner adds a fault there, which may do nothing."""
 
     def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:
-        """A frame comes out of the cable, or is lost on it. One that a detour holds is not told of."""
+        """A frame comes out of the cable, or is lost on it. One that a detour holds is not reported."""
 
 
 class CableEnd:
@@ -153,13 +153,13 @@ class Cable:
         self.ways = (HalfLink(clock, delay), HalfLink(clock, delay))
         self._listeners: tuple[Callable[[bool], None], ...] = ()
 
-    def listen(self, heard: Callable[[bool], None]) -> None:
+    def listen(self, listener: Callable[[bool], None]) -> None:
         """Call when carrier comes or goes."""
-        self._listeners = (*self._listeners, heard)
+        self._listeners = (*self._listeners, listener)
 
-    def forget(self, heard: Callable[[bool], None]) -> None:
+    def forget(self, listener: Callable[[bool], None]) -> None:
         """Call no more."""
-        self._listeners = tuple(other for other in self._listeners if other is not heard)
+        self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     def set_carrier(self, up: bool) -> None:
         """Both ends get carrier, or lose it."""
@@ -168,5 +168,5 @@ class Cable:
         self.up = up
         for way in self.ways:
             way.set_carrier(up)
-        for heard in self._listeners:
-            heard(up)
+        for listener in self._listeners:
+            listener(up)

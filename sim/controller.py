@@ -1,4 +1,4 @@
-"""The controller in virtual time: drives the core over the simulated fabric; switches and hosts are told at once.
+"""The controller in virtual time: drives the core over the simulated fabric; switches and hosts are notified at once.
 
 No P4Runtime, no process, no file: core, Clustermapper, denylist and node configs are the controller's very classes.
 """
@@ -42,7 +42,7 @@ _POLICY: Final[dict[bool | str, str]] = {True: "default", False: "observe", "all
 
 
 class SimHosts:
-    """The hosts as the controller serves them: their configs, made anew with each change of the denylist."""
+    """The hosts as the controller serves them: their configs, made again with each change of the denylist."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class SimHosts:
         return {}
 
     def publish(self) -> None:
-        """Make the hosts' configs anew, and tell the hosts."""
+        """Make the hosts' configs again, and notify the hosts."""
         self.configs = self._make(self._denylist)
         self._record(NodesWritten(hosts=len(self.configs), version=self.version))
         for name, host in self.running.items():
             host.update(functools.partial(self.configs.__getitem__, name))
 
-    async def told(self) -> None:
-        """Hosts are told at once."""
+    async def notified(self) -> None:
+        """Hosts are notified at once."""
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
         """NIC ports by host: name, and whether it is up; or why the host cannot be asked."""
@@ -248,7 +248,7 @@ class SimController:
         """Write what the audit complains about; numbers of entries by switch."""
         return self.fleet.repair(only)
 
-    # --- what it tells ------------------------------------------------------------------------------------------------
+    # --- views --------------------------------------------------------------------------------------------------------
 
     def metrics_url(self) -> str:
         """Return the URL of the Prometheus page, current until the last telemetry, served until the controller ends."""

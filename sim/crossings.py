@@ -54,7 +54,7 @@ class Crossings:
         return seen
 
     def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame:
-        """Let a frame go on: being a fault of its way, this is told of it."""
+        """Let a frame go on: called as a fault of its half-link."""
         return frame
 
     def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:

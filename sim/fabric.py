@@ -69,7 +69,7 @@ class SimSwitches(Mapping[str, SimSwitch]):
 class SimFabric:
     """Switches by name, cables by their place in the model. Equal fabrics, seeds and frames give equal runs.
 
-    `packet_in` hears of frames for the controller; `waken(host)` is asked for the NIC of a host that a frame comes to.
+    `packet_in` is called with frames for the controller; `waken(host)` returns the NIC of a host that a frame comes to.
     `touched` are the nodes and cables that somebody did something to: all others are as the model says.
     """
 

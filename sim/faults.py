@@ -25,7 +25,7 @@ from mrclab.topo.cables.cablefaults import (
     RateLimit,
     SeededLoss,
 )
-from mrclab.topo.cables.impairment import Fate
+from mrclab.topo.cables.impairment import Impairer
 
 if TYPE_CHECKING:
     from mrclab.sim.cable import HalfLink
@@ -147,7 +147,7 @@ def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFaul
 
 
 def decider(action: Action, seed: str, clock: Clock) -> Decider:
-    """Return the function that tells by number which packets an action hits, as its nft rule does."""
+    """Return the function that decides by number which packets an action hits, as its nft rule does."""
     if isinstance(action, RateLimit):
         return _Bucket(action, clock)
     if isinstance(action, Loss | Corrupt):
@@ -189,19 +189,19 @@ class _Bucket:
 
 
 class HalfLinkDetour:
-    """A relay in one way of a cable: frames go on when their fate says so, twice or not at all where it says that."""
+    """A relay in one way of a cable: frames go on when the impairer lets them, twice or not at all."""
 
-    __slots__ = ("_clock", "fate", "sent")
+    __slots__ = ("_clock", "impairer", "sent")
 
-    def __init__(self, clock: Clock, fate: Fate) -> None:
+    def __init__(self, clock: Clock, impairer: Impairer) -> None:
         self._clock = clock
-        self.fate = fate
+        self.impairer = impairer
         self.sent = 0
 
     def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
         """Hold the frame, and copies of it, until they leave."""
         clock = self._clock
-        leaves = [max(clock.now, round(at * SECOND)) for at in self.fate.departures(clock.seconds)]
+        leaves = [max(clock.now, round(at * SECOND)) for at in self.impairer.departures(clock.seconds)]
         for number, at in enumerate(leaves):
             clock.at(at, self._let_go, (way, frame if number == 0 else frame.copy()))
         return None

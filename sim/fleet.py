@@ -27,17 +27,17 @@ PROVISION_S: Final = 0.2
 PROBE_AGAIN_S: Final = 0.25
 """Between two link checks of a cable that is not verified; times the fabric's `pace`."""
 
-MOST_TOLD: Final = 20_000
-"""Cables of a fabric up to which every port's counters are told."""
+MOST_SHOWN: Final = 20_000
+"""Cables of a fabric up to which every port's counters are shown."""
 
 STANDS_STILL: Final = "stands still"
 _CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
 class SimFleet:
-    """The switches of `fabric`. `record` keeps events, `verified` hears when all cables are for the first time.
+    """The switches of `fabric`. `record` keeps events, `verified` is called when all cables are for the first time.
 
-    While `on` is False there is no controller: nothing is written, nothing is heard.
+    While `on` is False there is no controller: nothing is written, nothing is received.
     """
 
     def __init__(self, fabric: SimFabric, record: Callable[[Event], object], verified: Callable[[], None]) -> None:
@@ -55,8 +55,8 @@ class SimFleet:
 
     @property
     def is_large(self) -> bool:
-        """True if ports are too many to be told one by one, again and again."""
-        return len(self.model.links) > MOST_TOLD
+        """True if ports are too many to be shown one by one."""
+        return len(self.model.links) > MOST_SHOWN
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class SimFleet:
     # --- counters -----------------------------------------------------------------------------------------------------
 
     def _counted(self) -> Iterator[tuple[str, Switch, counters.Reading, list[int] | None]]:
-        """Switches whose counters are told, and the ports: all of a small fabric; of a large one no port by itself."""
+        """Switches whose counters are shown, and the ports: all of a small fabric; of a large one no port by itself."""
         if not self.is_large:
             silent = set(self.unready())
             made = {switch.model.name: switch for switch in self._ready_made}

@@ -10,7 +10,7 @@ from mrclab.sim.faults import FrameFault, HalfLinkDetour, injected
 from mrclab.sim.frame import of_bytes
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Action, Direction, Match
-from mrclab.topo.cables.impairment import Fate, Impairment
+from mrclab.topo.cables.impairment import Impairer, Impairment
 from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _Impaired:
         for way, detour in places:
             if way.detour is detour:
                 way.detour = None
-        counts = [detour.fate.counts for _, detour in places]
+        counts = [detour.impairer.counts for _, detour in places]
         lost = sum(count.lost for count in counts)
         received = sum(count.received for count in counts)
         return received, lost, received - lost + sum(count.duplicated for count in counts)
@@ -147,7 +147,7 @@ class SimFaultInjector:
         """Delay or reorder the frames of a cable."""
         cable, made = self._touch(link), []
         for number, side in enumerate(_SIDES[direction]):
-            detour = HalfLinkDetour(self._fabric.clock, Fate(impairment, f"{seed}/{number}"))
+            detour = HalfLinkDetour(self._fabric.clock, Impairer(impairment, f"{seed}/{number}"))
             cable.ways[side].detour = detour
             made.append((cable.ways[side], detour))
         return _Impaired(made)

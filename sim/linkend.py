@@ -23,7 +23,7 @@ class PlugPort:
         self._number = number
 
     def pause(self, on: bool) -> None:
-        """Tell the NIC to stop sending by the port, or to go on."""
+        """Have the NIC stop sending by the port, or to go on."""
         if self._end.nic is not None:
             self._end.nic.pause(self._number, on)
 

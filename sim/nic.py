@@ -310,7 +310,7 @@ class SimNic:
         port.way.enter(frame, port.free_at if self._stores else now)
 
     def pause(self, number: int, on: bool) -> None:
-        """A switch tells a port to stop sending, or to go on."""
+        """A switch pauses a port, or resumes it."""
         port = self._by_number[number]
         if port is not None and port.up and self._on:
             port.pause(on, self._clock.now)

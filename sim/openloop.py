@@ -154,7 +154,7 @@ class SimOpenLoop:
         nic.serve()
 
     def _note(self, end: _End) -> None:
-        """Completions came: take them once whoever told has finished."""
+        """Completions came: take them once the notifier has finished."""
         if not end.waits:
             end.waits = True
             self._clock.at(self._clock.now, self._take, end)

@@ -2,7 +2,7 @@
 
 The buffer is shared by dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998): a queue may hold alpha times
 what is free. Without PFC that is the queue of an egress port, and what is beyond is dropped. With PFC (IEEE 802.1Qbb)
-it is what one ingress port has in the switch: beyond, its peer is told to pause data (XOFF) until less is held (XON),
+it is what one ingress port has in the switch: beyond, its peer is paused (XOFF) until less is held (XON),
 and what was under way meanwhile has headroom of its own; only what exceeds that is lost. Control packets have a
 priority of their own, which is never paused.
 
@@ -32,7 +32,7 @@ PAUSE_BYTES: Final = 64
 
 
 class Pausable(Protocol):
-    """Sender that can be told to stop."""
+    """Sender that can be paused."""
 
     def pause(self, on: bool) -> None:
         """Stop sending data, or go on."""
@@ -62,7 +62,7 @@ class Ingress:
         self.held = 0  # in the shared part
         self.spare = 0  # in the port's headroom
         self.spare_most = spare_most
-        self.paused = False  # the peer was told to stop
+        self.paused = False  # the peer was paused
         self.xoffs = 0  # how often
 
 
@@ -96,7 +96,7 @@ class SwitchBuffer:
         return found
 
     def xoffs(self, port: int) -> int:
-        """Return how often the peer of a port was told to pause."""
+        """Return how often the peer of a port was paused."""
         found = self._ingress.get(port)
         return 0 if found is None else found.xoffs
 
@@ -135,7 +135,7 @@ class SwitchBuffer:
         self.used -= size - spare
         if account.paused and not account.spare and account.held <= self._resume():
             account.paused = False
-            self._tell(account, False)
+            self._send_pause(account, False)
 
     def _limit(self) -> float:
         return self._xoff or self._alpha * (self.size - self.used)
@@ -148,9 +148,9 @@ class SwitchBuffer:
         if not account.paused:
             account.paused = True
             account.xoffs += 1
-            self._tell(account, True)
+            self._send_pause(account, True)
 
-    def _tell(self, account: Ingress, on: bool) -> None:
+    def _send_pause(self, account: Ingress, on: bool) -> None:
         if account.peer is not None:
             self._clock.put(self._clock.now + self._signal, _Signal(account.peer, on))
 
@@ -312,7 +312,7 @@ class PausablePort(SimSwitchPort):
 
     @property
     def xoffs(self) -> int:
-        """Number of pauses that this port's peer was told."""
+        """Number of pauses sent to this port's peer."""
         return self._buffer.xoffs(self.number)
 
     @property

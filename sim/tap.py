@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tap(CableEnd):
-    """Tells of every frame before the end behind it takes it."""
+    """Reports every frame before the end behind it takes it."""
 
     __slots__ = ("_far", "_see")
 
@@ -22,7 +22,7 @@ class Tap(CableEnd):
         self._see = see
 
     def receive(self, frame: SimFrame, way: HalfLink) -> None:
-        """Tell of the frame, and let it in."""
+        """Report the frame, and let it in."""
         self._see(frame)
         self._far.receive(frame, way)
 

@@ -31,7 +31,7 @@ from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
-from mrclab.sim.fleet import MOST_TOLD
+from mrclab.sim.fleet import MOST_SHOWN
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.nic import SimNic
 from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
@@ -45,7 +45,7 @@ LAB: Final = "lab"
 GONE: Final = "agent.gone"
 """Kind of the event that stands for a host that ended."""
 
-TOLD: Final = frozenset({
+PUBLISHED: Final = frozenset({
     "workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step", "qp.stalled",
     "qp.resumed", "verdict", "denied", GONE,
 })  # fmt: skip
@@ -98,11 +98,11 @@ class SimWorld:
         self._wire_format = wire_format
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
-        self._is_large = len(fabric.links) > MOST_TOLD
+        self._is_large = len(fabric.links) > MOST_SHOWN
         self._counts_flows = False
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
-        self._told: list[tuple[str, dict[str, Any]]] = []
+        self._events: list[tuple[str, dict[str, Any]]] = []
         self._last_output: dict[str, str] = {}
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
@@ -130,15 +130,15 @@ class SimWorld:
         return self._clock.seconds
 
     def run(self, until: float) -> list[tuple[str, dict[str, Any]]]:
-        """Let time pass until a host tells something, at most until a time; (host, event) of what was told."""
+        """Let time pass until a host publishes something, at most until a time; return (host, event) pairs."""
         at = self._clock.not_before(until)
-        if not self._told:
+        if not self._events:
             self._clock.run(at)
-        told, self._told = self._told, []
-        return told
+        events, self._events = self._events, []
+        return events
 
     def _let_pass(self, seconds: float) -> None:
-        """Let time pass, and keep what is told meanwhile."""
+        """Let time pass, and keep what is published meanwhile."""
         until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
             self.heed()
@@ -271,7 +271,7 @@ class SimWorld:
         self.record(ProcessEnded(process=node))
 
     def restart(self, node: str) -> None:
-        """It starts anew, knowing nothing."""
+        """It starts again without state."""
         if node == CONTROLLER:
             self._controller.begin_again()
         elif node in self.sim.switches:
@@ -307,8 +307,8 @@ class SimWorld:
 
     def _write_now(self, node: str, event: Event) -> None:
         whole = self._write(node, self.now, event.to_record())
-        if event.kind in TOLD:
-            self._heard(node, whole)
+        if event.kind in PUBLISHED:
+            self._publish(node, whole)
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = {"t": round(t, _DIGITS), "node": node, **record}
@@ -325,16 +325,16 @@ class SimWorld:
                 record = {**record, "ports": [_counted(port) for port in record["ports"]]}
             whole = self._write(name, t, record)
         self._controller.subscribe(name, whole)
-        if whole["kind"] in TOLD:
-            self._heard(name, whole)
+        if whole["kind"] in PUBLISHED:
+            self._publish(name, whole)
         return whole
 
     def _tell(self, name: str, t: float, event: dict[str, Any]) -> None:
-        if event["kind"] in TOLD:
-            self._heard(name, {"t": round(t, _DIGITS), **event})
+        if event["kind"] in PUBLISHED:
+            self._publish(name, {"t": round(t, _DIGITS), **event})
 
-    def _heard(self, name: str, event: dict[str, Any]) -> None:
-        self._told.append((name, event))
+    def _publish(self, name: str, event: dict[str, Any]) -> None:
+        self._events.append((name, event))
         self._clock.halted = True
 
     def _record_depths(self, _about: object) -> None:
@@ -343,7 +343,7 @@ class SimWorld:
         self.record(QueueDepthSample(switches=waiting, silent=silent))
 
     def depths(self) -> tuple[dict[str, dict[str, int]], list[str]]:
-        """Packets in data queues by switch and port number, where there are any; switches that tell nothing."""
+        """Packets in data queues by switch and port number, where there are any; switches that do not answer."""
         waiting: dict[str, dict[str, int]] = {}
         silent = []
         for switch in self.sim.switches.made:

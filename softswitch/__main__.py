@@ -127,7 +127,7 @@ def logging_setup(args: argparse.Namespace) -> None:
 
 
 def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
-    """Start the P4Runtime server, unless told not to."""
+    """Start the P4Runtime server, unless disabled."""
     if args.no_grpc:
         return None
     from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415 - grpc takes time and memory

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SwitchClock:
-    """One time, from any origin, told in seconds and in nanoseconds.
+    """One time, from any origin, in seconds and in nanoseconds.
 
     `timer_seconds` is how far off its time a timer on this clock may be.
     """

@@ -231,7 +231,7 @@ class DataPlane:
         self._packet_in = callback
 
     def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:
-        """Set who hears of idle entries."""
+        """Set the handler of idle entries."""
         self._on_idle = callback
 
     def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:

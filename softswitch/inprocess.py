@@ -1,11 +1,11 @@
 """A switch that is run by calls: a frame in at a port and a time, and what became of it and why.
 
-No sockets, no threads, and a clock that moves only when it is told to, so that a simulator can be held to a P4 program
+No sockets, no threads, and a clock that moves only when it is set, so that a simulator can be held to a P4 program
 frame by frame. What the program counts is noted with the frame that it counted.
 
     switch = InProcess(P4_JSON.read_bytes(), priorities=8)
     switch.runtime.set_queue_rate(1000, port=2)
-    fates = [switch.arrive(t_ns, port, frame) for t_ns, port, frame in arrivals]
+    outcomes = [switch.arrive(t_ns, port, frame) for t_ns, port, frame in arrivals]
     switch.run()
 """
 
@@ -89,11 +89,11 @@ class InProcess:
     def arrive(self, at_ns: int, port: int, frame: bytes) -> FrameOutcome:
         """Let a frame arrive, after everything that leaves until then. Its copies are filled in when they leave."""
         self.run(at_ns)
-        fate = FrameOutcome(at_ns, port)
-        self.runtime.trace(fate)
+        outcome = FrameOutcome(at_ns, port)
+        self.runtime.trace(outcome)
         self.runtime.inject(port, frame)
         self.runtime.settle()
-        return fate
+        return outcome
 
     def run(self, until_ns: int | None = None) -> None:
         """Let packets leave their queues up to a time; without one, until the queues are empty."""
@@ -117,7 +117,7 @@ class _Traced(DataPlane):
     """A switch that knows at any moment which frame it works on."""
 
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:
-        self.fate = FrameOutcome(0, 0)
+        self.outcome = FrameOutcome(0, 0)
         self.copy: Copy | None = None
         self._rounds: deque[tuple[FrameOutcome, tuple[Any, ...]]] = deque()
         super().__init__(cpu_port, drop_port, priorities, clock, random.Random(seed))
@@ -128,7 +128,7 @@ class _Traced(DataPlane):
         return _TracedQueues(self, priorities)
 
     def _go_round(self, packet: tuple[Any, ...]) -> None:
-        self._rounds.append((self.fate, packet))
+        self._rounds.append((self.outcome, packet))
 
     def watch_counters(self) -> None:
         """Have the program's counters note what they count with the frame."""
@@ -139,13 +139,13 @@ class _Traced(DataPlane):
                 cells = _Cells(self, counter, instance.packets[counter])
                 instance.packets[counter] = names[f"packets_{number}"] = cells
 
-    def trace(self, fate: FrameOutcome) -> None:
+    def trace(self, outcome: FrameOutcome) -> None:
         """Note from now on what happens with this frame."""
-        self.fate, self.copy = fate, None
+        self.outcome, self.copy = outcome, None
 
     def count(self, counter: str, index: int) -> None:
         """Note that a counter counted the packet."""
-        (self.fate if self.copy is None else self.copy).counted.append(CountedCell(counter, index))
+        (self.outcome if self.copy is None else self.copy).counted.append(CountedCell(counter, index))
 
     def transmit(self, number: int, data: bytearray) -> None:
         """Note what is sent."""
@@ -157,10 +157,10 @@ class _Traced(DataPlane):
         """Run what is due, and what goes round again, until nothing does."""
         self.traffic.run()
         while self._rounds:
-            fate, packet = self._rounds.popleft()
+            outcome, packet = self._rounds.popleft()
             function = self.program().ingress_again
             assert function is not None
-            self.trace(fate)
+            self.trace(outcome)
             function(*packet)
             self.traffic.run()
 
@@ -175,17 +175,17 @@ class _TracedQueues(TrafficManager):
     def enqueue(self, port: int, priority: int, state: State) -> None:
         """Queue a packet as one of the frame that is worked on."""
         go_on: Callable[..., None] = state[0]
-        switch, fate, copy = self._switch, self._switch.fate, Copy(port, priority)
-        fate.copies.append(copy)
+        switch, outcome, copy = self._switch, self._switch.outcome, Copy(port, priority)
+        outcome.copies.append(copy)
 
         def egress(state: State, *place: int) -> None:
-            before = switch.fate, switch.copy
-            switch.fate, switch.copy = fate, copy
+            before = switch.outcome, switch.copy
+            switch.outcome, switch.copy = outcome, copy
             copy.left_ns = switch.clock.nanoseconds()
             try:
                 go_on(state, *place)
             finally:
-                switch.fate, switch.copy = before
+                switch.outcome, switch.copy = before
 
         lost = self.lost(port, priority)
         super().enqueue(port, priority, (egress, *state[1:]))

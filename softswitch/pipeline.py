@@ -172,7 +172,7 @@ class PipelineHost(Protocol):
 
 
 class ValueSet:
-    """A parser value set: calling it with the select key tells whether the key is in."""
+    """A parser value set: calling it with the select key returns whether the key is in."""
 
     def __init__(self) -> None:
         self.members: list[ValueSetMember] = []

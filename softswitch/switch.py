@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Reader = Callable[[], int | None]
-"""Takes what can be read from a descriptor; a port's tells how many frames that were."""
+"""Takes what can be read from a descriptor; a port's returns how many frames that were."""
 
 AGEING_SECONDS = 0.25
 """How often entries are looked at for their idle timeout."""

@@ -1,4 +1,4 @@
-"""Denials as they are asked for: recorded, and told to the hosts. Clustermapper's are made here, too."""
+"""Denials: recorded and published to the hosts, those of operators and of Clustermapper."""
 
 from typing import Any
 
@@ -62,5 +62,5 @@ class Denials:
 
     def answer(self, what: Element, changed: bool) -> dict[str, Any]:
         """Outcome of a denial; `untold` are hosts that do not answer, and so do not know of it, with the reason."""
-        told = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
-        return {**told, "untold": self._driver.nodes.silences}
+        done = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
+        return {**done, "untold": self._driver.nodes.silences}

@@ -100,11 +100,11 @@ class Denylist:
         return self._rules(self._denials.values())
 
     def _rules(self, denials: Iterable[Denial]) -> dict[str, tuple[DenyRule, ...]]:
-        told: dict[str, tuple[DenyRule, ...]] = {}
+        found: dict[str, tuple[DenyRule, ...]] = {}
         for denial in denials:
             for host, some in rules(self._fabric, denial.element, denial.reason).items():
-                told[host] = told.get(host, ()) + some
-        return told
+                found[host] = found.get(host, ()) + some
+        return found
 
     def _advance(self) -> None:
         self.version += 1

@@ -9,7 +9,7 @@ from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePa
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
-MOST_LINKS = 20_000  # of which each is told
+MOST_LINKS = 20_000  # of which each is shown
 MOST_PROBES = 10_000  # over one path in one cycle; more is no honest report
 MOST_RTT = 3600.0  # seconds
 
@@ -157,12 +157,12 @@ class HealthMap:
     def links(self) -> dict[str, dict[str, Any]]:
         """State of every link: up, lossy, down or unknown; loss and mean RTT of the probes that name it.
 
-        Of very many links only those are told whose probes were not all answered.
+        Of very many links only those are shown whose probes were not all answered.
         """
         many = len(self._fabric.links) > MOST_LINKS
         at_fault = {verdict.element: verdict for verdict in self._verdicts}
         named = {self._named(path): None for path in sorted(self._lossy if many else self._probed)}
-        result = {link.name: self._told(link, at_fault.get(link)) for link in named}
+        result = {link.name: self._shown(link, at_fault.get(link)) for link in named}
         return result if many else {link.name: result.get(link.name) or _unknown() for link in self._fabric.links}
 
     def _named(self, path: ProbePath) -> Element:
@@ -170,7 +170,7 @@ class HealthMap:
         elements = self.localiser.crossed(path)
         return elements[2] if path.uplink else elements[0]
 
-    def _told(self, link: Element, verdict: LocalisedFault | None) -> dict[str, Any]:
+    def _shown(self, link: Element, verdict: LocalisedFault | None) -> dict[str, Any]:
         probed = [known.cycles for known in self._over[link] if self._named(known.path) == link]
         sent = sum(cycle.sent for cycles in probed for cycle in cycles)
         if not sent:

@@ -1,7 +1,7 @@
 """Taking a switch out of service without losing a packet, and seeing whether a job may start.
 
 Drain: EVs over the switch are DENIED at every host first; when no data crosses it any more it may be rebooted; undrain
-waits until it forwards again before it lets traffic back. Hosts are told, not asked: MRC moves its packets by itself.
+waits until it forwards again before it lets traffic back. Hosts are notified, and MRC moves its packets itself.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Maintenance:
         driver, name = self._driver, switch_name(what)
         begun = driver.now
         self._denials.deny(what, reason, DRAIN)
-        await driver.nodes.told()
+        await driver.nodes.notified()
         drained, unread = await self._until_quiet(name, begun + timeout)
         seconds = round(driver.now - begun, driver.digits)
         driver.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
@@ -51,7 +51,7 @@ class Maintenance:
                 raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {view.silence or lacks}")
             await driver.sleep(min(POLL, left))
         self._denials.undeny(what, DRAIN)
-        await driver.nodes.told()
+        await driver.nodes.notified()
         seconds = round(driver.now - begun, driver.digits)
         driver.record(SwitchUndrained(switch=name, seconds=seconds))
         return {"switch": name, "undrained": True, "seconds": seconds}

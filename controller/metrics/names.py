@@ -146,7 +146,7 @@ _READ: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def agent_metric(row: str, field: str) -> tuple[str, Metric]:
-    """Name (without prefix) and metric of a number that an agent tells of a `row`: qp, path or port."""
+    """Name (without prefix) and metric of a number of an agent's `row`: qp, path or port."""
     labels = ("host", *KEYS[row])
     if text := _COUNTED[row].get(field):
         return f"{row}_{field}_total", Metric(COUNTER, labels, text)
@@ -156,7 +156,7 @@ def agent_metric(row: str, field: str) -> tuple[str, Metric]:
 
 
 def agents() -> dict[str, Metric]:
-    """All metrics that agents are known to tell."""
+    """All metrics that agents are known to report."""
     return dict(agent_metric(row, field) for row in KEYS for field in (*_COUNTED[row], *_READ[row]))
 
 
@@ -166,9 +166,9 @@ def build() -> str:
         "# Metrics",
         "",
         "Made from the controller's own tables by `python -m mrclab.controller.metrics.names`. The operation `metrics`",
-        "of [the controller](controller.md) tells the address of the page that Prometheus reads, in either world.",
+        "of [the controller](controller.md) returns the address of the page that Prometheus reads, in either world.",
         "Counters of QPs, EVs and NIC ports grow from the start of the host's agent; those of MRC and of RoCEv2 stand",
-        "together: each transport tells its own.",
+        "together: each transport reports its own.",
     ]
     parts = {"Controller": CONTROLLER, "Switches": SWITCHES}
     rows = {"QPs of hosts": "qp", "EVs of QPs": "path", "NIC ports of hosts": "port"}

@@ -51,8 +51,8 @@ def _escape(text: str) -> str:
 
 def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
     """Add the API's `counters`, per switch, port, class and drop reason."""
-    for switch, told in switches.items():
-        for port, cells in told["ports"].items():
+    for switch, found in switches.items():
+        for port, cells in found["ports"].items():
             labels = {"switch": switch, "port": port}
             for name in ("rx_packets", "rx_bytes", "trimmed", "ecn_marked"):
                 page.add(f"switch_{name}_total", labels, cells[name])
@@ -60,7 +60,7 @@ def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
                 sent = {**labels, "class": kind}
                 page.add("switch_tx_packets_total", sent, cell["packets"])
                 page.add("switch_tx_bytes_total", sent, cell["bytes"])
-        for reason, packets in told["drops"].items():
+        for reason, packets in found["drops"].items():
             page.add("switch_dropped_packets_total", {"switch": switch, "reason": reason}, packets)
 
 
@@ -88,10 +88,10 @@ def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, in
 
 def add_agents(page: MetricsPage, stats: Mapping[str, Mapping[str, Any]]) -> None:
     """Add the counters of the hosts' agents, per QP, path and port."""
-    for host, told in stats.items():
+    for host, found in stats.items():
         for kind, row_kind in _ROWS.items():
             keys = KEYS[row_kind]
-            for row in told.get(kind, ()):
+            for row in found.get(kind, ()):
                 labels = {"host": host, **{key: str(row[key]) for key in keys if key in row}}
                 for field, value in row.items():
                     if field not in keys and isinstance(value, (int, float)):
@@ -156,7 +156,7 @@ class MetricsServer:
         if method != "GET" or path not in {"/metrics", "/"}:
             return _response("404 Not Found", "only GET /metrics is served here\n")
         if not self._may(query, fields):
-            return _response("403 Forbidden", "the token is missing or wrong; the operation `metrics` tells it\n")
+            return _response("403 Forbidden", "the token is missing or wrong; the operation `metrics` returns it\n")
         return _response("200 OK", await self._make())
 
     def _may(self, query: str, fields: Iterable[str]) -> bool:

@@ -109,7 +109,7 @@ class Fleet:
                 if since is not None and loop.time() - since >= STOPPED_S - 2 * _LOOK_S:
                     return SwitchError(worker.name, worker.silence, "DEADLINE_EXCEEDED")
             return work.result()
-        except Exception as error:  # told to whoever asked, as gather would
+        except Exception as error:  # raised for the caller, as gather would
             return error
         finally:
             work.cancel()

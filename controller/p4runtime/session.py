@@ -42,7 +42,7 @@ _CHANNEL_OPTIONS = (
 )
 
 _TAKES = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
-"""Tells softswitch how much it may answer to a write of which much fails; other targets ignore it."""
+"""Header by which softswitch knows how much it may answer to a write of which much fails; other targets ignore it."""
 
 PacketHandler = Callable[[int, bytes], None]
 """Called with the ingress port and the frame of each packet-in."""

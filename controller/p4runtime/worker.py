@@ -38,7 +38,7 @@ RETRY_MOST = 2.0
 
 
 class Worker:
-    """Keeps one switch provisioned. `run` never returns; `state`, `error` and `session` tell how things are."""
+    """Keeps one switch provisioned. `run` never returns; see `state`, `error` and `session`."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Worker:
             await self.require_session().write(changes)
 
     def failed_to_answer(self, error: SwitchError) -> None:
-        """Note that a request came to nothing; the history hears of it once."""
+        """Note that a request failed; it is logged once."""
         if error.code == "DEADLINE_EXCEEDED" and not self.silent:
             self.silent = True
             self._history.record(SwitchSilent(switch=self.name, reason=str(error)))
@@ -208,7 +208,7 @@ class Worker:
         self._history.record(SwitchDemoted(switch=self.name, primary=session.highest_election_id))
 
     def _failed(self, error: ControllerError) -> None:
-        """Note why a session came to nothing; the history hears of it once, however often it is tried again."""
+        """Note why a session failed; it is logged once, however often it is tried again."""
         news, self.error = str(error) != self.error, str(error)
         gone = isinstance(error, SwitchError) and error.code == "UNAVAILABLE"
         log.log(logging.DEBUG if not news else logging.INFO if gone else logging.ERROR, "%s", error)

@@ -1,6 +1,6 @@
 """Cable verification: which port is at the other end of each cable, by link-check frames. Pure: frames in, frames out.
 
-A probe leaves a switch port by packet-out. Another switch hands it to the controller by packet-in, which tells where it
+A probe leaves a switch port by packet-out. Another switch hands it to the controller by packet-in, which shows where it
 arrived; a NIC answers it with its own name, and the answer comes in at the switch that asked.
 """
 
@@ -95,7 +95,7 @@ class CableBook:
         return linkcheck.probe(end.node, end.port, nonce, mac_bytes(self._port(end).mac))
 
     def arrived(self, switch: str, port: int, frame: bytes) -> Sighting | None:
-        """Take a frame that came in at a switch; None for one that we did not ask for or that tells nothing new."""
+        """Take a frame that came in at a switch; None for one that we did not send or that shows nothing new."""
         try:
             check = linkcheck.parse(frame)
         except linkcheck.LinkCheckError:

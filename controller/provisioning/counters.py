@@ -34,11 +34,11 @@ def summary(switch: Switch, reading: Reading, ports: Iterable[int] | None = None
 
 def totals(switch: Switch, reading: Reading, ports: Iterable[int] | None = None) -> dict[str, Any]:
     """The same in short, for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
-    told = summary(switch, reading, ports)
-    ports = {number: {name: port[name] for name in TOTALS} for number, port in told["ports"].items()}
+    whole = summary(switch, reading, ports)
+    ports = {number: {name: port[name] for name in TOTALS} for number, port in whole["ports"].items()}
     sums = {name: sum(port[name] for port in ports.values()) for name in TOTALS}
     busy = {number: _not_zero(port) for number, port in ports.items() if any(port.values())}
-    return {**sums, "ports": busy, "drops": _not_zero(told["drops"])}
+    return {**sums, "ports": busy, "drops": _not_zero(whole["drops"])}
 
 
 def cpu_port(switch: Switch) -> int:
@@ -63,7 +63,7 @@ def lost_in_queues(switch: Switch, reading: Reading) -> int:
 def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:
     """Packets of QPs, data and acknowledgements, that left by any port; Clustermapper's and the controller's left out.
 
-    Where the fabric does not trim, data has the code point of Clustermapper's probes and is told apart by size.
+    Where the fabric does not trim, data has the code point of Clustermapper's probes and is distinguished by size.
     """
     ports = [number * len(CLASSES) for number in range(1, len(switch.ports) + 1)]
     packets = sum(_packets(reading, "tx", port + CLASSES.index(name)) for port in ports for name in QP_CLASSES)
@@ -92,7 +92,7 @@ def _port(reading: Reading, port: int) -> dict[str, Any]:
 
 
 PAUSES = ("pfc_xoffs", "pfc_paused", "pfc_storms")
-"""Of a port with priority flow control: pauses that it told its peer, ns that its own data was paused, storms."""
+"""Of a port with priority flow control: pauses that it sent its peer, ns that its own data was paused, storms."""
 
 
 def _not_zero(counts: dict[str, int]) -> dict[str, int]:

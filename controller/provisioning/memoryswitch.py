@@ -70,49 +70,49 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Context
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
         """Arbitration and packets."""
-        outbox: asyncio.Queue[p4r.StreamMessageResponse | None] = asyncio.Queue()
-        reader = asyncio.create_task(self._read_stream(requests, outbox))
+        send_queue: asyncio.Queue[p4r.StreamMessageResponse | None] = asyncio.Queue()
+        reader = asyncio.create_task(self._read_stream(requests, send_queue))
         try:
-            while (message := await outbox.get()) is not None:
+            while (message := await send_queue.get()) is not None:
                 yield message
             if reader.done() and reader.exception():
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(reader.exception()))
         finally:
             reader.cancel()
-            self._leave(outbox)
+            self._leave(send_queue)
 
-    async def _read_stream(self, requests: AsyncIterator[p4r.StreamMessageRequest], outbox: Any) -> None:
+    async def _read_stream(self, requests: AsyncIterator[p4r.StreamMessageRequest], send_queue: Any) -> None:
         try:
             async for request in requests:
                 if request.HasField("arbitration"):
-                    self._bid(U128.decode(request.arbitration.election_id), outbox)
+                    self._bid(U128.decode(request.arbitration.election_id), send_queue)
                 elif request.HasField("packet") and self._egress is not None:
                     port = int.from_bytes(request.packet.metadata[0].value, "big")
                     self._egress(port, request.packet.payload)
         finally:
-            outbox.put_nowait(None)
+            send_queue.put_nowait(None)
 
-    def _bid(self, election_id: int, outbox: Any) -> None:
-        if self._streams.get(election_id, outbox) is not outbox:
+    def _bid(self, election_id: int, send_queue: Any) -> None:
+        if self._streams.get(election_id, send_queue) is not send_queue:
             raise ValueError("Election id already exists")
-        self._forget(outbox)
-        self._streams[election_id] = outbox
+        self._forget(send_queue)
+        self._streams[election_id] = send_queue
         self._highest = max(self._highest, election_id)
         self._announce()
 
-    def _leave(self, outbox: Any) -> None:
-        was_primary = self._streams.get(self._highest) is outbox
-        self._forget(outbox)
+    def _leave(self, send_queue: Any) -> None:
+        was_primary = self._streams.get(self._highest) is send_queue
+        self._forget(send_queue)
         if was_primary:
             self._announce()
 
-    def _forget(self, outbox: Any) -> None:
-        self._streams = {key: queue for key, queue in self._streams.items() if queue is not outbox}
+    def _forget(self, send_queue: Any) -> None:
+        self._streams = {key: queue for key, queue in self._streams.items() if queue is not send_queue}
 
     def _announce(self) -> None:
         """Tell every controller whether it is primary, backup, or whether nobody is."""
         absent = self._highest not in self._streams
-        for election_id, outbox in self._streams.items():
+        for election_id, send_queue in self._streams.items():
             primary = election_id == self._highest
             code = rpc_code.OK if primary else rpc_code.NOT_FOUND if absent else rpc_code.ALREADY_EXISTS
             update = p4r.MasterArbitrationUpdate(
@@ -120,7 +120,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
                 election_id=U128.encode(self._highest),
                 status=rpc_status.Status(code=code),
             )
-            outbox.put_nowait(p4r.StreamMessageResponse(arbitration=update))
+            send_queue.put_nowait(p4r.StreamMessageResponse(arbitration=update))
 
     async def SetForwardingPipelineConfig(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Take a program; all entries are gone."""

@@ -20,7 +20,7 @@ SILENT_AFTER = 3.0  # seconds both ends are ready without an answer before a cab
 
 
 class CableProber:
-    """Probes every cable until it is seen right. `run` never returns; `on_change` hears of each cable's news."""
+    """Probes every cable until it is seen right. `run` never returns; `on_change` follows each change of a cable."""
 
     def __init__(self, fabric: Fabric, fleet: Fleet, history: ControllerHistory, on_change: Callable[[], None]) -> None:
         self.book = CableBook(fabric)

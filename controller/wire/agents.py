@@ -1,4 +1,4 @@
-"""The controller's end of each host agent's API: tells it a new node config, hears what Clustermapper measured."""
+"""The controller's end of each host agent's API: sends it node configs, receives Clustermapper's reports."""
 
 import asyncio
 import itertools
@@ -115,9 +115,9 @@ class AsyncClient:
 
 
 class AgentLink:
-    """Keeps one host's agent told: `run` connects for ever, `tell` hands over a config. `version` is what it uses.
+    """Connection to one host's agent: `run` connects for ever, `send` hands over a config, `version` is the one in use.
 
-    `on_event` hears of events of `kinds`; without kinds it does not subscribe, and the agent need not publish.
+    `on_event` is called with events of `kinds`; without kinds it does not subscribe, and the agent need not publish.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AgentLink:
         self._kinds = kinds
         self._wanted: NodeConfig | None = None
         self._news = asyncio.Event()
-        self._told = asyncio.Event()
+        self._notified = asyncio.Event()
         self._client: AsyncClient | None = None
         self._pid: int | None = None  # of the agent, as last seen
         self._silent = False  # it did not answer, last time
@@ -161,16 +161,16 @@ class AgentLink:
             with suppress(RpcError):
                 await self._call(self._client, "hello", seconds)
 
-    def tell(self, config: NodeConfig) -> None:
+    def send(self, config: NodeConfig) -> None:
         """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
         self._wanted = config
-        self._told.clear()
+        self._notified.clear()
         self._news.set()
 
-    async def told(self) -> None:
+    async def notified(self) -> None:
         """Wait until the agent uses the config given last; at once where no agent is there."""
         if self.connected:
-            await self._told.wait()
+            await self._notified.wait()
 
     async def ask(self, op: str) -> dict[str, Any]:
         """Return the agent's response to an operation without arguments; RpcError where there is no agent."""
@@ -179,7 +179,7 @@ class AgentLink:
         return await self._call(self._client, op)
 
     async def run(self) -> None:
-        """Connect, tell, listen; and again when the agent went away."""
+        """Connect, send, listen; and again when the agent went away."""
         while True:
             client = AsyncClient(self._path, lambda event: self._on_event(self.host, event))
             try:
@@ -196,7 +196,7 @@ class AgentLink:
                 if self.connected:
                     self._history.record(AgentDown(host=self.host))
                 self.version = 0
-                self._told.set()
+                self._notified.set()
             await asyncio.sleep(CONNECT_INTERVAL)
 
     async def _serve(self, client: AsyncClient) -> None:
@@ -233,7 +233,7 @@ class AgentLink:
                     raise
                 self._refused = wanted.version  # it keeps what it has; asking again would not change its mind
                 self._history.record(AgentRefused(host=self.host, version=wanted.version, reason=error.message))
-        self._told.set()
+        self._notified.set()
 
     async def _call(
         self, client: AsyncClient, op: str, seconds: float = CALL_TIMEOUT, /, **arguments: Any

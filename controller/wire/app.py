@@ -153,8 +153,8 @@ class Controller:
         self.cables.wake()
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare entries of all switches, or of `only` one, with what they should be; the history hears of what is
-        new.
+        """Compare entries of all switches, or of `only` one, with what they should be; what is new is
+        logged.
         """
         found = await self.fleet.audit(only)
         if only is not None:
@@ -212,7 +212,7 @@ class Controller:
         while True:
             await asyncio.sleep(mapper.interval)
             self.core.denials.follow(mapper, time.monotonic())
-            await self.nodes.told()
+            await self.nodes.notified()
 
     async def _sample(self) -> None:
         """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.

@@ -7,7 +7,7 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.events.controller import ControllerPulse
 
 BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
-TELL_S = 0.25  # seconds between two records
+REPORT_S = 0.25  # seconds between two records
 
 
 class WorstLateness:
@@ -23,21 +23,21 @@ class WorstLateness:
 
     def take(self) -> tuple[float, float]:
         """(seconds, when it ended) of the worst; (0, 0) where the loop was never woken since."""
-        told, self._worst, self._at = (self._worst, self._at), 0.0, 0.0
-        return told
+        found, self._worst, self._at = (self._worst, self._at), 0.0, 0.0
+        return found
 
 
 async def run(history: ControllerHistory) -> None:
     """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
     ended, `cpu` seconds that the process has used.
     """
-    lateness, told = WorstLateness(), time.monotonic()
+    lateness, reported = WorstLateness(), time.monotonic()
     while True:
         due = time.monotonic() + BEAT_S
         await asyncio.sleep(BEAT_S)
         now = time.monotonic()
         lateness.woken(due, now)
-        if now - told >= TELL_S:
+        if now - reported >= REPORT_S:
             late, at = lateness.take()
-            told = now
+            reported = now
             history.record(ControllerPulse(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))

@@ -52,9 +52,9 @@ class NodeConfigKeeper:
         self.denylist.load()
         self.publish()
 
-    async def told(self) -> None:
+    async def notified(self) -> None:
         """Wait until every agent that is there uses the current config."""
-        await asyncio.gather(*(agent.told() for agent in self.agents.values()))
+        await asyncio.gather(*(agent.notified() for agent in self.agents.values()))
 
     @property
     def silences(self) -> dict[str, str]:
@@ -105,8 +105,8 @@ class NodeConfigKeeper:
             self.version = version
             self._history.record(NodesWritten(hosts=len(configs), version=version))
         for name, config in configs.items():
-            self.agents[name].tell(config)
+            self.agents[name].send(config)
 
     def _damaged(self, host: str, complaint: str) -> None:
-        log.warning("%s; it is written anew", complaint)
+        log.warning("%s; it is written again", complaint)
         self._history.record(NodeDamaged(host=host, reason=complaint))

@@ -68,7 +68,7 @@ class Agent:
         self._host = host
 
     def run(self) -> None:
-        """Serve until told to stop, then leave nothing behind."""
+        """Serve until stopped, then leave nothing behind."""
         assert self._server is not None
         self._nic.every(garbage.INTERVAL_S, garbage.Collector(self._frames).tick)
         try:

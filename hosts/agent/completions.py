@@ -1,4 +1,4 @@
-"""Completions of a queue that many ask, each for its own QP: sorted by QP, in order, whoever asks first."""
+"""Completions of a queue that several clients poll, each for its own QP: sorted by QP, in order."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ class CtlOperations:
         fields: list[dict[str, int]] | None = None,
     ) -> Result:
         """Make an EV profile in INIT; `fields` {width, init_val, min, max, mask} expand the EVs of a GENERATED one."""
-        fmt = _word(EvFormat, "format", format, by_name=True)
+        fmt = _member(EvFormat, "format", format, by_name=True)
         expansion = None if fields is None else Expansion(fmt, tuple(_field(at, f) for at, f in enumerate(fields)))
-        mask = [_word(ApiState, "events", word) for word in events or ()]
+        mask = [_member(ApiState, "events", word) for word in events or ()]
         number = self._ctl.create_ev_profile(
-            _word(Mode, "mode", mode), fmt, ev_count, ev_min_active, mask, expansion=expansion
+            _member(Mode, "mode", mode), fmt, ev_count, ev_min_active, mask, expansion=expansion
         )
         return {"profile": number}
 
@@ -76,7 +76,7 @@ class CtlOperations:
 
     def modify_ev_profile(self, profile: int, state: str) -> None:
         """Take one step of INIT → OFFLINE → ONLINE → OFFLINE → INIT; EBUSY while QPs use it."""
-        self._ctl.modify_ev_profile(profile, _word(EvProfileState, "state", state))
+        self._ctl.modify_ev_profile(profile, _member(EvProfileState, "state", state))
 
     def destroy_ev_profile(self, profile: int) -> None:
         """Remove an EV profile; EBUSY while QPs use it."""
@@ -88,7 +88,7 @@ class CtlOperations:
 
     def modify_ev_state(self, profile: int, port: int, value: str, state: str) -> Result:
         """MODIFY_EV_STATE: set an EV to GOOD or DENIED; ENOENT where the profile has none such."""
-        wanted = _word(ApiState, "state", state)
+        wanted = _member(ApiState, "state", state)
         return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), wanted, self._loop.now)}
 
     def query_ev_array(self, profile: int) -> Result:
@@ -171,7 +171,7 @@ class CtlOperations:
     # --- ports --------------------------------------------------------------------------------------------------------
 
     def set_port_admin(self, port: int, enabled: bool) -> None:
-        """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
+        """Disable a port administratively, or allow it again; peers are notified as if the link had failed."""
         self._ctl.set_port_admin(port, enabled, self._loop.now)
 
     def query_port(self, port: int) -> Result:
@@ -179,7 +179,7 @@ class CtlOperations:
         return {"port": port, **self._ctl.query_port(port)}
 
 
-def _word(kind: type[Word], name: str, text: str, by_name: bool = False) -> Word:
+def _member(kind: type[Word], name: str, text: str, by_name: bool = False) -> Word:
     """A member of an enumeration by its value, or its name."""
     words = {(member.name if by_name else str(member.value)): member for member in kind}
     if text not in words:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class AgentHistory:
-    """Appends records to a file and hands each to whoever listens.
+    """Appends records to a file and hands each to the listeners.
 
     A record holds `t` (monotonic seconds), `node`, `kind` and what the kind says. Lines reach the file at `flush`.
     """

@@ -31,10 +31,10 @@ Record = dict[str, Any]
 class RunningHost:
     """A host on the NIC that `make_nic(config, transport)` gives.
 
-    `record(t, record)` writes a record of that time into the history, tells listeners and returns it whole; `tell`
-    tells listeners of what is not worth one. `began` is the time before there is a NIC that keeps it. Keys and first
-    PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for who asks for them; without
-    `sampled` none is taken, and QPs are only looked after.
+    `record(t, record)` writes a record of that time into the history, publishes it and returns it whole; `publish`
+    only publishes an event to listeners. `began` is the time before there is a NIC that keeps it. Keys and first
+    PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for the operation of that name;
+    without `sampled` none is taken, and QPs are only checked for progress.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RunningHost:
         make_nic: Callable[[NodeConfig, Transport], Carrier],
         memory: Memory,
         record: Callable[[float, Record], Record],
-        tell: Callable[[float, Record], None],
+        publish: Callable[[float, Record], None],
         transport: str | None = None,
         began: float = 0.0,
         secrets: Secrets | None = None,
@@ -53,7 +53,7 @@ class RunningHost:
         sampled: bool = True,
     ) -> None:
         self.name = config.host.name
-        self._write, self._tell_at, self._began = record, tell, began
+        self._write, self._publish_at, self._began = record, publish, began
         self.nic: Carrier | None = None
         self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
@@ -89,13 +89,13 @@ class RunningHost:
     def _log(self, record: Record) -> None:
         self.record(record)
 
-    def _tell(self, event: Record) -> None:
-        self._tell_at(self._now, event)
+    def _publish(self, event: Record) -> None:
+        self._publish_at(self._now, event)
 
     def _parts(self, nic: Carrier, memory: Memory, pace: float) -> list[object]:
         directory = self._base._directory  # noqa: SLF001 - underscored: it is no operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
-        workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._tell, pace)
+        workloads = WorkloadOperations(self.transport, nic, memory, directory, self.record, self._publish, pace)
         parts: list[object] = [self._base, verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):
             parts.append(CtlOperations(self.transport, nic, verbs._address, self.record))  # noqa: SLF001

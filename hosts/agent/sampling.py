@@ -1,8 +1,8 @@
-"""Samples of a host: what the transport and the NIC count, at a steady pace, for history and for whoever asks.
+"""Samples of a host: what the transport and the NIC count, at a steady pace, for history and the operation `samples`.
 
-All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. What is
-asked for is told in full; what goes into the history ten times a second says only what changed since the sample before:
-a QP or path that did not move has no row, a number that stayed has no field, and one that was never told is 0.
+All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. An
+operation returns all of them; the history, ten times a second, has only what changed since the sample before: a QP or
+path that did not change has no row, a number that did not has no field, and one that never had a field is 0.
 """
 
 from collections import deque
@@ -25,34 +25,34 @@ class Changes:
     def __init__(self, *keys: str) -> None:
         self._keys = keys
         self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}  # names of fields, as the one object for all rows
-        self._told: dict[int, dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]]] = {}  # by QP and key
+        self._reported: dict[int, dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]]] = {}  # by QP and key
 
     def of(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows that moved, with their keys and what changed; a row that is new is told without its zeros."""
+        """Return the rows that changed, with their keys and changed fields; a new row has no fields that are 0."""
         found = []
         for row in rows:
             key, names = tuple([row[name] for name in self._keys]), tuple(row)
-            rows_told = self._told.setdefault(row["qp"], {})
-            told, now = rows_told.get(key), (self._shapes.setdefault(names, names), tuple(row.values()))
-            if told == now:
+            reported_rows = self._reported.setdefault(row["qp"], {})
+            before, now = reported_rows.get(key), (self._shapes.setdefault(names, names), tuple(row.values()))
+            if before == now:
                 continue
-            rows_told[key] = now
-            if told is None:
+            reported_rows[key] = now
+            if before is None:
                 changed = {name: value for name, value in row.items() if value or name in self._keys}
             else:
-                before = dict(zip(*told, strict=True))
+                old = dict(zip(*before, strict=True))
                 changed = {
                     name: value
                     for name, value in row.items()
-                    if name in self._keys or name not in before or before[name] != value
+                    if name in self._keys or name not in old or old[name] != value
                 }
             found.append({name: round(v, 9) if v.__class__ is float else v for name, v in changed.items()})
         return found
 
     def forget(self, left: Container[int]) -> None:
         """Forget rows of QPs that are not left: where QPs come and go, they would be most of the memory."""
-        for qp in [qp for qp in self._told if qp not in left]:
-            del self._told[qp]
+        for qp in [qp for qp in self._reported if qp not in left]:
+            del self._reported[qp]
 
 
 _NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` says what it would

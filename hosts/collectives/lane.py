@@ -47,7 +47,7 @@ class Lane:
         self._qp = QP(pd, queue, depth=_DEPTH, psn=random.getrandbits(24))  # last, so that it is closed first
         self._remote_addr = self._remote_rkey = 0
         self._posted = self._completed = self._credited = 0  # segments sent
-        self._consumed = self._told = 0  # segments received
+        self._consumed = self._reported = 0  # segments received
         self.connected = False
         self._asked_at = 0.0  # time since which the NIC has had requests and completed none of them
         self._controls = 0  # requests without data that are under way
@@ -121,7 +121,7 @@ class Lane:
     # --- receiving --------------------------------------------------------------------------------------------------
 
     def credit(self, imm: int) -> None:
-        """The peer says how many segments it has taken out."""
+        """The peer reports how many segments it has taken out."""
         self._credited += (imm - self._credited) & _CREDIT_MASK
 
     def segment(self, imm: int, length: int) -> memoryview:
@@ -132,8 +132,8 @@ class Lane:
     def took(self, peer_listens: bool) -> None:
         """A segment has been taken out of its slot; tell the peer from time to time."""
         self._consumed += 1
-        if peer_listens and self._consumed - self._told >= SLOTS // 4:
-            self._told = self._consumed
+        if peer_listens and self._consumed - self._reported >= SLOTS // 4:
+            self._reported = self._consumed
             self._control(CREDIT | self._consumed & _CREDIT_MASK)
 
     def receive(self) -> None:

@@ -2,8 +2,8 @@
 
 A collective is a `MeshOperation`: a generator of `algorithms`, resumed by the mesh's thread whenever the segment that
 it waits for has come. Operations run side by side. An operation is over when its generator has ended and the NIC has
-all it sent. One that fails takes its group with it: every rank of the group is told, and each operation there, waiting
-or new, ends with an error that names rank, peer and reason.
+all it sent. One that fails takes its group with it: every rank of the group is notified, and each operation there,
+waiting or new, ends with an error that names rank, peer and reason.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Conte
 
 ORDERED, MESSAGE, NOTICE, GOODBYE = 1, 2, 3, 4  # kinds of segments; ORDERED: of collectives, in the group's order
 ANY: Final = -1
-"""In place of a rank: receive from whoever sends first."""
+"""In place of a rank: receive from the first that sends."""
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
-_SILENCE_S: Final = 15.0  # seconds without an acknowledgement after which a peer is given up, unless told otherwise
+_PEER_TIMEOUT_S: Final = 15.0  # default: seconds without an acknowledgement after which a peer is lost
 _LOOK_S: Final = 0.1  # seconds between two looks at deadlines
 _GOODBYE_S: Final = 10.0  # seconds at most in which what was sent last arrives when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
@@ -81,7 +81,7 @@ class Group:
 class MeshOperation:
     """One collective, or one message, of this rank.
 
-    `run(operation)` gives the generator, whose ranks are the group's. `code` tells collectives apart, so that ranks
+    `run(operation)` gives the generator, whose ranks are the group's. `code` identifies the collective, so that ranks
     that call different ones learn of it. `total` is the length of a message. The mesh's thread calls `when_over`.
     """
 
@@ -128,7 +128,7 @@ class MeshOperation:
         source = -1 if self.kind == ORDERED or self.source is None else self.group.ranks[self.source]
         return self.group.number, self.kind, self.tag, self.number, source
 
-    # --- for whoever waits ------------------------------------------------------------------------------------------
+    # --- for waiting threads ----------------------------------------------------------------------------------------
 
     @property
     def over(self) -> bool:
@@ -178,7 +178,7 @@ class MeshOperation:
         except StopIteration:
             self._ended, self.wants = True, None
             self._look()
-        except Exception as error:  # of a reduction: it belongs to whoever waits
+        except Exception as error:  # of a reduction: it belongs to the waiting thread
             self._mesh.fail(self, None, f"{type(error).__name__}: {error}")
 
     def copied(self) -> None:
@@ -213,7 +213,7 @@ class _Peer:
     def __init__(self, rank: int, lanes: list[Lane]) -> None:
         self.rank, self.lanes = rank, lanes
         self.host = ""
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         self.goodbyes = 0
         self.lost = ""  # why it cannot be reached any more
 
@@ -233,7 +233,7 @@ class Mesh:
     Raises OSError where the host has no NIC for programs.
     """
 
-    def __init__(self, rank: int, host: str, lanes: int = 1, silence: float = _SILENCE_S) -> None:
+    def __init__(self, rank: int, host: str, lanes: int = 1, silence: float = _PEER_TIMEOUT_S) -> None:
         self.rank, self.host = rank, host
         self._lanes_each, self._silence = lanes, silence
         self._context = Context()
@@ -266,8 +266,8 @@ class Mesh:
         new = [rank for rank in ranks if rank != self.rank and rank not in self._peers]
         peers = self._on_thread(lambda: [self._make(rank) for rank in new])
         for peer in peers:
-            told = {"host": self.host, "gid": self._gid, "lanes": [lane.describe() for lane in peer.lanes]}
-            store.set(f"mrc/{self.rank}>{peer.rank}", json.dumps(told))
+            info = {"host": self.host, "gid": self._gid, "lanes": [lane.describe() for lane in peer.lanes]}
+            store.set(f"mrc/{self.rank}>{peer.rank}", json.dumps(info))
         for peer in peers:
             theirs = json.loads(store.get(f"mrc/{peer.rank}>{self.rank}"))
             peer.host = str(theirs["host"])
@@ -602,7 +602,7 @@ class Mesh:
         elif kind != RECEIVE:
             lane.completed(kind)
         else:
-            peer.heard = time.monotonic()
+            peer.last_received = time.monotonic()
             lane.receive()
             assert done.imm is not None
             if done.imm & CREDIT:
@@ -640,7 +640,7 @@ class Mesh:
                 del self._anybody[number, tag]
 
     def _hear(self, number: int, blamed: int, why: str) -> None:
-        """A rank says that a group is broken. It is passed on: that rank may not reach all others any more."""
+        """A rank reports that a group is broken. It is passed on: that rank may not reach all others any more."""
         group = self._groups.get(number)
         if group is None:
             self._early_notices[number] = blamed, why
@@ -648,7 +648,7 @@ class Mesh:
             self._break(group, self._error(why, blamed))
 
     def _look(self, now: float) -> None:
-        """Look at deadlines, and at peers of whom nothing has been heard for long."""
+        """Look at deadlines, and at peers from which nothing was received for long."""
         anybody = [one for queue in self._anybody.values() for one in queue]
         if self._operations or self._sending:
             for peer, lane in self._lanes:
@@ -668,7 +668,7 @@ class Mesh:
             for peer in peers:
                 if peer.left and not self._has_more(operation, peer):
                     self.fail(operation, operation.group.ranks.index(peer.rank), f"{peer} has left the job")
-                elif now - max(peer.heard, operation.waits_since) > _PROBE_S and not peer.lost:
+                elif now - max(peer.last_received, operation.waits_since) > _PROBE_S and not peer.lost:
                     peer.lanes[0].probe()
 
     def _has_more(self, operation: MeshOperation, peer: _Peer) -> bool:

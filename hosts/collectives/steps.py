@@ -17,10 +17,10 @@ PREFIX: Final = "training.step "
 
 def line(rank: int, step: int, began: float, ended: float, loss: float | None = None) -> str:
     """The line that reports a step."""
-    told: dict[str, Any] = {"rank": rank, "step": step, "began": round(began, 6), "ended": round(ended, 6)}
+    row: dict[str, Any] = {"rank": rank, "step": step, "began": round(began, 6), "ended": round(ended, 6)}
     if loss is not None:
-        told["loss"] = loss
-    return PREFIX + json.dumps(told)
+        row["loss"] = loss
+    return PREFIX + json.dumps(row)
 
 
 def parse(text: str) -> dict[str, Any] | None:
@@ -28,10 +28,10 @@ def parse(text: str) -> dict[str, Any] | None:
     if not text.startswith(PREFIX):
         return None
     try:
-        told = json.loads(text[len(PREFIX) :])
+        row = json.loads(text[len(PREFIX) :])
         return {
-            "rank": int(told["rank"]), "step": int(told["step"]), "began": float(told["began"]),
-            "ended": float(told["ended"]), **({"loss": float(told["loss"])} if "loss" in told else {}),
+            "rank": int(row["rank"]), "step": int(row["step"]), "began": float(row["began"]),
+            "ended": float(row["ended"]), **({"loss": float(row["loss"])} if "loss" in row else {}),
         }  # fmt: skip
     except (ValueError, TypeError, KeyError):
         return None

@@ -44,7 +44,7 @@ class Memory(Protocol):
         """Have `gone` called where bytes of the buffer are found to be no more, since somebody cut its file short."""
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
-        """Return a step that touches some pages of a region and says whether there are more; None: nothing to do."""
+        """Return a step that touches some pages of a region and returns whether there are more; None: nothing to do."""
 
 
 class Plain:

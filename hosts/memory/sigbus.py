@@ -2,7 +2,7 @@
 
 Touching a page that lies behind the file's end raises SIGBUS (mmap(2)), and by default that ends the process. No check
 beforehand can help, since the file may shrink at any time. So the signal is caught where it arises: empty memory takes
-the place of what is gone, the interrupted access goes on, and whoever registered the mapping is told. Python's own
+the place of what is gone, the interrupted access goes on, and the owner of the mapping is notified. Python's own
 signal handlers cannot do that: they run only after the access, which would fault for ever.
 """
 
@@ -87,7 +87,7 @@ class _PyBuffer(ctypes.Structure):
 
 
 def address_of(buffer: mmap.mmap) -> int:
-    """Return the address of a mapping; ctypes itself tells that of writable ones only."""
+    """Return the address of a mapping; ctypes itself returns that of writable ones only."""
     view = _PyBuffer()
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), _PYBUF_SIMPLE)
     address = int(view.buf or 0)

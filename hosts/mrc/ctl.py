@@ -196,7 +196,7 @@ class Ctl:
     # --- ports ----------------------------------------------------------------------------------------
 
     def set_port_admin(self, port: int, enabled: bool, now: float) -> None:
-        """Disable a port administratively, or allow it again; peers are told as if the link had failed."""
+        """Disable a port administratively, or allow it again; peers are notified as if the link had failed."""
         self._plane(port)
         self._endpoint.ports.set_admin(port, enabled, now)
 

@@ -217,7 +217,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
     def request_credit(self, peer: Peer, now: float) -> None:
         """Request credit of a peer, where its window wants more."""
         if peer.credit is not None:
-            self.credits.ask(peer, cast(Rccc, peer.credit.controller), now)
+            self.credits.request(peer, cast(Rccc, peer.credit.controller), now)
 
     # --- operation --------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ def _ports(config: NodeConfig, codec: MrcCodec) -> list[MrcPort]:
 
 
 def _apply_denylist(config: NodeConfig, evs: EvSet, peer: str, now: float) -> None:
-    """Deny and allow EVs to a peer as the denylist says; those that take a denied one's place are new."""
+    """Deny and allow EVs to a peer as the denylist has them; replacements of denied ones are new."""
     for ev in list(evs.by_value.values()):
         if config.denied(ev.plane, ev.uplink, peer):
             evs.deny(ev, now, Denier.DENYLIST)

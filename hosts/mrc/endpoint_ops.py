@@ -2,8 +2,8 @@
 
 Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §3.8.
 
-Requests carry an id in the PSN field and go to QP number 2; the answer comes on the control class. Updates are numbered
-per peer, so that their order can be told; probes by a counter of the host's own.
+Requests carry an id in the PSN field and go to QP number 2; responses come in the control class. Updates are numbered
+per peer, so that their order is known; probes by a counter of the host's own.
 
 No closures: compiled, each would be part of a reference cycle, and agents collect none while they send.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _ID_MASK: Final = 0xFFFF
-_MOST_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without an answer
-_UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and history is told
+_MOST_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without a response
+_UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and it is logged
 _UPDATE_RTTS: Final = 2.0  # between tries
-_UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with an answer, or with the last QP to the peer
-_LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender counts anew
+_UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with a response, or with the last QP to the peer
+_LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender restarted
 _QUERY_RTTS: Final = 4.0  # until a peer is queried about ports that it reported down; doubles up to the cap of updates
 _QUERY_TIMEOUT_RTTS: Final = 8.0
 _PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
@@ -97,7 +97,7 @@ class _ProbeItem(OpItem):
 
 
 class _ResponseItem(OpItem):
-    """The answer to a request that came at a time."""
+    """The response to a request."""
 
     __slots__ = ("_came_at", "_endpoint", "_entropy", "_kind", "_stamp")
 
@@ -119,12 +119,12 @@ class _ResponseItem(OpItem):
 
 @dataclass
 class ProbeResult:
-    """Outcome of one EV probe; `rtt` in seconds, less the peer's service time, None where no answer came in time."""
+    """Outcome of one EV probe; `rtt` in seconds, less the peer's service time, None where no response came in time."""
 
     ev: int
     rtt: float | None = None
     mark: int = h.Mark.NONE
-    port: int | None = None  # that the answer came in by
+    port: int | None = None  # that the response came in by
 
 
 @dataclass
@@ -164,7 +164,7 @@ def ignore_result(_result: ProbeResult) -> None:
 
 
 class EndpointOps:
-    """Requests and answers of one host."""
+    """Requests and responses of one host."""
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
@@ -270,7 +270,7 @@ class EndpointOps:
         if query is None:
             return
         if not self._endpoint.has_data_for(query.peer):
-            query.due = True  # with the next post: one that ends in less than the wait needs the answer, too
+            query.due = True  # with the next post: one that ends in less than the wait needs the response, too
             query.wait = _QUERY_RTTS * query.peer.template.base_rtt
             return
         self._send_query(query, now)
@@ -321,7 +321,7 @@ class EndpointOps:
             self._endpoint.credits.on_grant(peer, request.port_mask, now)
             return
         if request.op == h.EndpointOp.PORT_STATUS_UPDATE and not self._take_update(peer, packet, request, now):
-            return  # and no answer: who sent it will send the newer one, or this one again
+            return  # no response: the sender will send the newer one, or this one again
         self._endpoint.control.send(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)
 
     def _take_update(self, peer: Peer, packet: MrcPacket, request: h.EndpointRequest, now: float) -> bool:

@@ -70,7 +70,7 @@ class Peer:
             ) from None
         self.address = srv6.from_text(address)
         self.text = srv6.text(self.address)
-        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all, until it says otherwise
+        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all, until it reports otherwise
         self.ports_at = -inf  # when the last news of its ports came
         self.update_id = 0  # of the last Port Status Update that counted, and when it came
         self.update_at = -inf

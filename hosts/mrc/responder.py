@@ -1,7 +1,7 @@
 """The receiving half of a QP: placement, the receive bitmap, SACK triggers, NACKs, completions in message order.
 
-docs/mrc-protocol.md §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; what is in
-order is only the news about it.
+docs/mrc-protocol.md §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; only
+feedback and completions are in order.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class MrcResponder(ReceiveHalf):
         self._grants_credit = type(qp.cc).credit_based
         self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
-        self._penalised = False  # the peer holds back, as it was asked to
-        self._restoring_until = inf  # it is told that it need not
+        self._penalised = False  # the peer was asked to slow down
+        self._restoring_until = inf  # it is notified that it need not
         self.rcvd_bytes = 0
         # heap of (last seq, MSN, RQMSN, immediate, length, whether it asked for an answer), of messages whose end came
         self._ends: list[tuple[int, int, int, int | None, int, int]] = []
@@ -75,7 +75,7 @@ class MrcResponder(ReceiveHalf):
         self._gap_at = self._all_at = 0  # where the bitmap of the next that shows gaps, or everything, may begin
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
-        self._ack_due = False  # messages were completed that no Transport ACK has told of
+        self._ack_due = False  # messages were completed without a Transport ACK
         self._asked = 0  # one of them asked for it: not 0
         self._held = False  # a SACK is not yet due; what it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
@@ -317,16 +317,16 @@ class MrcResponder(ReceiveHalf):
         self.qp.send_control(item)
 
     def take_sack(self, item: SackItem, now: float) -> h.Sack:
-        """The content of a SACK that a port takes now: sent late, it still says the latest."""
+        """The content of a SACK that a port takes now: sent late, it still shows the latest state."""
         if item is self._waiting:
             self._waiting = None
         sack = self._make(item, now)
         return sack if self._limits is None else self._with_penalty(self._limits, sack, now)
 
     def _with_penalty(self, limits: ReceiveLimits, sack: h.Sack, now: float) -> h.Sack:
-        """Ask the peer to slow down while much waits for this host's memory, and tell it when that is over.
+        """Ask the peer to slow down while much waits for this host's memory, and notify it when that is over.
 
-        It is told for a round trip, since one SACK may be lost.
+        The notification lasts a round trip, since one SACK may be lost.
         """
         penalty = limits.penalty(now)
         if penalty:
@@ -349,8 +349,8 @@ class MrcResponder(ReceiveHalf):
     def _place(self, gaps: bool) -> int:
         """The first seq of the next bitmap: the newest 64 and, where there is more, in turn what is older.
 
-        Every second one shows gaps below, 64 seqs from a gap on, and now and then also what has none: a SACK that told
-        of it may have been lost. So each gap is shown several times per round trip, however many packets that is.
+        Every second one shows gaps below, 64 seqs from a gap on, and now and then also what has none: the SACK that
+        showed it may be lost. So each gap is shown several times per round trip, however many packets that is.
         """
         newest = self._first_shown()
         base = self.base
@@ -397,7 +397,7 @@ class MrcResponder(ReceiveHalf):
         )
 
     def _share(self, now: float) -> int:
-        """The MPR to tell; whoever tells one receives, until nothing has come for a while."""
+        """The MPR to report; a QP that reports one counts as receiving until nothing has come for a while."""
         most = self.qp.settings.mpr
         limits = self._limits
         if limits is None:

@@ -31,7 +31,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 class CarrierWatch:
-    """Tells which of some interfaces have carrier, now and when that changes."""
+    """Carrier state of some interfaces, now and when it changes."""
 
     def __init__(self, interfaces: Iterable[str]) -> None:
         self._state = dict.fromkeys(interfaces, False)

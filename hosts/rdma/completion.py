@@ -23,7 +23,7 @@ class WorkCompletion(NamedTuple):
 
 
 class CompletionQueue:
-    """A CQ of `depth` entries; one more than that is lost, and the queue says so for good."""
+    """A CQ of `depth` entries; one more than that is lost, and the queue stays overflowed."""
 
     def __init__(self, number: int, depth: int) -> None:
         if depth < 1:

@@ -61,7 +61,7 @@ class MemoryRegion(MessageMemory):
         self.fault = ""  # why the memory behind it is gone, where it is
 
     def lose(self, what: str) -> None:
-        """The memory behind it is gone: QPs that touch it fail, and say so."""
+        """The memory behind it is gone: QPs that touch it fail with this reason."""
         self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
 
     @override
@@ -95,7 +95,7 @@ class Regions(MessageMemory):
 
 
 class Refusal(NamedTuple):
-    """Why an arriving write was not placed: what the peer is told, and one sentence for this side."""
+    """Why an arriving write was not placed: the syndrome for the peer, and one sentence for this side."""
 
     syndrome: Syndrome
     reason: str
@@ -150,7 +150,7 @@ class MemoryTable:
         return self.enter(view, pd, access, va)
 
     def enter(self, view: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
-        """Register what is sliced like a view of bytes; that it can do what `access` says is the caller's word."""
+        """Register what is sliced like a view of bytes; the caller warrants that it can do what `access` says."""
         self.check_pd(pd)
         if va is None:
             va = self._next_va

@@ -116,7 +116,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self.endpoint.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
-        """Queue an ACK that says what holds when it leaves; one that waits already will say it, too."""
+        """Queue an ACK with the state of the moment when it leaves; one that waits already serves for this, too."""
         if self._ack_waits:
             return
         self._ack_waits = True

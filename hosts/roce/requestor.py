@@ -289,7 +289,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     def _go_back(self, reason: str, now: float) -> None:
         """Send everything from the oldest unacknowledged packet on once more."""
         if self.qp.state is not QpState.RTS:
-            return  # a full completion queue ended it while it was told what had arrived
+            return  # a full completion queue ended it while arrivals were processed
         if reason == "timeout" and self._recovery is not None:
             self._lost(reason, 1)
             self._recovery.timed_out(self.una, self.high)

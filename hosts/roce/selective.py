@@ -39,7 +39,7 @@ class Recovery:
         return True
 
     def timed_out(self, una: int, high: int) -> None:
-        """Begin anew with the oldest packet."""
+        """Begin again with the oldest packet."""
         self.until, self._again = high, una
         self._by_timer = True
         self._highest = max(self._highest, una + 1)

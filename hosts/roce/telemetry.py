@@ -18,7 +18,7 @@ class Hop:
     __slots__ = ("at", "port", "queue", "rate", "sent")
 
     def __init__(self, port: int, rate: float, queue: int, sent: int, at: float) -> None:
-        self.port = port  # tells the ports of a fabric apart
+        self.port = port  # unique in the fabric
         self.rate = rate
         self.queue = queue  # behind the packet
         self.sent = sent  # since the port was made

@@ -1,7 +1,7 @@
 """The agent's operations on workloads.
 
 A workload is one traffic's part in this host. `prepare_workload` makes QPs and regions, `connect_workload` joins them
-with the peers', `start_workload` lets it run by itself from a moment on, `workload_status` says what became of it and
+with the peers', `start_workload` runs it from a moment on, `workload_status` returns its results and
 `release_workload` gives everything back. History records: `messages` {traffic, flow, done: [[posted, done, bytes]…]},
 `pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256, rests}, `flow.done`
 {traffic, flow, began, ended, bytes, error}, `flow.received` {traffic, flow, bytes} and `flow.failed`;
@@ -25,7 +25,7 @@ from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
 PROGRESS_S = 0.025
-"""Time between two looks at how far workloads are, for whoever waits for a share of one, at a pace of 1."""
+"""Time between two looks at how far workloads are, for progress events, at a time scale of 1."""
 
 _MOST = 4096  # completions taken at once
 _CQ_DEPTH = 1 << 17
@@ -34,8 +34,7 @@ _CQ_DEPTH = 1 << 17
 class WorkloadOperations:
     """Methods without underscore are operations.
 
-    `directory` maps host names to inner addresses. `record` writes history and tells listeners, `tell` tells listeners
-    only.
+    `directory` maps host names to inner addresses. `record` writes history and publishes, `publish` only publishes.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class WorkloadOperations:
         memory: Memory,
         directory: Callable[[], Mapping[str, str]],
         record: Callable[[dict[str, Any]], Any],
-        tell: Callable[[dict[str, Any]], Any],
+        publish: Callable[[dict[str, Any]], Any],
         pace: float = 1.0,
     ) -> None:
         self._transport = transport
@@ -53,11 +52,11 @@ class WorkloadOperations:
         self._memory = memory
         self._directory = directory
         self._record = record
-        self._tell = tell
+        self._publish = publish
         self._look_s = PROGRESS_S * pace
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}
-        self._told: dict[str, int] = {}
+        self._published: dict[str, int] = {}
         self._waiting = self._watching = False
         self._cq: int | None = None
 
@@ -94,7 +93,7 @@ class WorkloadOperations:
         self._workload(name).start(at, self._loop.now)
         if not self._watching:
             self._watching = True
-            self._loop.until_done(self._look_s, self._tell_progress)
+            self._loop.until_done(self._look_s, self._publish_progress)
 
     def start_flows(self, name: str, flows: list[str]) -> None:
         """Begin flows that were given no start."""
@@ -113,19 +112,19 @@ class WorkloadOperations:
         """Give QPs and regions back."""
         workload = self._workloads.pop(name, None)
         if workload is not None:
-            self._told.pop(name, None)
+            self._published.pop(name, None)
             self._by_qp = {qp: owner for qp, owner in self._by_qp.items() if owner is not workload}
             workload.release(self._loop.now)
 
     # --- the loop ---------------------------------------------------------------------------------
 
-    def _tell_progress(self, _now: float) -> bool:
-        """Tell listeners of every workload that got further; whether one goes on."""
+    def _publish_progress(self, _now: float) -> bool:
+        """Publish the progress of every workload; return True while one runs."""
         for name, workload in self._workloads.items():
             acked = workload.acked_bytes
-            if acked != self._told.get(name, 0):
-                self._told[name] = acked
-                self._tell({"kind": "workload.progress", "traffic": name, "bytes": acked})
+            if acked != self._published.get(name, 0):
+                self._published[name] = acked
+                self._publish({"kind": "workload.progress", "traffic": name, "bytes": acked})
         self._watching = any(workload.running for workload in self._workloads.values())
         return self._watching
 

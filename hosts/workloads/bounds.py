@@ -1,9 +1,9 @@
 """Duration of a collective: a number of iterations, or iterations that begin until a time.
 
 Where time ends it, hosts cannot each decide alone: one that ends an iteration just before the time begins another, and
-would wait for ever for one that ended it just after. So a host whose time is over rests: it tells so with its record of
+would wait for ever for one that ended it just after. So a host whose time is over rests: it notes so in its record of
 the iteration, and goes on when something of the next iteration arrives, which shows that a peer has begun it. Once all
-hosts rest after the same iteration nobody has, and whoever watches them all stops them
+hosts rest after the same iteration nobody has, and the lab stops them all
 (`mrclab.lab.traffic.running.flows`).
 """
 

@@ -1,7 +1,7 @@
 """One flow's two ends: QPs used in turn, a bounded region that is used again and again, and a digest of every byte.
 
 A flow sends numbered messages. A message goes whole by the QP whose turn it is, or split into one piece per QP. The
-immediate tells the receiver the number, and the number tells both where in the receiver's region the bytes are: slot
+immediate is the number, and the number gives both the place of the bytes in the receiver's region: slot
 number modulo slots. A sender posts into a slot only when what was there before is acknowledged; by then the receiver
 has digested it, since its agent takes in completions before it lets the acknowledgement go out.
 """
@@ -52,7 +52,7 @@ def touched(size: int) -> bytearray:
 
 @functools.cache
 def shared(size: int) -> bytearray:
-    """Memory whose bytes are only counted: the same for whoever asks for so much in this process."""
+    """Memory whose bytes are only counted: one buffer per size in this process."""
     return bytearray(size)
 
 

@@ -142,7 +142,7 @@ class GraphRun(Span):
         self._work(now)
 
     def stop(self, now: float) -> None:
-        """Give up: whoever waits for this rank waits in vain."""
+        """Give up; ranks that wait for this one wait in vain."""
         self._end(now)
 
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:

@@ -46,7 +46,7 @@ class Rounds(Span):
         self._begin(now)
 
     def stop(self, now: float) -> None:
-        """End where it rests, or give up: then whoever waits for this host waits in vain."""
+        """End where it rests, or give up: hosts that wait for this one then wait in vain."""
         self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:

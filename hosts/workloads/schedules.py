@@ -234,7 +234,7 @@ def _halving_doubling(builder: ScheduleBuilder, what: Collective, count: int, ra
 
 
 def _barrier(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
-    """Dissemination: in round k everybody tells the rank 2^k places on."""
+    """Dissemination: in round k every rank notifies the one 2^k places on."""
     del what
     after: list[int] = []
     for step in range((count - 1).bit_length()):

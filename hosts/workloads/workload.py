@@ -65,7 +65,7 @@ class WorkloadSpec(BaseModel):
 
 
 class Workload:
-    """Ends and pattern. `record` writes history and tells whoever listens."""
+    """Ends and pattern. `record` writes history and publishes."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Workload:
         self._streams: dict[str, StreamSender] = {}
         self._flows: dict[str, FlowSpec] = {}
         self._later: dict[str, Timer] = {}  # of streams that begin after the others
-        self._waiting: set[str] = set()  # streams that begin when somebody says so
+        self._waiting: set[str] = set()  # streams that begin with `start_flows`
         self._bounds = WorkloadBounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
         self._graph: GraphRun | None = None

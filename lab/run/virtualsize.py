@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mrclab.controller import nodefiles
 from mrclab.lab.errors import Refused
 from mrclab.lab.run import size
-from mrclab.sim.fleet import MOST_TOLD
+from mrclab.sim.fleet import MOST_SHOWN
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
@@ -77,7 +77,7 @@ def need(loaded: Loaded) -> VirtualNeed:
 def of_samples(loaded: Loaded, hosts: int) -> int:
     """Bytes of the samples that hosts keep for who asks for them; those of a large fabric keep none."""
     fabric = loaded.fabric
-    return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MOST_TOLD else 0
+    return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MOST_SHOWN else 0
 
 
 def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]]]) -> int:

@@ -37,8 +37,8 @@ class ControlEmitter:
     Ways through a pipeline that leave the packet's headers in different conditions (one rewrites the destination,
     another only drops) are kept apart as far as a budget goes: each then pays only for what it did itself.
 
-    `graphs`: by pipeline, shared by all who emit one program. `live_behind` tells whether something behind the pipeline
-    reads a field.
+    `graphs`: by pipeline, shared by all who emit one program. `live_behind`: something behind the pipeline reads a
+    field.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ControlEmitter:
     def pipeline(self, name: str, at_end: Body, is_over: Callable[[SymbolicState], bool]) -> None:
         """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
 
-        `is_over` tells that nothing follows where this is known about the packet.
+        `is_over` True: nothing follows where this is known about the packet.
         """
         pipeline = self.program.pipelines[name]
         if name not in self.graphs:
@@ -328,7 +328,7 @@ class ControlEmitter:
     def _dispatch(
         self, table: p4.Table, entry: str, follow: Callable[[int], str | None], meet: str | None
     ) -> list[tuple[str | None, Callable[[], list[End]]]]:
-        """Return the arms for the actions an entry can name; `follow` tells the node after each."""
+        """Return the arms for the actions an entry can name; `follow` returns the node after each."""
         numbers = tuple(dict.fromkeys(table.action_ids))
         if not table.key and table.const_default_entry and table.default_action is not None:
             numbers = (table.default_action,)

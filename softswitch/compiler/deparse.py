@@ -1,7 +1,7 @@
 """Code for the deparser (behavioral-model: deparser.cpp).
 
 Headers that kept their place in the packet are patched where they are; only where headers came, went or moved is the
-packet put together anew.
+packet assembled again.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Generator:
         return self._live_in_egress(header, name) or (header, name) in self.tail_reads
 
     def _parts(self, state: SymbolicState, block: Block, live: Callable[[str, str], bool]) -> Parts:
-        """Return what emits code into a block from a state on; `live` tells which fields matter from there on."""
+        """Return what emits code into a block from a state on; `live` returns which fields matter from there on."""
         at = BranchScope(self.program, self.names, state, block)
         at.live = live
         in_egress = live == self._live_in_egress

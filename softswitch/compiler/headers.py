@@ -57,7 +57,7 @@ class HeaderOps:
         self.at.state.edit(header).valid = False
 
     def mark_valid(self, header: str) -> None:
-        """Note that a header was made valid; in a union its siblings become invalid."""
+        """Note that a header was made valid; in a union its members become invalid."""
         self._leave_union(header)
         self.at.state.edit(header).valid = True
 

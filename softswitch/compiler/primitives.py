@@ -29,7 +29,7 @@ _ARITHMETIC = {
 
 
 _JUMPS = {"_jump": 0, "_jump_if_zero": 1}
-"""Jumps, and which argument tells where to."""
+"""Jumps, and which argument is the target."""
 
 
 class Primitives:
@@ -199,7 +199,7 @@ class Primitives:
         self.at.line(f"{self.at.names.length(target.header)} = len({self.at.names.field(target.header, target.name)})")
 
     def _keep_behind_varbit(self, header: str) -> None:
-        """Take the fields behind the varbit from the packet: its length tells their place for the last time."""
+        """Take the fields behind the varbit from the packet: its length gives their place for the last time."""
         kind = self.program.headers[header].type
         assert kind.varbit is not None
         for field in kind.fields:
@@ -259,7 +259,7 @@ class Primitives:
         index, headers = self.at.element(call.args[0])
         self.headers.for_element(index, headers, self.headers.set_invalid)
 
-    # -- the packet's fate --------------------------------------------------------------------------------------------
+    # -- the packet's exit --------------------------------------------------------------------------------------------
 
     def _do_mark_to_drop(self, call: p4.Primitive) -> None:
         header = call.args[0].name if call.args and isinstance(call.args[0], p4.HeaderRef) else "standard_metadata"

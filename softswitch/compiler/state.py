@@ -197,7 +197,7 @@ def _join_into(result: SymbolicState, other: SymbolicState) -> None:
 
 def _join_header(a: HeaderState, b: HeaderState, removable: bool) -> HeaderState:
     valid = a.valid if a.valid == b.valid else None
-    if not removable:  # invalid then means that it never was valid: its validity alone tells that its fields are 0
+    if not removable:  # invalid then means that it never was valid: its validity alone implies that its fields are 0
         if a.blank:
             return _or_blank(b, valid)
         if b.blank:

@@ -367,7 +367,7 @@ class RuntimeTable:
         return shown
 
     def idle(self) -> list[TableEntry]:
-        """Return the entries whose idle timeout has run out, and start their time anew."""
+        """Return the entries whose idle timeout has run out, and restart their time."""
         if not self.table.support_timeout:
             return []
         now, found = self._monotonic(), []

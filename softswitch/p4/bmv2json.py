@@ -340,9 +340,9 @@ class _Loader:
         return name
 
     def _transition(self, case: JsonValue, names: set[str]) -> p4.Transition:
-        told, value, mask = case.get("type"), case["value"], case.get("mask")
+        named, value, mask = case.get("type"), case["value"], case.get("mask")
         following = self._one_of(names, case["next_state"])
-        kind = told.text if told is not None else ("default" if value.value == "default" else "hexstr")
+        kind = named.text if named is not None else ("default" if value.value == "default" else "hexstr")
         number = None if mask is None else mask.hexstr
         if kind == "default":
             return p4.Transition(following)
@@ -486,7 +486,7 @@ class _Loader:
         return tuple(numbers)
 
     def _table_key(self, element: JsonValue, table: JsonValue) -> p4.TableKey:
-        kind, given, told = element["match_type"].text, element["target"], element.get("name")
+        kind, given, named = element["match_type"].text, element["target"], element.get("name")
         if kind not in _KEY_KINDS:
             raise PipelineError(f"table {table['name'].text}{where(table)}: match kind {kind} is not supported")
         if kind == "valid":
@@ -503,7 +503,7 @@ class _Loader:
             if field.varbit:
                 raise given.refused("a field that is a number")
         mask = element.get("mask")
-        name = f"{target.header}.{target.name}" if told is None else told.text
+        name = f"{target.header}.{target.name}" if named is None else named.text
         return p4.TableKey(name, kind, width, target, signed, None if mask is None else mask.hexstr)
 
     def _entry(self, entry: JsonValue, key: tuple[p4.TableKey, ...], ids: tuple[int, ...]) -> p4.ConstEntry:

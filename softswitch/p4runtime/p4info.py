@@ -215,13 +215,13 @@ def _fields(owner: str, fields: Iterable[P4InfoField]) -> tuple[P4InfoField, ...
     return result
 
 
-def _width(told: int, compiled: int | None) -> int:
-    """Return the width to hold values to: the data plane's, where translation (`sdn_bitwidth`) tells another one.
+def _width(declared: int, compiled: int | None) -> int:
+    """Return the width to hold values to: the data plane's, where translation (`sdn_bitwidth`) gives another one.
 
     Like PI, translated values are passed on as they are. A translated string (`sdn_string`) has no width at all, so
     that every value is refused.
     """
-    return compiled if told and compiled is not None else told
+    return compiled if declared and compiled is not None else declared
 
 
 def _action(message: p4i.Action, compiled: tuple[int, ...]) -> P4InfoAction:

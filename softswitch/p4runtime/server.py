@@ -24,7 +24,7 @@ from mrclab.softswitch.switch import SoftSwitch
 log = logging.getLogger(__name__)
 
 API_VERSION = "1.3.0"  # what PI answers
-MAX_STREAMS = 32  # more than arbitration admits, so that a refused controller is told why
+MAX_STREAMS = 32  # more than arbitration admits, so that a refused controller gets a reason
 MAX_RPCS = MAX_STREAMS + 16
 MAX_REQUEST_BYTES = 256 << 20  # as PI
 STOP_GRACE_SECONDS = 0.2

@@ -31,6 +31,6 @@ class LongestWait:
             self._apart = apart
 
     def take(self) -> float:
-        """Return the worst in seconds, and begin anew."""
+        """Return the worst in seconds, and begin again."""
         worst, self._worst = self._worst, 0.0
         return worst

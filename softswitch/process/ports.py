@@ -68,9 +68,9 @@ class SoftSwitchPort:
         return self.ring.received
 
     def receiver(self, ingress: Ingress, stamp: Stamp) -> Callable[[], int]:
-        """Return the function that hands waiting frames to `ingress` (frame, port, length) and tells how many.
+        """Return the function that hands waiting frames to `ingress` (frame, port, length) and returns how many.
 
-        `stamp` is told when the frame that waited longest was received.
+        `stamp` is called with the time when the frame that waited longest was received.
         """
         return self.ring.receiver(ingress, self.number, stamp)
 

@@ -81,9 +81,9 @@ class PacketRing:
             self._map.close()
 
     def receiver(self, ingress: Ingress, port: int, stamp: Stamp) -> Callable[[], int]:
-        """Return the function that hands up to BATCH waiting frames to `ingress` and tells how many there were.
+        """Return the function that hands up to BATCH waiting frames to `ingress` and returns how many there were.
 
-        `stamp` is told when the first of them, which waited longest, was received.
+        `stamp` is called with the time when the first of them, which waited longest, was received.
         """
         words, view, slots, longest = self._words, self._bytes, self._slots, self._longest
         count = len(slots)

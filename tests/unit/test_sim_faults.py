@@ -21,7 +21,7 @@ from mrclab.topo.cables.cablefaults import (
     RateLimit,
     SeededLoss,
 )
-from mrclab.topo.cables.impairment import Fate, Impairment
+from mrclab.topo.cables.impairment import Impairer, Impairment
 
 
 class Nodes:
@@ -146,7 +146,7 @@ def test_the_detour_draws_what_the_relay_would():
     finish(sim, write)
     assert write.received == write.sent
     received, lost, left = made.heal()
-    twins = [Fate(impairment, f"9/{number}") for number in (0, 1)]
+    twins = [Impairer(impairment, f"9/{number}") for number in (0, 1)]
     assert all(way.detour is None and way.crossed > 0 for way in sim.fabric.cable("h1-p1").ways)
     counts = [detour.fate.counts for detour in made.detours]
     for twin, count in zip(twins, counts, strict=True):

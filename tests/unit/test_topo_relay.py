@@ -2,25 +2,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrclab.topo.cables.impairment import Fate, Impairment
+from mrclab.topo.cables.impairment import Impairer, Impairment
 
 arrivals = st.lists(st.floats(0, 10), min_size=1, max_size=100).map(sorted)
 shares = st.floats(0, 1)
 
 
 def test_nothing_asked_nothing_done():
-    fate = Fate(Impairment(), "seed")
+    fate = Impairer(Impairment(), "seed")
     assert [fate.departures(float(now)) for now in range(5)] == [[float(now)] for now in range(5)]
 
 
 @given(arrivals, st.floats(0.01, 1), st.floats(0, 1), st.integers())
 def test_jitter_stays_in_its_bounds_and_keeps_order_where_asked(times, delay, part, seed):
     jitter = delay * part
-    fate = Fate(Impairment(delay=delay, jitter=jitter), str(seed))
+    fate = Impairer(Impairment(delay=delay, jitter=jitter), str(seed))
     left = [fate.departures(now)[0] for now in times]
     assert left == sorted(left)
     assert all(now + delay - jitter - 1e-9 <= out for now, out in zip(times, left, strict=True))
-    free = Fate(Impairment(delay=delay, jitter=jitter, ordered=False), str(seed))
+    free = Impairer(Impairment(delay=delay, jitter=jitter, ordered=False), str(seed))
     for now in times:
         (out,) = free.departures(now)
         assert now + delay - jitter - 1e-9 <= out <= now + delay + jitter + 1e-9
@@ -29,14 +29,14 @@ def test_jitter_stays_in_its_bounds_and_keeps_order_where_asked(times, delay, pa
 @given(arrivals, shares, shares, shares, st.text())
 def test_the_same_seed_gives_every_frame_the_same_fate_whenever_it_comes(times, loss, duplicate, reorder, seed):
     impairment = Impairment(delay=0.5, jitter=0.2, loss=loss, duplicate=duplicate, reorder=reorder)
-    one, other = Fate(impairment, seed), Fate(impairment, seed)
+    one, other = Impairer(impairment, seed), Impairer(impairment, seed)
     assert [len(one.departures(now)) for now in times] == [len(other.departures(now + 3)) for now in times]
     assert one.counts == other.counts
 
 
 @given(arrivals, shares, shares)
 def test_every_frame_is_lost_or_leaves_once_or_twice_and_is_counted(times, loss, duplicate):
-    fate = Fate(Impairment(loss=loss, duplicate=duplicate), "7")
+    fate = Impairer(Impairment(loss=loss, duplicate=duplicate), "7")
     left = [len(fate.departures(now)) for now in times]
     assert fate.counts.received == len(times)
     assert fate.counts.lost == left.count(0)
@@ -44,12 +44,12 @@ def test_every_frame_is_lost_or_leaves_once_or_twice_and_is_counted(times, loss,
 
 
 def test_listed_frames_are_lost_and_no_other():
-    fate = Fate(Impairment(lose=(2, 3, 10)), "")
+    fate = Impairer(Impairment(lose=(2, 3, 10)), "")
     assert [number for number in range(1, 12) if not fate.departures(0.0)] == [2, 3, 10]
 
 
 def test_a_frame_that_skips_the_delay_overtakes():
-    fate = Fate(Impairment(delay=1.0, reorder=1.0), "")
+    fate = Impairer(Impairment(delay=1.0, reorder=1.0), "")
     assert fate.departures(5.0) == [5.0]
     assert fate.counts.overtook == 1
 

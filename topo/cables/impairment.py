@@ -54,7 +54,7 @@ class Counts:
     sent: int = 0
 
 
-class Fate:
+class Impairer:
     """Decides when each frame of one direction leaves. Pure: time comes in, draws come from the seed."""
 
     def __init__(self, impairment: Impairment, seed: str) -> None:

@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from mrclab.topo.cables.beat import Beat
-from mrclab.topo.cables.impairment import Fate, Impairment
+from mrclab.topo.cables.impairment import Impairer, Impairment
 
 _ETH_P_ALL = 3
 _PACKET_OUTGOING = 4
@@ -33,7 +33,7 @@ class _Direction:
 
     source: socket.socket
     target: socket.socket
-    fate: Fate
+    fate: Impairer
     waiting: list[tuple[float, int, bytes]] = field(default_factory=list)
     number: int = 0
 
@@ -65,7 +65,7 @@ def main(argument: str) -> None:
     for number, entry in enumerate(wanted["directions"]):
         source, target = _packet_socket(entry["from"], _ETH_P_ALL), _packet_socket(entry["to"], 0)
         impairment = Impairment(**{**entry["impairment"], "lose": tuple(entry["impairment"]["lose"])})
-        directions.append(_Direction(source, target, Fate(impairment, f"{wanted['seed']}/{number}")))
+        directions.append(_Direction(source, target, Impairer(impairment, f"{wanted['seed']}/{number}")))
     wake, stop = socket.socketpair()
     signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
     sys.stdout.write("ready\n")

@@ -108,7 +108,7 @@ class ProgramCtl(Control):
         self._endpoint, self._loop = endpoint, loop
         self._queues: list[EvQueue] = []
         self.ctl = Ctl(endpoint)
-        self.evs = EvProfiles(endpoint, self.ctl, self._tell, loop)
+        self.evs = EvProfiles(endpoint, self.ctl, self._deliver, loop)
         self.ccs = CcProfiles(self.ctl)
         self._calls: dict[Op, Callable[[list[int], bytes], Answer]] = {
             Op.CTL_QUERY_DEVICE: self._query_device, Op.CTL_QUERY_PORT: self._query_port,
@@ -141,7 +141,7 @@ class ProgramCtl(Control):
         """And no more."""
         self._queues.remove(queue)
 
-    def _tell(self, event: EvEvent) -> None:
+    def _deliver(self, event: EvEvent) -> None:
         for queue in self._queues:
             queue.add(event)
 

@@ -122,7 +122,7 @@ class FormatProfile(CtlProfile):
     def modify(
         self, mask: EvFormatMask, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes
     ) -> None:
-        """mrc_ctl_modify_ev_fmt_profile; whoever calls looks after EV profiles that use this one."""
+        """mrc_ctl_modify_ev_fmt_profile; the caller checks EV profiles that use this one."""
         target = self.target(bool(mask & EvFormatMask.STATE), to, bool(mask & EvFormatMask.CUR_STATE), current)
         if self.state is CtlProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
             raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
@@ -179,8 +179,8 @@ class ProgramEvProfile(CtlProfile):
 class EvProfiles:
     """All EV profiles and EV formats of a host."""
 
-    def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, tell: Callable[[EvEvent], None], loop: ServerLoop) -> None:
-        self._endpoint, self._ctl, self._tell, self._loop = endpoint, ctl, tell, loop
+    def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: ServerLoop) -> None:
+        self._endpoint, self._ctl, self._deliver, self._loop = endpoint, ctl, deliver, loop
         self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
         self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
 
@@ -234,10 +234,10 @@ class EvProfiles:
         if change.mask & fixed:
             raise invalid(f"EV profile {profile.number} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
         online = self._ctl.ev_profile(profile.number_online)
-        anew = change.mask & EvProfileMask.FIELDS_OP or (
+        rebuild = change.mask & EvProfileMask.FIELDS_OP or (
             change.mask & EvProfileMask.EV_OP and change.op == EvOp.REPLACE
         )
-        if online.users and (anew or target is CtlProfileState.OFFLINE):
+        if online.users and (rebuild or target is CtlProfileState.OFFLINE):
             raise VerbsError("EBUSY", f"EV profile {profile.number} serves {online.users} QPs; destroy them first")
         if change.mask & EvProfileMask.EVENT_MASK:
             profile.events = _event_mask(change.events)
@@ -248,12 +248,12 @@ class EvProfiles:
             self._operate(profile, change)
         if change.mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
-        if anew or target is CtlProfileState.OFFLINE:
+        if rebuild or target is CtlProfileState.OFFLINE:
             self._ctl.destroy_ev_profile(profile.number_online)
             profile.number_online = 0
         if target is CtlProfileState.OFFLINE:
             profile.state = target
-        elif anew:
+        elif rebuild:
             self._bring_online(profile)
 
     def _configure(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
@@ -321,7 +321,7 @@ class EvProfiles:
         def make(number: int) -> EvProfile:
             made = EvProfile(
                 number, Mode.AUTO, fmt, profile.count, profile.min_active, _states(profile.events), hashed=True,
-                listener=lambda event: self._tell(event._replace(profile=profile.number)),
+                listener=lambda event: self._deliver(event._replace(profile=profile.number)),
             )  # fmt: skip
             made.mode = Mode.EXPLICIT if profile.entries else Mode.AUTO
             made.entries = profile.entries

@@ -100,7 +100,7 @@ class ProgramContext:
         with contextlib.suppress(OSError):
             os.read(self.doorbell, 8)
         self._page[:] = bytes(wire.PAGE_BYTES)
-        with FENCE:  # whoever posts from here on rings; what was posted before is seen below
+        with FENCE:  # posts from here on ring; earlier ones are seen below
             self.pump()
 
     def pump(self) -> None:

@@ -52,7 +52,7 @@ def power_of_two(number: int, most: int, what: str) -> int:
 
 
 class Channel:
-    """A completion channel: the end of a pipe that tells the program which queue has something."""
+    """A completion channel: the end of a pipe that names the queues with new completions."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -91,7 +91,7 @@ class SharedQueue(CompletionQueue):
         return entry is None or self.put(entry, solicited=completion.opcode.startswith("RECV"))
 
     def put(self, entry: bytes, solicited: bool) -> bool:
-        """Write an entry and tell the program if it asked to be told; False when the ring is full."""
+        """Write an entry, and notify the program where the queue is armed; False when the ring is full."""
         counters = self._counters
         if (self._tail - counters[wire.CQ_HEAD]) & 0xFFFFFFFF > self._mask:
             self.overflowed = True
@@ -162,7 +162,7 @@ class QpRings:
         return int(wire.RECV.unpack_from(self._ring, at)[0])
 
     def send_over(self) -> int:
-        """A request is done; how many are by now: its completion tells the program whose places are free."""
+        """A request is done; return how many are by now: its completion frees so many places."""
         self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
         return self._sends_over
 

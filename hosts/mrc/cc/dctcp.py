@@ -1,7 +1,7 @@
 """DCTCP: a window cut by the share of marked bytes.
 
 Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, and RFC 8257: alpha follows the share of marked bytes of each
-window, and a window with marks is cut by alpha / 2; else it grows by one packet per RTT. A SACK tells one mark for all
+window, and a window with marks is cut by alpha / 2; else it grows by one packet per RTT. A SACK has one mark for all
 that it acknowledges. What has no queue but the last hop's needs marks there: `fabric.last_hop_ecn: true`.
 """
 

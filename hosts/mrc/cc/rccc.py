@@ -1,11 +1,11 @@
 """RCCC, the receiver-credit congestion control of UET 1.0: a sender sends what its receiver has granted.
 
-A new or idle sender may send a window at once, as UET's first packets do. What it wants beyond, it asks for; the
+A new or idle sender may send a window at once, as UET's first packets do. Beyond that it requests credit; the
 receiver grants as many bytes per second as its ports carry, to all senders in turn (`hosts.mrc.recovery.credits`).
 Neither marks nor delays change anything, so that what is congested inside the fabric is left to load balancing.
 
 `target` is UET's credit target: credit granted so far plus what of the backlog no credit is at hand for, of a window at
-most. Bytes that were trimmed the receiver has seen, and grants anew unasked.
+most. Bytes that were trimmed the receiver has seen, and grants again unrequested.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
 from mrclab.topo.registry import Setting
 
 _MAX_WINDOW_BDP = 1.5  # as the other controls begin
-_ASK_WINDOWS = 0.125  # of the window that the target moves until it is told
+_REQUEST_WINDOWS = 0.125  # of the window by which the target moves until it is sent
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -29,7 +29,7 @@ class Rccc(CongestionController):
     name: ClassVar[str] = "rccc"
     credit_based: ClassVar[bool] = True
     settings: ClassVar[Mapping[str, Setting]] = {
-        "max_cwnd": Setting("bytes that a sender may send unasked, and have asked for at most; default 1.5 BDP", 1.0),
+        "max_cwnd": Setting("bytes sent without a grant, and requested, at most; default 1.5 BDP", 1.0),
     }
 
     def __init__(self, facts: PathFacts, now: float, max_cwnd: float = 0.0) -> None:
@@ -40,9 +40,9 @@ class Rccc(CongestionController):
         self.granted = 0.0  # by the receiver, in all
         self.backlog = 0.0  # bytes that are posted or lost, and not sent
         self.inflight = 0.0
-        self._told = 0.0  # the target, as the receiver was told it last
-        self._unasked = True  # the credit at hand is nobody's grant
-        self._rests_since = now  # with nothing to send and nothing in flight
+        self._sent_target = 0.0  # the target in the last request
+        self._unrequested = True  # the credit at hand was not granted
+        self._idle_since = now  # with nothing to send and nothing in flight
 
     def allows(self, size: int) -> bool:
         """Any credit is enough for a packet."""
@@ -54,8 +54,8 @@ class Rccc(CongestionController):
 
     def on_post(self, size: int, now: float) -> None:
         """More to send; after a rest of a round trip the first window goes unasked again."""
-        if self.backlog <= 0 and self.inflight <= 0 and now - self._rests_since >= self.base_rtt:
-            self.credit, self._unasked = self.most, True
+        if self.backlog <= 0 and self.inflight <= 0 and now - self._idle_since >= self.base_rtt:
+            self.credit, self._unrequested = self.most, True
         self.backlog += size
 
     def on_send(self, size: int, now: float) -> None:
@@ -66,14 +66,14 @@ class Rccc(CongestionController):
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """Count; the receiver's own credit counts from now on."""
-        self._heard()
+        self._receiver_responded()
         self.inflight -= newly
         if self.inflight <= 0:
-            self._rests_since = now
+            self._idle_since = now
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
         """It is to be sent again."""
-        self._heard()
+        self._receiver_responded()
         self._again(size)
 
     def on_loss(self, size: int, now: float) -> None:
@@ -84,10 +84,10 @@ class Rccc(CongestionController):
         """It is to be sent again, or (negative) was not lost after all."""
         self._again(size)
 
-    def _heard(self) -> None:
+    def _receiver_responded(self) -> None:
         """The receiver answers: what is left of the credit that nobody granted is forfeited, as in uet-htsim."""
-        if self._unasked:
-            self._unasked = False
+        if self._unrequested:
+            self._unrequested = False
             self.credit = min(self.credit, 0.0)
 
     def _again(self, size: int) -> None:
@@ -107,13 +107,13 @@ class Rccc(CongestionController):
         return self.granted + min(max(self.backlog, 0.0), self.most) - max(self.credit, 0.0)
 
     def request(self, again: bool) -> float:
-        """Return the target where it is to be told, `again` whatever was told before; 0 where it is not."""
+        """Return the target where it is to be sent, with `again` also if it was sent before; 0 where it is not."""
         target = self.target
-        moved = target - self._told
-        if target <= self.granted or (moved < _ASK_WINDOWS * self.most and not again and not self._is_last(moved)):
+        moved = target - self._sent_target
+        if target <= self.granted or (moved < _REQUEST_WINDOWS * self.most and not again and not self._is_last(moved)):
             return 0.0
-        self._told = max(target, self._told)
-        return self._told
+        self._sent_target = max(target, self._sent_target)
+        return self._sent_target
 
     def _is_last(self, moved: float) -> bool:
         """Return True if what is asked for is the rest of the backlog."""
@@ -123,7 +123,7 @@ class Rccc(CongestionController):
         """Take what the receiver has granted in all; True if it is news."""
         if total <= self.granted:
             return False
-        self._heard()
+        self._receiver_responded()
         self.credit = min(self.credit + total - self.granted, self.most)
         self.granted = total
         return True

@@ -21,7 +21,7 @@ class Denier(IntFlag):
 _NOBODY: Final = Denier(0)  # made once: making a flag is a function in Python
 
 NO_COPIES: Final[list[tuple[int, Any]]] = []
-"""Copies on an EV that no packet took yet; whoever adds one puts a list of its own there first."""
+"""Copies on an EV that no packet took yet; replaced by a list of its own before one is added."""
 
 
 class ProbeState:

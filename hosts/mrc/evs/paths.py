@@ -39,7 +39,7 @@ class Ends:
         self.t1_base = srv6.t1_base(template)
         self.source = srv6.to_bytes(source)
         self.destination = srv6.to_bytes(destination)
-        self.words: dict[int, tuple[int, ...]] = {}  # uSIDs by plane, for whoever keeps them so
+        self.words: dict[int, tuple[int, ...]] = {}  # uSIDs by plane, for codecs that cache them
 
 
 class EvRoute(Route):

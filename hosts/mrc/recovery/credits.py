@@ -1,7 +1,7 @@
-"""Credit between two hosts: what senders ask for, and what a receiver grants to all of them in turn (RCCC).
+"""Credit between two hosts: what senders request, and what a receiver grants to all of them in turn (RCCC).
 
-Requests and grants are endpoint requests of their own, without an answer: each tells a total in units of 256 bytes, so
-that the next one mends one that is lost. A sender that has none left asks every other round trip.
+Requests and grants are endpoint requests of their own, without a response: each carries a total in units of 256
+bytes, so that the next one makes up for a lost one. A sender without credit repeats its request every other round trip.
 
 The receiver's pacer grants four packets at a time, as fast as its ports take full ones; who is served goes to the back.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _PACKETS_A_GRANT: Final = 4
-_ASK_RTTS: Final = 2.0  # until a sender without credit asks again
+_RETRY_RTTS: Final = 2.0  # until a sender without credit repeats its request
 _UNITS: Final = 0xFFFFFFFF
 
 
 class _CreditItem(OpItem):
-    """A request or a grant; it tells the total of the moment when a port takes it."""
+    """A request or a grant, with the total of the moment when a port takes it."""
 
     __slots__ = ("_account", "_kind")
 
@@ -45,7 +45,7 @@ class _CreditItem(OpItem):
             total = account.granted
         else:
             account.request_waits = False
-            total = account.asked
+            total = account.requested
         return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now)).pack()
 
 
@@ -53,15 +53,23 @@ class Account:
     """Credit between this host and a peer, in units: as a sender, and as a receiver."""
 
     __slots__ = (
-        "asked", "grant_waits", "granted", "in_turn", "peer", "request_waits", "retry", "seen", "target",
+        "grant_waits",
+        "granted",
+        "in_turn",
+        "peer",
+        "request_waits",
+        "requested",
+        "retry",
+        "seen",
+        "target",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, retry: Timer) -> None:
         self.peer = peer
         self.retry = retry
-        self.asked = 0  # of the peer, in all
+        self.requested = 0  # of the peer, in all
         self.seen = 0  # granted by the peer, in all
-        self.target = 0  # that the peer asked for
+        self.target = 0  # that the peer requested
         self.granted = 0  # to the peer
         self.in_turn = False
         self.request_waits = self.grant_waits = False  # for a port
@@ -73,7 +81,7 @@ class Credits:
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._accounts: dict[bytes, Account] = {}
-        self._waiting: deque[Account] = deque()  # that have not got all they asked for
+        self._waiting: deque[Account] = deque()  # that did not get all they requested
         self._pacer = endpoint.timers.timer(self._grant_next)
         config = endpoint.config
         packet = config.path_mtu + HEADER_BYTES
@@ -90,18 +98,18 @@ class Credits:
 
     # --- as a sender ------------------------------------------------------------------------------
 
-    def ask(self, peer: Peer, control: Rccc, now: float, again: bool = False) -> None:
-        """Ask a peer for the credit that its controller wants, where that has changed."""
+    def request(self, peer: Peer, control: Rccc, now: float, again: bool = False) -> None:
+        """Request the credit that the controller of a peer needs, where that has changed."""
         target = control.request(again)
         account = self._account(peer)
         if target:
-            account.asked = max(account.asked, -(-int(target) // h.RCVD_UNIT))
+            account.requested = max(account.requested, -(-int(target) // h.RCVD_UNIT))
             if not account.request_waits:
                 account.request_waits = True
                 self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_REQUEST, account), peer)
         if control.starved:
             if not account.retry.armed:
-                account.retry.arm(now + _ASK_RTTS * control.base_rtt)
+                account.retry.arm(now + _RETRY_RTTS * control.base_rtt)
         else:
             account.retry.cancel()
 
@@ -109,10 +117,10 @@ class Credits:
         account = self._accounts.get(address)
         if account is not None and account.peer.credit is not None:
             account.request_waits = False
-            self.ask(account.peer, cast(Rccc, account.peer.credit.controller), now, again=True)
+            self.request(account.peer, cast(Rccc, account.peer.credit.controller), now, again=True)
 
     def on_grant(self, peer: Peer, total: int, now: float) -> None:
-        """A peer tells what it has granted in all."""
+        """A peer has granted so much in all."""
         window = peer.credit
         if window is None:
             return
@@ -122,18 +130,18 @@ class Credits:
         if control.grant(account.seen * h.RCVD_UNIT):
             account.retry.cancel()
             self._endpoint.scheduler.on_window_open(window)
-            self.ask(peer, control, now)
+            self.request(peer, control, now)
 
     # --- as a receiver ----------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, total: int, now: float) -> None:
-        """A peer tells what it wants in all."""
+        """A peer requests so much in all."""
         account = self._account(peer)
         wanted = unwrap_bits(total, account.target, 32)
         if wanted > account.target:
             account.target = wanted
         elif account.granted and not account.in_turn:
-            self._send_grant(account)  # it has not heard of what it got
+            self._send_grant(account)  # the last grant was lost
         self._enter(account, now)
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:

@@ -2,7 +2,7 @@
 
 Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
 packet declared lost may arrive all the same; so whenever nothing is in flight the rest of the bytes is returned. What
-was acknowledged by then counts as counted: a SACK that says so later must not take it off again.
+was acknowledged by then counts as counted: a SACK that shows it later must not take it off again.
 
 A QP whose peer does not respond leaves the shared controller, so that it does not occupy the window of the others.
 """

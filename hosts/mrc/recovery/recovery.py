@@ -1,4 +1,4 @@
-"""Recovery of one requestor: what a SACK, Transport ACK or NACK says about the packets that were sent.
+"""Recovery of one requestor: what a SACK, Transport ACK or NACK shows about the packets that were sent.
 
 docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `Verdict`, which the requestor applies to
 counters, EVs, congestion control and the send queue. Within one SACK everything that it acknowledges is taken in first,
@@ -133,7 +133,7 @@ class Recovery:
     def declare_lost(self, packet: SentPacket, rule: str, now: float) -> bool:
         """Mark a packet in flight as lost; return True if its path is to blame.
 
-        It is not where a NACK or a port says why, nor where the peer may have taken nothing at all yet.
+        It is not where a NACK or a port is the reason, nor where the peer may have taken nothing at all yet.
         """
         packet.state = _LOST
         packet.lost_ev = packet.ev

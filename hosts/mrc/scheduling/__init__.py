@@ -2,7 +2,7 @@
 
 An algorithm is a subclass of `QpScheduler` with a name, in a module here or in another package (entry point group
 `mrclab.qp_schedulers`), registered by `QP_SCHEDULERS.register(Class)` at the module's end. Control packets, probes and
-retransmissions go first, whatever it says.
+retransmissions go first in any case.
 """
 
 from __future__ import annotations

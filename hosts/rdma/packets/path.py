@@ -1,4 +1,4 @@
-"""The way of packets as bytes: all that stands before BTH, and the ICRC behind the payload.
+"""Frames of one path: the bytes before BTH, and the ICRC behind the payload.
 
 The bytes of one path are fixed but for traffic class and lengths, so they are built once per (traffic class, length)
 and kept, with the ICRC state behind them.
@@ -35,7 +35,7 @@ _NOTHING_YET: Final[dict[int, tuple[bytes, int, int, int]]] = {}  # stays empty:
 
 
 class Route:
-    """A path with its frames. A subclass says what stands before BTH; the last of it must be IPv6 and UDP."""
+    """A path with its frames. A subclass provides the bytes before BTH; the last of them must be IPv6 and UDP."""
 
     __slots__ = ("_cache",)
 

@@ -160,7 +160,7 @@ class Dcqcn(RateControl):
         s = self.state
         if s.limited:
             advance(s, self.parameters, now)
-        return s.limit  # asked anew, and elsewhere: mypyc takes what was true before a call for true after it
+        return s.limit  # read again: mypyc takes what was true before a call for true after it
 
     def on_sent(self, size: int, now: float) -> None:
         """A packet of `size` bytes leaves."""

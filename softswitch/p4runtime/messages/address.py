@@ -21,11 +21,11 @@ MAX_UNIX_PATH_BYTES = 107  # sun_path without its final zero
 
 
 class ServerError(Exception):
-    """The server cannot listen where it was told to; the message says why."""
+    """The server cannot listen at its address; the message says why."""
 
 
 def default_address(device_id: int) -> str:
-    """Return where a switch listens that was told nothing: in a folder that only this user may enter."""
+    """Return the default address of a switch: in a folder that only this user may enter."""
     for folder in _folders():
         try:
             folder.mkdir(mode=0o700, exist_ok=True)

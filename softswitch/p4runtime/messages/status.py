@@ -20,7 +20,7 @@ from mrclab.softswitch.p4runtime.messages.stubs import p4r, rpc_status
 ERROR_SPACE = "ALL-sswitch-p4org"  # the error space of simple_switch
 DETAILS_TRAILER = "grpc-status-details-bin"
 LIMIT_HEADER = "p4runtime-max-metadata-size"
-"""In a client's request: how many bytes of trailers it takes, where it takes more than gRPC does unless told to."""
+"""In a client's request: how many bytes of trailers it takes, where it is more than gRPC's default."""
 DEFAULT_METADATA_BYTES = 8192
 _MOST_METADATA_BYTES = 1 << 22
 _OTHER_TRAILERS_BYTES = 1024  # gRPC's own, and the message of an error
@@ -94,20 +94,20 @@ def status_details(error: P4RuntimeError, most: int) -> tuple[bytes, str]:
     return status.SerializeToString(), status.message
 
 
-def _left_out(errors: Sequence[P4RuntimeError | None], told: int) -> str:
-    """Return what the message says of updates behind the `told` ones of the details."""
+def _left_out(errors: Sequence[P4RuntimeError | None], shown: int) -> str:
+    """Return what the message says of updates behind the `shown` ones of the details."""
     failed = sum(error is not None for error in errors)
-    rest = [f"update {n}: {e.code.name} {e.message[:80]}" for n, e in enumerate(errors[told:], told) if e is not None]
+    rest = [f"update {n}: {e.code.name} {e.message[:80]}" for n, e in enumerate(errors[shown:], shown) if e is not None]
     named = f"; {'; '.join(rest[:_MOST_NAMED])}" if rest else ""
     more = f"; and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
-    head = f"{failed} of {len(errors)} updates failed, the details hold the first {told}"
+    head = f"{failed} of {len(errors)} updates failed, the details hold the first {shown}"
     return f"{head}{named}{more}; send fewer at a time"
 
 
 def _most_details(context: grpc.ServicerContext) -> int:
     """Return how many bytes of details the client takes."""
-    told = next((str(value) for key, value in context.invocation_metadata() if key == LIMIT_HEADER), "")
-    most = int(told) if told.isdecimal() and len(told) < 10 else DEFAULT_METADATA_BYTES
+    shown = next((str(value) for key, value in context.invocation_metadata() if key == LIMIT_HEADER), "")
+    most = int(shown) if shown.isdecimal() and len(shown) < 10 else DEFAULT_METADATA_BYTES
     return min(most, _MOST_METADATA_BYTES) - _OTHER_TRAILERS_BYTES
 
 

@@ -85,7 +85,7 @@ class Arbiter:
             self._change(controller, lambda: setattr(controller, "election_id", election_id))
 
     def leave(self, controller: ArbitratedController) -> None:
-        """Forget a stream that has ended; where it was primary, the next in line is told."""
+        """Forget a stream that has ended; where it was primary, the next in line is notified."""
         with self._lock:
             was_primary = self._primary(controller.role) is controller
             self._controllers.remove(controller)
