@@ -48,7 +48,7 @@ def test_every_counter_of_a_switch_is_a_well_formed_sample() -> None:
     assert 'mrclab_switch_dropped_packets_total{switch="t1-p1-1",reason="queue"} 7' in lines
 
 
-REFUSED = "the token is missing or wrong; the operation `metrics` tells it\n"
+REFUSED = "the token is missing or wrong; the operation `metrics` returns it\n"
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_the_detour_draws_what_the_relay_would():
     received, lost, left = made.heal()
     twins = [Impairer(impairment, f"9/{number}") for number in (0, 1)]
     assert all(way.detour is None and way.crossed > 0 for way in sim.fabric.cable("h1-p1").ways)
-    counts = [detour.fate.counts for detour in made.detours]
+    counts = [detour.impairer.counts for detour in made.detours]
     for twin, count in zip(twins, counts, strict=True):
         for _ in range(count.received):
             twin.departures(0.0)
@@ -166,7 +166,7 @@ def test_damaged_frames_may_be_duplicated_too():
     finish(sim, write)
     detoured.heal()
     assert write.received == write.sent
-    assert sum(detour.fate.counts.duplicated for detour in detoured.detours) > 0
+    assert sum(detour.impairer.counts.duplicated for detour in detoured.detours) > 0
 
 
 def test_frames_on_a_cable_that_is_cut_are_lost_also_when_it_comes_back_before_they_would_arrive():
