@@ -11,7 +11,7 @@ from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-LESSONS = HOME.parent / "docs" / "lessons"
+LESSONS = HOME / "docs" / "lessons"
 ANSWER = """
 own = sh.TableEntry("MrcIngress.my_usid")(action="MrcIngress.shift_usid")
 own.match["locator_usid"] = "0xfcbbbb001102"
