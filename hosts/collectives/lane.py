@@ -17,7 +17,7 @@ from mrclab.hosts.collectives.algorithms import SEGMENT
 from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Address
 
 if TYPE_CHECKING:
-    from mrclab.hosts.collectives.mesh import MeshOperation
+    from mrclab.hosts.collectives.operation import MeshOperation
 
 SLOTS: Final = 32
 HEADER: Final = struct.Struct("=BBHIIIIIQ")

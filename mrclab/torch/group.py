@@ -21,7 +21,8 @@ from torch.distributed import distributed_c10d as c10d
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.algorithms import Collective
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, MeshOperation
+from mrclab.hosts.collectives.mesh import Mesh
+from mrclab.hosts.collectives.operation import ANY, MESSAGE, MeshOperation
 from mrclab.torch.tensors import Target, check, combiner, flattened, operation, raw, source
 from mrclab.torch.work import MrcError, MrcReceive, MrcWork, MrcWorks, as_torch
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import MeshOperation
+from mrclab.hosts.collectives.operation import MeshOperation
 
 
 class MrcError(dist.DistBackendError):  # type: ignore[misc]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import ANY, MESSAGE, Mesh, MeshOperation
+from mrclab.hosts.collectives.mesh import Mesh
+from mrclab.hosts.collectives.operation import ANY, MESSAGE, MeshOperation
 
 
 def say(*words: object) -> None:

@@ -9,20 +9,19 @@ from functools import partial
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.profiles import (
+from mrclab.hosts.agent.provider.ccprofiles import CcProfiles
+from mrclab.hosts.agent.provider.ctlprofile import (
     FORMATS,
     MAX_PROFILES,
     STATES,
     CcProfileMask,
-    CcProfiles,
     CtlProfileState,
     EvFormatMask,
     EvOp,
-    EvProfileChange,
     EvProfileMask,
-    EvProfiles,
     invalid,
 )
+from mrclab.hosts.agent.provider.evprofiles import EvProfileChange, EvProfiles
 from mrclab.hosts.agent.provider.qp import CtlNumbers, ServerLoop
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op

@@ -1,147 +1,32 @@
-"""Profiles of the control interface as the MRC headers have them: numbers that programs choose, states, and steps.
-
-INIT → OFFLINE → ONLINE and back. They are the device's: all programs of a host see the same ones.
-"""
+"""EV profiles and EV formats of a host, by the numbers that programs choose."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
-from typing import Any, Final
+from typing import Final
 
-from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.ctlprofile import (
+    FORMATS,
+    MAX_PROFILES,
+    MODES,
+    STATES,
+    VALUE_BYTES,
+    CtlProfile,
+    CtlProfileState,
+    EvOp,
+    EvProfileMask,
+    FormatProfile,
+    invalid,
+)
 from mrclab.hosts.agent.provider.qp import ServerLoop
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, check_widths
+from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
 from mrclab.hosts.rdma.errors import VerbsError
 
-MAX_PROFILES: Final = 64  # of each kind; numbers are 1…64
-FORMATS: Final = {1: EvFormat.STEV, 2: EvFormat.SRV6, 4: EvFormat.UDP}
-MODES: Final = {1: Mode.AUTO, 2: Mode.EXPLICIT, 4: Mode.GENERATED}
-STATES: Final = {ApiState.GOOD: 1, ApiState.ASSUMED_BAD: 2, ApiState.DENIED: 4, ApiState.UNKNOWN: 1 << 31}
 _EVENTS: Final = {1: ApiState.GOOD, 2: ApiState.ASSUMED_BAD}
-VALUE_BYTES: Final = 32
-NSCC: Final = "uet-1.0-nscc"
-
-
-class CtlProfileState(IntEnum):
-    """enum mrc_ctl_profile_state."""
-
-    INIT = 0
-    OFFLINE = 1
-    ONLINE = 2
-
-
-class EvOp(IntEnum):
-    """enum mrc_ctl_ev_op."""
-
-    REPLACE = 0
-    MODIFY_STATE = 1
-    QUERY_STATE = 2
-    QUERY_ARRAY = 3
-
-
-class EvFormatMask(IntFlag):
-    """enum mrc_ctl_ev_fmt_profile_attr_mask."""
-
-    STATE = 1
-    CUR_STATE = 2
-    MODE = 4
-    OP = 8
-    VENDOR_CFG = 1 << 31
-
-
-class EvProfileMask(IntFlag):
-    """enum mrc_ctl_ev_profile_attr_mask."""
-
-    STATE = 1
-    CUR_STATE = 2
-    MODE = 4
-    FMT_ID = 8
-    COUNT = 16
-    MIN_ACTIVE = 32
-    EVENT_MASK = 64
-    EV_OP = 128
-    FIELDS_OP = 256
-    VENDOR_CFG = 1 << 31
-
-
-class CcProfileMask(IntFlag):
-    """enum mrc_ctl_cc_profile_attr_mask."""
-
-    STATE = 1
-    CUR_STATE = 2
-    ALGORITHM = 4
-    CONFIG = 8
-    VENDOR_CFG = 1 << 31
-
-
-_STEPS: Final = {
-    (CtlProfileState.INIT, CtlProfileState.OFFLINE),
-    (CtlProfileState.OFFLINE, CtlProfileState.ONLINE),
-    (CtlProfileState.ONLINE, CtlProfileState.OFFLINE),
-    (CtlProfileState.OFFLINE, CtlProfileState.INIT),
-}
-
-
-def invalid(text: str) -> VerbsError:
-    """EINVAL."""
-    return VerbsError("EINVAL", text)
-
-
-@dataclass
-class CtlProfile:
-    """Common fields of the three kinds."""
-
-    number: int
-    state: CtlProfileState = CtlProfileState.INIT
-    vendor: bytes = bytes(wire.VENDOR_BYTES)
-
-    def target(self, named: bool, to: int, asserted: bool, current: int) -> CtlProfileState:
-        """The state to go to; EINVAL for a step that does not exist, or where CUR_STATE is another one."""
-        if asserted and current != self.state:
-            raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
-        if not named:
-            return self.state
-        if (self.state, to) not in _STEPS:
-            raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
-        return CtlProfileState(to)
-
-
-@dataclass
-class FormatProfile(CtlProfile):
-    """An EV format: the places of an expanded EV."""
-
-    mode: int = 0
-    widths: tuple[int, ...] = ()
-
-    def modify(
-        self, mask: EvFormatMask, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes
-    ) -> None:
-        """mrc_ctl_modify_ev_fmt_profile; the caller checks EV profiles that use this one."""
-        target = self.target(bool(mask & EvFormatMask.STATE), to, bool(mask & EvFormatMask.CUR_STATE), current)
-        if self.state is CtlProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
-            raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
-        if self.state is CtlProfileState.INIT and (target is CtlProfileState.INIT or not mask & EvFormatMask.MODE):
-            raise invalid(f"EV format profile {self.number} is in INIT: it needs its mode and the step to OFFLINE")
-        chosen = mode if mask & EvFormatMask.MODE else self.mode
-        places = tuple(widths) if mask & EvFormatMask.OP else self.widths
-        if chosen not in FORMATS:
-            raise invalid(f"there is no EV format mode {chosen}")
-        if places or mask & EvFormatMask.OP:
-            check_widths(FORMATS[chosen], places)
-        if target is CtlProfileState.ONLINE and not places:
-            raise invalid(f"EV format profile {self.number} has no fields yet")
-        self.mode, self.widths = chosen, places
-        if mask & EvFormatMask.VENDOR_CFG:
-            self.vendor = vendor
-        if target is CtlProfileState.INIT:
-            self.mode, self.widths, self.vendor = 0, (), bytes(wire.VENDOR_BYTES)
-        self.state = target
 
 
 @dataclass
@@ -453,96 +338,3 @@ def _expanded(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int
     if int.from_bytes(value, "big") & (1 << 8 * VALUE_BYTES - expansion.bits) - 1:
         raise invalid(f"EV value {value.hex()} has bits beyond the {expansion.bits} that its fields take")
     return expansion.expand(int.from_bytes(value, "big") >> 8 * VALUE_BYTES - expansion.bits)
-
-
-# --- congestion control -----------------------------------------------------------------------------------------------
-
-_CONFIG: Final = (
-    ("disable_qa", "flag"), ("adjust_bytes_threshold", "int"), ("adjust_period_threshold", "ns"), ("base_rtt", "ns"),
-    ("eta", "float"), ("fi", "float"), ("fi_scale", "float"), ("gamma", "float"), ("max_md_jump", "float"),
-    ("max_cwnd", "int"), ("qa_gate", "int"), ("qa_threshold", "ns"), ("target_delay", "ns"),
-)  # fmt: skip
-
-
-@dataclass
-class CcProfile(CtlProfile):
-    """A congestion control profile; `algorithm` empty: none."""
-
-    algorithm: str | None = None
-    config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
-    configured: bool = False
-    number_online: int = 0
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of the transport's controller. A field that is 0 keeps the lab's scaled default."""
-        found: dict[str, Any] = {}
-        for (name, kind), number in zip(_CONFIG, self.config, strict=False):
-            if not number:
-                continue
-            if kind == "flag":
-                found[name] = True
-            elif kind == "ns":
-                found[name] = number * 1e-9
-            else:
-                found[name] = struct.unpack("=f", struct.pack("=I", number))[0] if kind == "float" else number
-        return found
-
-
-class CcProfiles:
-    """All congestion control profiles of a host."""
-
-    def __init__(self, ctl: Ctl) -> None:
-        self._ctl = ctl
-        self.profiles = {number: CcProfile(number) for number in range(1, MAX_PROFILES + 1)}
-
-    def profile(self, number: int) -> CcProfile:
-        """EINVAL if there is none of this number."""
-        if number not in self.profiles:
-            raise invalid(f"there is no congestion control profile {number}; there are 1…{MAX_PROFILES}")
-        return self.profiles[number]
-
-    def modify(
-        self, number: int, mask: CcProfileMask, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
-    ) -> None:
-        """mrc_ctl_modify_cc_profile."""
-        profile = self.profile(number)
-        target = profile.target(bool(mask & CcProfileMask.STATE), to, bool(mask & CcProfileMask.CUR_STATE), current)
-        if profile.state is CtlProfileState.INIT and (
-            target is CtlProfileState.INIT or not mask & CcProfileMask.ALGORITHM
-        ):
-            raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
-        if profile.state is CtlProfileState.ONLINE:
-            self._take_offline(profile, target, mask)
-            return
-        made = CcProfile(number, target, profile.vendor, profile.algorithm, profile.config, profile.configured)
-        if mask & CcProfileMask.ALGORITHM:
-            if algorithm not in {"", NSCC}:
-                raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
-            made.algorithm = algorithm
-        if mask & CcProfileMask.CONFIG:
-            made.config, made.configured = config, True
-        if mask & CcProfileMask.VENDOR_CFG:
-            made.vendor = vendor
-        if target is CtlProfileState.ONLINE:
-            if not made.configured:
-                raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
-            parameters = made.parameters() if made.algorithm else {}
-            made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
-        self.profiles[number] = CcProfile(number) if target is CtlProfileState.INIT else made
-
-    def _take_offline(self, profile: CcProfile, target: CtlProfileState, mask: CcProfileMask) -> None:
-        if mask & ~(CcProfileMask.STATE | CcProfileMask.CUR_STATE):
-            raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
-        if target is CtlProfileState.OFFLINE:
-            self._ctl.destroy_cc_profile(profile.number_online)
-            profile.number_online = 0
-            profile.state = target
-
-    def online(self, number: int) -> int | None:
-        """The transport's number of an ONLINE profile; None for 0."""
-        if not number:
-            return None
-        profile = self.profile(number)
-        if profile.state is not CtlProfileState.ONLINE:
-            raise invalid(f"congestion control profile {number} is {profile.state.name}; bring it ONLINE first")
-        return profile.number_online
