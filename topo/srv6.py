@@ -128,11 +128,6 @@ def ev_to_wire(value: int) -> tuple[int, int]:
     return value & 0xFFFF, value >> 16
 
 
-def ev_from_wire(udp_source_port: int, flow_label: int) -> int:
-    """Inverse of `ev_to_wire`; the upper four bits of the flow label do not count."""
-    return (flow_label & 0xFFFF) << 16 | udp_source_port
-
-
 # --- destination addresses ------------------------------------------------------------------------------------------
 
 

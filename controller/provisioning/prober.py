@@ -32,11 +32,6 @@ class CableProber:
         self._complained: dict[str, str] = {}
         self._asked_since: dict[str, float] = {}
 
-    @property
-    def all_verified(self) -> bool:
-        """True if every cable has been seen to lead where it should."""
-        return self.book.settled
-
     def wake(self) -> None:
         """Probe what is pending now: something became ready."""
         self._wake.set()
