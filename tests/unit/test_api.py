@@ -13,7 +13,7 @@ from mrclab.lab.api import Run
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}}
 FILE = {"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}
-TABLES = ("flows", "samples", "ev_transitions", "losses", "queue_depths", "faults", "expectations", "steps")
+TABLES = ("flows", "samples", "ev_transitions", "losses", "queue_depths", "queues", "faults", "expectations", "steps")
 
 
 @pytest.fixture(scope="module")
