@@ -1,6 +1,7 @@
 """`python -m mrclab.bench.trace`: CPU time of a packet that a graph sends, beside the same of a connection matrix.
 
-Every host sends one other as many bytes, in one message: once as a GOAL schedule, once as a uet-htsim matrix, by turns.
+Every host sends one other as many bytes, in one message: once as a GOAL schedule and once as a uet-htsim
+matrix, alternating.
 The runs are the same to the packet; what differs is who drives them.
 """
 

@@ -29,7 +29,7 @@ LARGE = 1 << 20  # bytes
 _ATTRIBUTES = {"cc_profile": "none", "mpr": 2}
 _DEPTH = 128
 _PACED_PLANES, _PACED_RATE, _PACED_DELAY_S = 4, 400.0, 0.002
-_ROUNDS = 3  # by turns; the best of each counts, since others may share the machine
+_ROUNDS = 3  # alternating; the best of each counts, since others may share the machine
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class NodesWritten(Event):
 
 @event
 class NodeDamaged(Event):
-    """Discovery of a node config that cannot be read; it is written anew."""
+    """Discovery of a node config that cannot be read; it is written again."""
 
     kind: ClassVar[str] = "node.damaged"
     host: str

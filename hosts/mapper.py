@@ -133,7 +133,7 @@ class Mapper:
 
 
 class ProbePaths:
-    """The self-probes of one host: per plane its own T0, then the T1s above it, all or `mapper.t1s` of them by turns.
+    """The self-probes of one host: per plane its own T0, then the T1s above it, all or `mapper.t1s` of them in turn.
 
     The hosts of a T0 begin far from each other, so that few of them cover all of its T1s soon; those of the next T0 are
     a cycle ahead, so that every T1 is probed from somewhere in every cycle.

@@ -182,7 +182,7 @@ class Run:
 
     @cached_property
     def faults(self) -> Table:
-        """Faults that struck: kind, begin and end in s (None: not cleared before the run ended), cables."""
+        """Faults that began: kind, begin and end in s (None: not cleared before the run ended), cables."""
         return tables.faults(self._measures)
 
     @cached_property

@@ -55,7 +55,7 @@ class _StoredSample(Record):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The fields, read anew each time."""
+        """The fields, read again each time."""
         whole = json.loads(self._lines[self._at])
         return {field: value for field, value in whole.items() if field not in _HEAD}
 

@@ -188,13 +188,13 @@ def _link(measures: Measures, switch: str, port: int) -> str:
 
 
 def faults(measures: Measures) -> Table:
-    """Faults that struck, in the order of time."""
+    """Faults that began, in the order of time."""
     since = measures.since_start
     return Table(
         ("fault", "kind", "text", "begin", "end", "links"),
         (
             (s.name, s.kind, s.text, since(s.begin), None if s.end is None else since(s.end), list(s.links))
-            for s in sorted(measures.strikes.values(), key=lambda strike: strike.begin)
+            for s in sorted(measures.faults.values(), key=lambda fault: fault.begin)
         ),
     )
 

@@ -16,7 +16,7 @@ from mrclab.topo.errors import TopoError
 if TYPE_CHECKING:
     from mrclab.sim.cable import Cable, HalfLink
     from mrclab.sim.fabric import SimFabric
-    from mrclab.topo.nodecontrol import Healed, NodeControl
+    from mrclab.topo.nodecontrol import Cleared, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4
@@ -26,7 +26,7 @@ class _Injected:
     def __init__(self, places: list[tuple[HalfLink, FrameFault]]) -> None:
         self._places = places
 
-    def heal(self) -> tuple[int, int]:
+    def clear(self) -> tuple[int, int]:
         """No longer; packets seen, and hit."""
         places, self._places = self._places, []
         for way, fault in places:
@@ -39,7 +39,7 @@ class _Impaired:
         self._places = places
         self.detours = [detour for _, detour in places]
 
-    def heal(self) -> tuple[int, int, int]:
+    def clear(self) -> tuple[int, int, int]:
         """Frames go straight again, and may overtake those on the detour; frames that came in, were lost, and left.
 
         What still waits leaves in its time and counts as left, as if the relay had been waited for.
@@ -55,7 +55,7 @@ class _Impaired:
 
 
 class BackgroundSender:
-    """Other traffic from a NIC port, at a steady rate, until it is healed."""
+    """Other traffic from a NIC port, at a steady rate, until it is cleared."""
 
     def __init__(self, fabric: SimFabric, cable: Cable, frame: bytes, rate_pps: float) -> None:
         self._clock = fabric.clock
@@ -78,7 +78,7 @@ class BackgroundSender:
         else:
             self._refused += 1
 
-    def heal(self) -> tuple[int, int]:
+    def clear(self) -> tuple[int, int]:
         """No longer; packets sent, and those that found no carrier."""
         self._on = False
         return self._sent, self._refused
@@ -104,7 +104,7 @@ class SimFaultInjector:
         """Refuse: nobody's programs run in virtual time."""
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
-    def cut_control(self, switch: str) -> Healed:
+    def cut_control(self, switch: str) -> Cleared:
         """There is nothing to cut."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 

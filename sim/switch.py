@@ -349,7 +349,7 @@ class SimSwitch(CableEnd):
 
 
 def _place(usid: int) -> int:
-    """Return where a switch finds the port of a uSID of its own plane: downlinks and T1s by turns."""
+    """Return where a switch finds the port of a uSID of its own plane: downlinks and T1s in turn."""
     return (usid & _LOW) << 1 | usid >> _KIND & 1
 
 

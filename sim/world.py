@@ -225,7 +225,7 @@ class SimWorld:
         return found
 
     def deadlocked(self) -> bool:
-        """Return True if QPs wait, and each of them for ever unless somebody heals what is broken."""
+        """Return True if QPs wait, and each of them for ever unless somebody clears what is broken."""
         waits = False
         for host in self.hosts.values():
             for qp in host.transport.verbs.qps.values():

@@ -25,8 +25,8 @@ class NodeControl(Protocol):
         """Return True while its process exists, stopped or not."""
 
 
-class Healed(Protocol):
+class Cleared(Protocol):
     """Anything that can be undone."""
 
-    def heal(self) -> None:
+    def clear(self) -> None:
         """Undo it."""

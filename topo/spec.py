@@ -397,7 +397,7 @@ class FabricSpec(_Strict):
 
     @property
     def gap(self) -> float:
-        """Seconds of a flow's pause after which a switch that balances flowlets chooses anew."""
+        """Seconds of a flow's pause after which a switch that balances flowlets chooses again."""
         return self.base_rtt(self.longest) / 2 if self.flowlet_gap is None else self.flowlet_gap
 
     @property

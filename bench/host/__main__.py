@@ -34,7 +34,7 @@ PACED_RATES = (100, 400)
 """Packets per second and link of the paced part."""
 
 _ATTRIBUTES = {"cc_profile": "none", "mpr": 2}
-_ROUNDS = 3  # of bare and full-speed runs, by turns; the best of each counts, since others may share the machine
+_ROUNDS = 3  # of bare and full-speed runs, alternating; the best of each counts, since others may share the machine
 _PACED_PLANES = 4
 _PACED_DELAY_S = 0.024  # one way, as over four links of the demo
 _PACED_S = 4.0

@@ -1,4 +1,4 @@
-"""`python -m mrclab.bench.sim`: the same work in virtual time and in uet-htsim, by turns: time, memory, completions."""
+"""`python -m mrclab.bench.sim`: the same work in virtual time and in uet-htsim, alternating: time, memory, FCTs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _curve(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
 
 
 def run(loads: Sequence[SimLoad], seeds: int, *, beside: bool, as_json: bool) -> tuple[list[SimRow], bool]:
-    """All of them, each in both simulators by turns; the rows, and whether one of them failed."""
+    """All of them, each in both simulators alternating; the rows, and whether one of them failed."""
     rows: list[SimRow] = []
     failed = False
     for one in loads:

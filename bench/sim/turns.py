@@ -1,4 +1,4 @@
-"""A load here and in uet-htsim by turns, with every seed."""
+"""A load here and in uet-htsim alternating, with every seed."""
 
 from __future__ import annotations
 

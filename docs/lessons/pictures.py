@@ -178,13 +178,13 @@ def lost() -> tuple[float, list[tuple[float, str]]]:
         cut = world.now
         world.pause(0.15)
         desk.clear("cut")
-        healed = world.now
+        cleared = world.now
         world.pause(2.5)
         records = list(history.parse(world.history_since(seen)))
     states = [each for each in records if each.kind == "ev.state" and (each["plane"], each["uplink"]) == (1, 2)]
     gone = next(each.t for each in states if each["new"] == "ASSUMED_BAD" and each.node == "h1")
     back = next(each.t for each in states if each["new"] == "GOOD" and each.node == "h1" and each.t > gone)
-    told = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (healed - cut, "cable back"), (back - cut, "GOOD again")]
+    told = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (cleared - cut, "cable back"), (back - cut, "GOOD again")]
     return fabric.base_rtt("h1", "h3"), told
 
 

@@ -58,9 +58,9 @@ class Round:
     during: str
     status: int | None = None
     reason: str = ""
-    after: float | None = None  # seconds from the deed to the reason
-    lasted: float = 0.0  # seconds from the deed to the end
-    stood: float = 0.0  # seconds from the deed to the end of the traffic, or of the run where that has none
+    after: float | None = None  # seconds from the fault to the reason
+    lasted: float = 0.0  # seconds from the fault to the end
+    stood: float = 0.0  # seconds from the fault to the end of the traffic, or of the run where that has none
     wrong: list[str] = field(default_factory=list)
 
 

@@ -233,7 +233,7 @@ def _remove(where: Callable[[Scene], Path]) -> Callable[[Scene, random.Random], 
 def _damage(scene: Scene, draw: random.Random) -> str:
     path = scene.run_dir.parent / "state.json"
     try:
-        record = os.open(path, os.O_WRONLY | os.O_TRUNC)  # never made anew: the lab removes it as it goes
+        record = os.open(path, os.O_WRONLY | os.O_TRUNC)  # never made again: the lab removes it as it goes
     except FileNotFoundError:
         raise ProcessLookupError(path.name) from None
     with os.fdopen(record, "w") as file:

@@ -189,7 +189,7 @@ class Search:
         data, frames = sum(step.data for step in steps), sum(step.frames for step in steps)
         rtts = seconds / system.base_rtt
         trace, circle = self.trace_to(around[0]), [step.action for step in steps]
-        # a QP whose peer began anew asks for its bad paths, slowly, until the job ends it
+        # a QP whose peer began again asks for its bad paths, slowly, until the job ends it
         waiting = bool(system.down or system.receives or system.probes or system.restarted >= 0)
         sent = f"{data} data packets and {frames - data} others in {rtts:.2f} base RTTs, again and again"
         if not seconds:
@@ -336,7 +336,7 @@ def _said(system: System, action: Action) -> str:
     frame = next((one for one in system.network if one.serial == which), None)
     if kind in {"down", "restart"}:
         return (
-            f"h{which + 1} starts anew" if kind == "restart" else f"port {which & 0xFF} of h{(which >> 8) + 1} is down"
+            f"h{which + 1} starts again" if kind == "restart" else f"port {which & 0xFF} of h{(which >> 8) + 1} is down"
         )
     if kind in _WORDS:
         return _WORDS[kind]

@@ -468,10 +468,10 @@ class System:
                     raise Broken(f"all ports are up, and {host.config.host.name} takes some of its peer's for down")
 
     def _check_survivor(self) -> None:
-        """Of a pair one of which began anew: what was sent ends, with a reason."""
+        """Of a pair one of which began again: what was sent ends, with a reason."""
         if self.restarted == 0:
             return
         for at, (qa, _) in enumerate(self.qps):
             if self.completed[at] < len(self.world.messages):
                 state = self.hosts[0].verbs.qps[qa].state.value
-                raise Broken(f"the peer began anew, and the QP waits for ever in {state}")
+                raise Broken(f"the peer began again, and the QP waits for ever in {state}")

@@ -192,7 +192,7 @@ class Rig:
         return lambda: self.injector.let_go(owner)
 
     def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
-        return self.injector.inject([(link, action)], match=match, direction=direction).heal
+        return self.injector.inject([(link, action)], match=match, direction=direction).clear
 
     def _do_lose(self, blow: Blow, link: str, direction: str, rate: float, least: int) -> _Undo:
         seed = f"{self.plan.seed}/{blow.at}"
@@ -211,7 +211,7 @@ class Rig:
         wanted = Impairment(**impairment)
         if any(self.fabric.cable(link).ways[side].detour is not None for side in (0, 1)):
             return None
-        return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).heal
+        return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).clear
 
     def _do_swap(self, blow: Blow, links: list[str]) -> _Undo | None:
         if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
@@ -236,7 +236,7 @@ class Rig:
     def _do_noise(self, blow: Blow, source: str, destination: str, path: tuple[int, int], rate_pps: float) -> _Undo:
         size = self.plan.fabric.spec.path_mtu
         rate_pps = min(rate_pps, _MOST_NOISE / (blow.until - blow.at))
-        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").heal
+        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").clear
 
     def _do_deny(self, blow: Blow, what: str) -> _Undo | None:
         source = f"soak-{blow.at}"

@@ -28,7 +28,7 @@ class Injury:
 
 
 @dataclass(frozen=True)
-class Case:
+class SurveyCase:
     """Faults of one case: one, or two at once."""
 
     number: int
@@ -39,12 +39,12 @@ class Case:
         return {"case": self.number, "injuries": [asdict(injury) for injury in self.injuries]}
 
 
-def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[Case]:
+def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[SurveyCase]:
     """`singles` single faults, the kinds in turn, then `doubles` double ones of any kinds."""
     rng = random.Random(f"clustermapper {seed}")
     cases = [(_injury(fabric, rng, KINDS[number % len(KINDS)]),) for number in range(singles)]
     pairs = [_pair(fabric, rng) for _ in range(doubles)]
-    return [Case(number, injuries) for number, injuries in enumerate([*cases, *pairs], 1)]
+    return [SurveyCase(number, injuries) for number, injuries in enumerate([*cases, *pairs], 1)]
 
 
 def is_told_apart(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from mrclab.experiments.survey.cases import NIC_LOSS, Case, Injury
+from mrclab.experiments.survey.cases import NIC_LOSS, Injury, SurveyCase
 from mrclab.lab.run.world import GONE
 from mrclab.lab.session.lab import Lab
 
@@ -22,7 +22,7 @@ class Surveyor:
         self._cycle = cycle
         self._events = lab.subscribe("controller", "verdict")
 
-    def work(self, case: Case) -> dict[str, Any]:
+    def work(self, case: SurveyCase) -> dict[str, Any]:
         """One case: a healthy time, the fault, the verdicts until all is named or the time is over."""
         self._begin_anew(SETTLE)
         self._begin_anew(QUIET)

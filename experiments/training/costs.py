@@ -65,9 +65,9 @@ def step(rows: Sequence[Row], transport: str) -> float | None:
 def cost(rows: Sequence[Row], transport: str, fault: str) -> FaultCost | None:
     """Return what a fault cost under a transport; None where there is no pair of runs."""
     calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and went_well(row)}
-    struck = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
-    common = [seed for seed in struck if seed in calm]
+    began = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
+    common = [seed for seed in began if seed in calm]
     if not common:
         return None
-    lost = [1e3 * (seconds(struck[seed]) - seconds(calm[seed])) for seed in common if went_well(struck[seed])]
+    lost = [1e3 * (seconds(began[seed]) - seconds(calm[seed])) for seed in common if went_well(began[seed])]
     return FaultCost(tuple(lost), len(common) - len(lost))

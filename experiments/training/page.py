@@ -53,7 +53,7 @@ parallelism in what is left, whose gradients (256 KiB for each rank and step) ar
 backward goes on. NICs of 4 × 100 Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port
 and static ECMP. Both have the lab's default ACK timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables
 take 600 ns, switches 500 ns. Computations vary by 2 %, drawn from the seed.
-The fault strikes after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
+The fault begins after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
 
 **What the intervals say.** Figures are means over the seeds, each beside its own run without the fault, with the 95 %
 interval of Student's t. A cost below its interval is not told from none. *Ends* means that a QP gave up, and the job

@@ -14,7 +14,7 @@ from mrclab.topo.economy import IdentityCache
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 IDLE_RTTS: Final = 0.25
-"""A SACK is due when nothing came for this long; peers reckon with it."""
+"""A SACK is due when nothing came for this long; peers rely on it."""
 
 RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
 

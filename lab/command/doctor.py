@@ -59,7 +59,7 @@ _PROGRAMS = {"ip": "iproute2", "nft": "nftables", "mnexec": "mininet", "ethtool"
 
 
 def try_faults() -> list[MachineCheck]:
-    """Make, look at and heal every kind of fault on real cables of a small fabric."""
+    """Make, look at and clear every kind of fault on real cables of a small fabric."""
     from mrclab.lab.faults import selftest  # noqa: PLC0415 - it needs Linux
 
     return [

@@ -1,4 +1,4 @@
-"""Expectations of how a run ended: bytes intact, QPs alive, processes alive, faults healed."""
+"""Expectations of how a run ended: bytes intact, QPs alive, processes alive, faults cleared."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -100,16 +100,16 @@ class Health(BaseExpectation):
 
 @EXPECTATIONS.register
 class Clean(BaseExpectation):
-    """Nothing is left of the faults: all struck and were healed, the fabric is verified, every EV is usable again."""
+    """Nothing is left of the faults: all began and were cleared, the fabric is verified, every EV is usable again."""
 
     to_the_end = True
     kind: Literal["clean"]
 
     def judge(self, measures: "Measures") -> Verdict:
         """The end of the history."""
-        missing = [fault.name for fault in measures.scenario.faults if fault.name not in measures.strikes]
-        trouble = [f"{name} never struck" for name in missing]
-        trouble += [f"{strike.name} was not healed" for strike in measures.strikes.values() if strike.end is None]
+        missing = [fault.name for fault in measures.scenario.faults if fault.name not in measures.faults]
+        trouble = [f"{name} never began" for name in missing]
+        trouble += [f"{fault.name} was not cleared" for fault in measures.faults.values() if fault.end is None]
         last = measures.history.records[-1].t if measures.history.records else measures.end
         broken = {(error.node, error["qp"]) for error in measures.qp_errors}
         bad = [
@@ -124,7 +124,7 @@ class Clean(BaseExpectation):
                 trouble.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):
                 trouble.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
-        observed = "; ".join(trouble[:3]) or f"{len(measures.strikes)} faults healed, every EV usable"
+        observed = "; ".join(trouble[:3]) or f"{len(measures.faults)} faults cleared, every EV usable"
         return self.verdict(
             not trouble, "no state is left of the faults", observed, "", float(len(trouble)), "troubles"
         )

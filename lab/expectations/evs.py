@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.evidence import NoEvidence, senders_told, span
-from mrclab.lab.measure.faults import Strike, links_of
+from mrclab.lab.measure.faults import FaultSpan, links_of
 from mrclab.lab.measure.flows import Selection
 from mrclab.lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
 from mrclab.lab.scenario.names import FaultName, KnownWindow
@@ -27,18 +27,18 @@ class EvStateExpectation(BaseExpectation):
     kind: Literal["ev_state"]
     fault: FaultName
     state: State = "ASSUMED_BAD"
-    by_rtts: float | None = Field(default=None, gt=0, description="the first of them, after the fault struck")
+    by_rtts: float | None = Field(default=None, gt=0, description="the first of them, after the fault began")
     returns: bool = True
-    returns_within: Duration | None = Field(default=None, gt=0, description="the last, after the fault was healed")
+    returns_within: Duration | None = Field(default=None, gt=0, description="the last, after the fault was cleared")
 
     def judge(self, measures: "Measures") -> Verdict:
         """Changes of the EVs that cross the cables."""
-        strike = _strike(measures, self.fault)
-        begin = strike.begin
-        healed = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(strike)[1]
-        changes = [c for c in _changes_over(measures, strike) if c.t >= begin]
-        took = [c for c in changes if c.new == self.state and c.t <= healed]
-        expected = self._expected(strike.where)
+        fault = _fault(measures, self.fault)
+        begin = fault.begin
+        cleared = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(fault)[1]
+        changes = [c for c in _changes_over(measures, fault) if c.t >= begin]
+        took = [c for c in changes if c.new == self.state and c.t <= cleared]
+        expected = self._expected(fault.where)
         if not took:
             return self.verdict(False, expected, f"no EV went {self.state}")
         keys = {c.key for c in took}
@@ -50,8 +50,8 @@ class EvStateExpectation(BaseExpectation):
         if self.returns:
             ok = ok and len(back) == len(keys)
             if back:
-                last = max(c.t for c in back) - healed
-                when += f"; back {show_seconds(last)} after it was healed"
+                last = max(c.t for c in back) - cleared
+                when += f"; back {show_seconds(last)} after it was cleared"
                 ok = ok and (self.returns_within is None or last <= self.returns_within)
         return self.verdict(ok, expected, observed, when, first / measures.rtt, "RTT")
 
@@ -87,26 +87,26 @@ class EvAffected(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """EVs of sending QPs that went out, against those that were in use over the element and sent packets."""
-        strike = self._target(measures)
-        begin, end = measures.window(self.window) if self.window else measures.lasting(strike)
-        over = _over(measures, strike, begin, end)
+        fault = self._target(measures)
+        begin, end = measures.window(self.window) if self.window else measures.lasting(fault)
+        over = _over(measures, fault, begin, end)
         out = {c.key for c in measures.paths.changes if c.new in OUT and begin <= c.t <= end}
         out &= set(measures.paths.sender_evs)
         strangers = out - over
-        stayed = used_over(measures, strike, begin, end) - out if self.exactly else set()
-        expected = f"{'exactly' if self.exactly else 'only'} the EVs over {strike.where} go out"
+        stayed = used_over(measures, fault, begin, end) - out if self.exactly else set()
+        expected = f"{'exactly' if self.exactly else 'only'} the EVs over {fault.where} go out"
         observed = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
         observed += f", {len(stayed)} stayed in use" if stayed else ""
         when = "; ".join([*_named(measures, strangers, "not over it"), *_named(measures, stayed, "stayed")])
         wrong = len(strangers) + len(stayed)
         return self.verdict(bool(out & over) and not wrong, expected, observed, when, float(wrong), "EVs")
 
-    def _target(self, measures: "Measures") -> Strike:
+    def _target(self, measures: "Measures") -> FaultSpan:
         if self.fault:
-            return _strike(measures, self.fault)
+            return _fault(measures, self.fault)
         assert self.element is not None
         links = links_of(self.element, measures.fabric)
-        return Strike(self.element, "", self.element, measures.start, None, links, self.element)
+        return FaultSpan(self.element, "", self.element, measures.start, None, links, self.element)
 
 
 @EXPECTATIONS.register
@@ -125,30 +125,30 @@ class EvSwaps(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """Transitions out of use, and how many a minute that makes."""
         begin, end = measures.window(self.window)
-        strike = _strike(measures, self.fault) if self.fault else None
-        self._need_evs(measures, strike, begin, end)
+        fault = _fault(measures, self.fault) if self.fault else None
+        self._need_evs(measures, fault, begin, end)
         out = [
             c
             for c in measures.paths.changes
             if self._counts(c) and begin <= c.t <= end and c.key in measures.paths.sender_evs
-            and (strike is None or measures.hits(strike, c.host, c.qp, c.path))
+            and (fault is None or measures.hits(fault, c.host, c.qp, c.path))
         ]  # fmt: skip
         held = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
         observed = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
         when = f"first at {measures.said(out[0].t)}" if out else ""
-        what = f"EVs over {strike.where}" if strike else "EVs"
+        what = f"EVs over {fault.where}" if fault else "EVs"
         expected = f"{what} go {self.state or 'out'} {held.say()} times"
         return self.verdict(held.hold(len(out)), expected, observed, when, float(len(out)), "times")
 
     @staticmethod
-    def _need_evs(measures: "Measures", strike: Strike | None, begin: float, end: float) -> None:
+    def _need_evs(measures: "Measures", fault: FaultSpan | None, begin: float, end: float) -> None:
         """NoEvidence where no sender had an EV there at the time that could have gone out."""
-        first, last = measures.lasting(strike) if strike else (begin, end)
+        first, last = measures.lasting(fault) if fault else (begin, end)
         senders_told(measures, Selection(), max(begin, first), min(end, last))
-        evs = _over(measures, strike, begin, end) if strike else measures.paths.sender_evs
+        evs = _over(measures, fault, begin, end) if fault else measures.paths.sender_evs
         if not evs:
-            where = f" over {strike.where}" if strike else ""
+            where = f" over {fault.where}" if fault else ""
             raise NoEvidence(f"no EV of a sender{where} is known", span(measures, begin, end))
 
     def _counts(self, change: EvChange) -> bool:
@@ -161,33 +161,33 @@ def last_changes(changes: Iterable[EvChange]) -> list[EvChange]:
     return list(last.values())
 
 
-def _strike(measures: "Measures", fault: str) -> Strike:
-    if fault not in measures.strikes:
+def _fault(measures: "Measures", fault: str) -> FaultSpan:
+    if fault not in measures.faults:
         raise KeyError(fault)
-    return measures.strikes[fault]
+    return measures.faults[fault]
 
 
-def _changes_over(measures: "Measures", strike: Strike) -> list[EvChange]:
+def _changes_over(measures: "Measures", fault: FaultSpan) -> list[EvChange]:
     """Changes of sending QPs' EVs over a fault's cables; those of QPs that only answer prove nothing."""
     evs = measures.paths.sender_evs
-    return [c for c in measures.paths.changes if c.key in evs and measures.hits(strike, c.host, c.qp, c.path)]
+    return [c for c in measures.paths.changes if c.key in evs and measures.hits(fault, c.host, c.qp, c.path)]
 
 
-def _over(measures: "Measures", strike: Strike, begin: float, end: float) -> set[EvKey]:
+def _over(measures: "Measures", fault: FaultSpan, begin: float, end: float) -> set[EvKey]:
     """EVs over a fault's cables, of QPs whose flows ran at some time between two."""
     senders = {key for flow in measures.flows if flow.ran(begin, end) for key in flow.senders}
     return {
         key
         for key, path in measures.paths.sender_evs.items()
-        if measures.hits(strike, key[0], key[1], path) and (key[:2] in senders or not senders)
+        if measures.hits(fault, key[0], key[1], path) and (key[:2] in senders or not senders)
     }
 
 
-def used_over(measures: "Measures", strike: Strike, begin: float, end: float) -> set[EvKey]:
-    """Those of them that were in use when the fault struck, and by which packets were sent while it lasted."""
+def used_over(measures: "Measures", fault: FaultSpan, begin: float, end: float) -> set[EvKey]:
+    """Those of them that were in use when the fault began, and by which packets were sent while it lasted."""
     states = measures.paths.state_at(begin)
     found = set()
-    for key in _over(measures, strike, begin, end):
+    for key in _over(measures, fault, begin, end):
         series = measures.samples.paths.get(key)
         if series and states.get(key) in IN_USE and series.count("sent_packets").grew(begin, end) > 0:
             found.add(key)

@@ -72,7 +72,7 @@ class InjectedExpectation(BaseExpectation):
     _complete = model_validator(mode="after")(needs_one(*_LIMITS, "share_about", example="at_least: 1"))
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The fault's own counters, read when it was healed."""
+        """The fault's own counters, read when it was cleared."""
         told = [r for r in measures.history.of("fault.counters") if r["fault"] == self.fault]
         if not told:
             raise KeyError(f"a count of {self.fault}")
@@ -159,8 +159,8 @@ class MapperVerdict(BaseExpectation):
 
     kind: Literal["verdict"]
     fault: FaultName
-    element: str | None = Field(default=None, description="a switch or cable; without it the one the fault struck")
-    within: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="after the fault struck")
+    element: str | None = Field(default=None, description="a switch or cable; without it the one the fault began")
+    within: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="after the fault began")
     within_cycles: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="the same in probe cycles, as mapper.cycle says"
     )
@@ -176,18 +176,18 @@ class MapperVerdict(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The controller's records `verdict`."""
-        if self.fault not in measures.strikes:
+        if self.fault not in measures.faults:
             raise KeyError(self.fault)
-        strike = measures.strikes[self.fault]
-        begin, end = measures.lasting(strike)
-        links = set(links_of(self.element, measures.fabric) if self.element else strike.links)
+        fault = measures.faults[self.fault]
+        begin, end = measures.lasting(fault)
+        links = set(links_of(self.element, measures.fabric) if self.element else fault.links)
         named = elements(links, measures.fabric)
         told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
         right = [r for r in told if r["element"] in named]
         right = [r for r in right if self.state in {None, r.get("state")}]
         wrong = sorted({str(r["element"]) for r in told} - {str(r["element"]) for r in right})
         cycle = self._cycle(measures)
-        expected = f"Clustermapper blames {self.element or strike.where} within {self._limits}"
+        expected = f"Clustermapper blames {self.element or fault.where} within {self._limits}"
         expected += " and nobody else" if self.only else ""
         others = f"; also {', '.join(wrong[:3])}" if wrong else ""
         if not right:
@@ -218,7 +218,7 @@ class MapperVerdict(BaseExpectation):
 
 @EXPECTATIONS.register
 class FalseAlarms(BaseExpectation):
-    """Elements that the Clustermapper blamed although no fault had struck them."""
+    """Elements that the Clustermapper blamed although no fault had began them."""
 
     to_the_end = True
     kind: Literal["false_alarms"]
@@ -227,11 +227,11 @@ class FalseAlarms(BaseExpectation):
     at_most: int = Field(default=0, ge=0)
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The controller's records `verdict`, against what had struck by then; cables struck together count singly."""
+        """The controller's records `verdict`, against what had began by then; cables began together count singly."""
         begin, end = measures.window(self.window) if self.window else (-math.inf, math.inf)
         told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
         told = [r for r in told if self.state in {None, r.get("state")}]
-        hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.strikes.values()]
+        hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.faults.values()]
         wrong = [r for r in told if not any(r.t >= since and r["element"] in named for since, named in hurt)]
         names = sorted({str(r["element"]) for r in wrong})
         expected = f"Clustermapper blames ≤ {self.at_most} healthy elements"

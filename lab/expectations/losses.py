@@ -59,7 +59,7 @@ class Lost(Selected):
     at_most: int | None = Field(default=None, ge=0)
     share_at_least: Percent | None = Field(default=None, description="of the data packets sent meanwhile")
     share_at_most: Percent | None = None
-    within_rtts: float | None = Field(default=None, gt=0, description="the last one, after the fault struck")
+    within_rtts: float | None = Field(default=None, gt=0, description="the last one, after the fault began")
 
     _complete = model_validator(mode="after")(needs_one(*_LOST_LIMITS, example="at_most: 10"))
 
@@ -124,11 +124,11 @@ class Lost(Selected):
 
     def _spans(self, measures: "Measures") -> list[tuple[float, float]]:
         """Return when losses count: in the window, or during each fault; KeyError names a fault that never began."""
-        missing = [fault for fault in self.fault if fault not in measures.strikes]
+        missing = [fault for fault in self.fault if fault not in measures.faults]
         if missing:
             raise KeyError(missing[0])
         if self.fault and not self.window:
-            return [measures.lasting(measures.strikes[fault]) for fault in self.fault]
+            return [measures.lasting(measures.faults[fault]) for fault in self.fault]
         return [measures.window(self.window)]
 
     def _share(self, measures: "Measures", losses: "list[PacketLoss]") -> float:
@@ -196,23 +196,23 @@ class Detect(BaseExpectation):
     first: bool = Field(default=False, description="judge the first EV taken out instead of the last")
 
     def judge(self, measures: "Measures") -> Verdict:
-        """From the strike until EVs of sending QPs went out; each counts the first time."""
-        if self.fault not in measures.strikes:
+        """From the begin until EVs of sending QPs went out; each counts the first time."""
+        if self.fault not in measures.faults:
             raise KeyError(self.fault)
-        strike = measures.strikes[self.fault]
-        begin, end = measures.lasting(strike)
+        fault = measures.faults[self.fault]
+        begin, end = measures.lasting(fault)
         which = "first" if self.first else "last"
-        expected = f"the {which} EV over {strike.where} is out within {self.within_rtts:g} RTT"
+        expected = f"the {which} EV over {fault.where} is out within {self.within_rtts:g} RTT"
         senders_told(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
         for change in measures.paths.changes:
             if change.new not in OUT or not begin <= change.t <= end or change.key not in measures.paths.sender_evs:
                 continue
-            if measures.hits(strike, change.host, change.qp, change.path):
+            if measures.hits(fault, change.host, change.qp, change.path):
                 out.setdefault(change.key, change.t)
         if not out:
             return self.verdict(False, expected, "no EV was taken out")
-        stayed = 0 if self.first else len(used_over(measures, strike, begin, end) - set(out))
+        stayed = 0 if self.first else len(used_over(measures, fault, begin, end) - set(out))
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
         rtts = seconds / measures.rtt

@@ -64,9 +64,9 @@ class TimeLostExpectation(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The time lost, in seconds and steps."""
-        begins = [strike.begin for strike in measures.strikes.values()]
+        begins = [fault.begin for fault in measures.faults.values()]
         if not begins:
-            raise NoEvidence("no fault struck", span(measures, measures.start, measures.end))
+            raise NoEvidence("no fault began", span(measures, measures.start, measures.end))
         expected, done = self._expected(measures), len(measures.training.steps(self.traffic))
         lost = measures.training.time_lost(self.traffic, min(begins))
         if lost is None:

@@ -9,7 +9,7 @@ from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodecontrol import Healed, NodeControl
+from mrclab.topo.nodecontrol import Cleared, NodeControl
 
 CONTROLLER = "controller"  # its name as a node and as a process
 
@@ -19,21 +19,21 @@ Counters = Mapping[str, Any]
 class Injection(Protocol):
     """Faults of packets on some cables, in force until they are cleared."""
 
-    def heal(self) -> tuple[int, int]:
+    def clear(self) -> tuple[int, int]:
         """End it; return packets that the fault matched, and those that it dropped or damaged."""
 
 
 class Impaired(Protocol):
     """A cable whose frames take a detour, until that is cleared."""
 
-    def heal(self) -> tuple[int, int, int]:
+    def clear(self) -> tuple[int, int, int]:
         """End it; return frames that came in, those lost on purpose, and those that left."""
 
 
 class Sending(Protocol):
     """Background traffic, until it is cleared."""
 
-    def heal(self) -> tuple[int, int]:
+    def clear(self) -> tuple[int, int]:
         """End it; return packets sent, and those that found no carrier."""
 
 
@@ -65,7 +65,7 @@ class FaultInjector(NodeControl, Protocol):
     def kill_programs(self, host: str) -> int:
         """Kill the programs on a host, beside its agent; return how many processes these were."""
 
-    def cut_control(self, switch: str) -> Healed:
+    def cut_control(self, switch: str) -> Cleared:
         """Cut the channel between the controller and a switch."""
 
 

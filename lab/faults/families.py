@@ -90,7 +90,7 @@ class LossyAction(FaultAction[Any]):
 
     @override
     def clear(self) -> Counters:
-        seen, hit = self._injected.heal() if self._injected is not None else (0, 0)
+        seen, hit = self._injected.clear() if self._injected is not None else (0, 0)
         self._injected = None
         return {"seen": seen, "dropped": hit}
 

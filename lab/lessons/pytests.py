@@ -1,4 +1,4 @@
-"""Lesson 8: the learner's pytest file, run as it is, and again on labs that are spoilt, which it must notice."""
+"""Lesson 8: the learner's pytest file, run as it is, and again on labs that are damaged, which it must notice."""
 
 import importlib.util
 import subprocess

@@ -6,7 +6,7 @@ Everything is computed from the merged history alone, so that a report can be ma
 
 from mrclab.lab.measure.completions import CompletedWork
 from mrclab.lab.measure.evidence import NoEvidence
-from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.faults import FaultSpan
 from mrclab.lab.measure.flows import MeasuredFlow, Selection
 from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.measures import Measures
@@ -15,12 +15,12 @@ from mrclab.lab.measure.paths import EvChange, PacketLoss, ev_path
 __all__ = [
     "CompletedWork",
     "EvChange",
+    "FaultSpan",
     "MeasuredFlow",
     "Measures",
     "NoEvidence",
     "PacketLoss",
     "ProcessLoad",
     "Selection",
-    "Strike",
     "ev_path",
 ]

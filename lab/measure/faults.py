@@ -9,8 +9,8 @@ from mrclab.topo.model import Fabric, UnknownName
 
 
 @dataclass(frozen=True)
-class Strike:
-    """One fault: when it struck and was healed, and the cables whose packets it could take."""
+class FaultSpan:
+    """One fault: when it began and was cleared, and the cables whose packets it could take."""
 
     name: str
     kind: str
@@ -29,14 +29,14 @@ class Strike:
         return self.begin, otherwise if self.end is None else self.end
 
 
-def strikes(history: History, scenario_faults: list[Any], fabric: Fabric) -> dict[str, Strike]:
-    """All faults that struck, by name, in order; one that struck more than once lasts from the first to the last."""
+def fault_spans(history: History, scenario_faults: list[Any], fabric: Fabric) -> dict[str, FaultSpan]:
+    """All faults that began, by name, in order; one that began more than once lasts from the first to the last."""
     entries = {fault.name: fault for fault in scenario_faults}
     ends = {record["fault"]: record.t for record in history.of("fault.end")}
     edges: dict[str, list[float]] = {}
     for record in history.of("fault.edge"):
         edges.setdefault(record["fault"], []).append(record.t)
-    found: dict[str, Strike] = {}
+    found: dict[str, FaultSpan] = {}
     for record in history.of("fault.begin"):
         name = record["fault"]
         if name in found:
@@ -47,7 +47,7 @@ def strikes(history: History, scenario_faults: list[Any], fabric: Fabric) -> dic
             single = record.get("link") or getattr(entry, "link", None)
             links = [single] if single else []
         kind = str(record.get("fault_kind") or getattr(entry, "kind", ""))
-        found[name] = Strike(
+        found[name] = FaultSpan(
             name=name,
             kind=kind,
             text=str(record.get("text") or ", ".join(links[:2]) + (" …" if len(links) > 2 else "") or kind),

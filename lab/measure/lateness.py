@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.faults import FaultSpan
 from mrclab.lab.scenario.units import show_seconds
 
 CONTROLLER = "controller"
@@ -39,8 +39,8 @@ class Late:
 class Lateness:
     """Lateness between two times."""
 
-    def __init__(self, history: History, strikes: Iterable[Strike], start: float, end: float) -> None:
-        self._history, self._strikes = history, tuple(strikes)
+    def __init__(self, history: History, faults: Iterable[FaultSpan], start: float, end: float) -> None:
+        self._history, self._faults = history, tuple(faults)
         self._start, self._end = start, end
 
     def worst(self) -> dict[str, float]:
@@ -90,7 +90,7 @@ class Lateness:
         )
 
     def _depends(self, controlled: bool) -> bool:
-        return controlled or any(strike.kind.startswith(_NEEDS_CONTROLLER) for strike in self._strikes)
+        return controlled or any(fault.kind.startswith(_NEEDS_CONTROLLER) for fault in self._faults)
 
     @cached_property
     def _stops(self) -> list[Late]:
@@ -116,9 +116,9 @@ class Lateness:
 
     def _at_moments(self, most: float) -> Iterator[str]:
         """The lab's own process stood still when something was to be done that verdicts go by."""
-        moments = [(strike.begin, f"{strike.name} was to strike") for strike in self._strikes]
-        moments += [(strike.end, f"{strike.name} was to be healed") for strike in self._strikes if strike.end]
-        moments += [(edge, f"{strike.name} was to go on") for strike in self._strikes for edge in strike.edges]
+        moments = [(fault.begin, f"{fault.name} was to begin") for fault in self._faults]
+        moments += [(fault.end, f"{fault.name} was to be cleared") for fault in self._faults if fault.end]
+        moments += [(edge, f"{fault.name} was to go on") for fault in self._faults for edge in fault.edges]
         moments += [(r.t, f"{r['traffic']} was to begin") for r in self._history.of("traffic.start")]
         for late in sorted(self._of_lab(), key=lambda late: -late.seconds):
             met = [what for t, what in moments if late.at - late.seconds <= t <= late.at + _AFTER_S]
@@ -171,10 +171,10 @@ class Lateness:
         return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)
 
     def _stopped(self, who: str, since: float, until: float) -> bool:
-        """Return True if a fault, or a signal, stopped it at some time between two, or it had just begun anew."""
+        """Return True if a fault, or a signal, stopped it at some time between two, or it had just begun again."""
         if self.was_stopped(who, since, until):
             return True
-        times = [strike.during(self._end) for strike in self._strikes if who in strike.stops]
+        times = [fault.during(self._end) for fault in self._faults if who in fault.stops]
         return any(begin <= until and since <= end + _RESTART_S for begin, end in times)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mrclab.lab.history import History
-from mrclab.lab.measure.faults import Strike
+from mrclab.lab.measure.faults import FaultSpan
 from mrclab.lab.measure.lateness import Lateness
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.series import CountSeries
@@ -43,12 +43,12 @@ class MachineLoad:
     """
 
     def __init__(
-        self, history: History, samples: Samples, strikes: Iterable[Strike], start: float, end: float, hosts: set[str],
-        rtt: float, max_wait: float | None = None, controlled: bool = False, sampled: bool = True,
+        self, history: History, samples: Samples, faults: Iterable[FaultSpan], start: float, end: float,
+        hosts: set[str], rtt: float, max_wait: float | None = None, controlled: bool = False, sampled: bool = True,
     ) -> None:  # fmt: skip
         self._history = history
         self._samples = samples
-        self._strikes = tuple(strikes)
+        self._faults = tuple(faults)
         self._start, self._end, self._hosts = start, end, hosts
         self._rtt, self._max_wait = rtt, max_wait or rtt
         self._controlled = controlled  # what is judged depends on the controller
@@ -76,11 +76,11 @@ class MachineLoad:
     def _peak(self, name: str, counter: CountSeries) -> float:
         """The share of the busiest stretch of `BUSY_S`, of the whole traffic where that is shorter.
 
-        What a process uses while a fault ends it and while it starts anew is the fault's doing.
+        What a process uses while a fault ends it and while it starts again is the fault's doing.
         """
         if self._end - self._start <= BUSY_S:
             return counter.rate(self._start, self._end)
-        killed = [strike.during(self._end) for strike in self._strikes if name in strike.processes]
+        killed = [fault.during(self._end) for fault in self._faults if name in fault.processes]
         times = [
             t
             for t in counter.times
@@ -145,16 +145,16 @@ class MachineLoad:
         ]
 
     def _killed(self, process: str, t: float) -> bool:
-        for strike in self._strikes:
-            begin, end = strike.during(float("inf"))
-            if process in strike.processes and begin - _KILL_GRACE <= t <= end + _KILL_GRACE:
+        for fault in self._faults:
+            begin, end = fault.during(float("inf"))
+            if process in fault.processes and begin - _KILL_GRACE <= t <= end + _KILL_GRACE:
                 return True
         return False
 
     @cached_property
     def lateness(self) -> Lateness:
         """Lateness of switches, controller and lab while the traffic ran."""
-        return Lateness(self._history, self._strikes, self._start, self._end)
+        return Lateness(self._history, self._faults, self._start, self._end)
 
     @cached_property
     def worst_waits(self) -> dict[str, float]:

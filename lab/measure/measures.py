@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.completions import CompletionTimes
 from mrclab.lab.measure.evidence import NoEvidence, span
-from mrclab.lab.measure.faults import Strike, strikes
+from mrclab.lab.measure.faults import FaultSpan, fault_spans
 from mrclab.lab.measure.flows import MeasuredFlows, Selection
 from mrclab.lab.measure.machine import MachineLoad
 from mrclab.lab.measure.paths import PacketLoss, Paths
@@ -38,7 +38,7 @@ class Measures:
         self.scenario = scenario
         self.fabric = fabric
         self.flows = MeasuredFlows(history)
-        self.strikes: dict[str, Strike] = strikes(history, list(scenario.faults), fabric)
+        self.faults: dict[str, FaultSpan] = fault_spans(history, list(scenario.faults), fabric)
         self.times: Mapping[str, float] = self._moments()
         self.rtt = self._rtt()
 
@@ -57,10 +57,10 @@ class Measures:
                 running.discard(name)
         if last is not None and not running:
             times["end"] = last
-        for strike in self.strikes.values():
-            times[strike.name] = strike.begin
-            if strike.end is not None:
-                times[f"{strike.name}.end"] = strike.end
+        for fault in self.faults.values():
+            times[fault.name] = fault.begin
+            if fault.end is not None:
+                times[f"{fault.name}.end"] = fault.end
         return times
 
     def _rtt(self) -> float:
@@ -82,9 +82,9 @@ class Measures:
         """Time at which the last traffic ended; the end of the history where it never did."""
         return self.times.get("end", self.history.records[-1].t if self.history.records else 0.0)
 
-    def lasting(self, strike: Strike) -> tuple[float, float]:
+    def lasting(self, fault: FaultSpan) -> tuple[float, float]:
         """Return when a fault began and ended; the end of the traffic where it never ended."""
-        return (strike.begin, strike.end) if strike.end is not None else strike.during(self.end)
+        return (fault.begin, fault.end) if fault.end is not None else fault.during(self.end)
 
     def since_start(self, t: float) -> float:
         """Seconds since the traffic began."""
@@ -164,11 +164,11 @@ class Measures:
     def machine(self) -> MachineLoad:
         """Processes, sockets, lateness."""
         hosts = self.flows.sources | self.flows.sinks
-        strikes, max_wait = self.strikes.values(), self.scenario.max_wait
+        faults, max_wait = self.faults.values(), self.scenario.max_wait
         controlled = self.scenario.mapper is not None
         sampled = self.scenario.history == "full"
         return MachineLoad(
-            self.history, self.samples, strikes, self.start, self.end, hosts, self.rtt, max_wait, controlled, sampled
+            self.history, self.samples, faults, self.start, self.end, hosts, self.rtt, max_wait, controlled, sampled
         )
 
     # --- in short ---------------------------------------------------------------------------------------------------
@@ -193,19 +193,19 @@ class Measures:
         return [record for record in self.history.of("qp.state") if record.get("state") == "ERROR"]
 
     def losses_of(self, fault: str) -> list[PacketLoss]:
-        """Losses on paths over a fault's cables, from when it struck until it was healed; KeyError if it never did."""
-        if fault not in self.strikes:
+        """Losses on paths over a fault's cables, from when it began until it was cleared; KeyError if it never did."""
+        if fault not in self.faults:
             raise KeyError(fault)
-        strike = self.strikes[fault]
-        begin, end = self.lasting(strike)
+        hit = self.faults[fault]
+        begin, end = self.lasting(hit)
         return [
             loss
             for loss in self.paths.losses
-            if begin <= loss.t and loss.sent <= end and self.hits(strike, loss.host, loss.qp, loss.path)
+            if begin <= loss.t and loss.sent <= end and self.hits(hit, loss.host, loss.qp, loss.path)
         ]
 
-    def hits(self, strike: Strike, host: str, qp: int, path: tuple[int, int]) -> bool:
+    def hits(self, fault: FaultSpan, host: str, qp: int, path: tuple[int, int]) -> bool:
         """Return True if a fault can take packets of a QP on a path."""
-        if strike.paths and path not in strike.paths:
+        if fault.paths and path not in fault.paths:
             return False
-        return self.paths.crosses(host, qp, path, strike.links)
+        return self.paths.crosses(host, qp, path, fault.links)

@@ -41,7 +41,7 @@ class Switches:
 
     @cached_property
     def _drops(self) -> dict[tuple[str, str], CountSeries]:
-        """(reason, switch) → count over time; a switch that starts anew counts from zero, which Counter adds on."""
+        """(reason, switch) → count over time; a switch that starts again counts from zero, which Counter adds on."""
         counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
         life: dict[str, tuple[int, int]] = {}  # switch → its how-manieth life, packets received so far in it
         for t, switch, told in self._readings("counters", "switches"):

@@ -174,7 +174,7 @@ class Desk:
 
     @contextmanager
     def open(self) -> Iterator["Desk"]:
-        """The desk while it is used; afterwards everything is healed and ended."""
+        """The desk while it is used; afterwards everything is cleared and ended."""
         try:
             yield self
         finally:

@@ -100,9 +100,9 @@ def net(desk: Desk, _arguments: Sequence[str]) -> Answer:
 @word("links", "every cable and what is done to it")
 def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Cables."""
-    spoilt = desk.down()
+    degraded = desk.down()
     entries = [
-        {"cable": link.name, "plane": link.plane, "faults": ", ".join(spoilt.get(link.name, [])) or "–"}
+        {"cable": link.name, "plane": link.plane, "faults": ", ".join(degraded.get(link.name, [])) or "–"}
         for link in desk.world.fabric.links
     ]
     return Answer(rows(("cable", "plane", "faults"), entries), {"links": entries})
@@ -119,7 +119,7 @@ def link_map(desk: Desk, _arguments: Sequence[str]) -> Answer:
 def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Paths with the addresses that name them."""
     source, destination = _two_hosts(desk.world.fabric, arguments, "paths")
-    fabric, spoilt = desk.world.fabric, desk.down()
+    fabric, degraded = desk.world.fabric, desk.down()
     states = {(row["plane"], row["uplink"]): row["state"] for row in _rows_to(desk, source, destination)}
     entries = []
     for plane, uplink in fabric.paths(source, destination):
@@ -130,7 +130,7 @@ def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
             "address": srv6.text(fabric.outer_address(source, destination, srv6.ev(plane, uplink, 0))),
             "hops": [f"{usid:04x} {name}" for usid, name in _hops(fabric, source, destination, plane, uplink)],
             "state": states.get((plane, uplink), "unused"),
-            "faults": [name for link in crossed for name in spoilt.get(link.name, [])],
+            "faults": [name for link in crossed for name in degraded.get(link.name, [])],
         }
         entries.append(entry)
     made = grid("plane", "uplink", "destination address", "hop by hop", "state", "faults", fold=True)

@@ -48,7 +48,7 @@ def as_scenario(desk: Desk) -> Loaded:
     faults = [_fault(fault, begin, end, began) for fault, begin, end in desk.lab.injected]
     try:
         return scenario.from_data({**data, "faults": faults}, NAME)
-    except ScenarioError:  # of one name and struck twice, or in an order that only hands can bring about
+    except ScenarioError:  # of one name and began twice, or in an order that only hands can bring about
         return scenario.from_data(data, NAME)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import EvChange, Measures, Selection, Strike
+from mrclab.lab.measure import EvChange, FaultSpan, Measures, Selection
 from mrclab.lab.measure.machine import ProcessLoad
 from mrclab.lab.measure.paths import OUT
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
@@ -80,7 +80,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         invalid=measures.invalid,
         headline=_headline(measures, verdicts),
         verdicts=[vars(verdict) for verdict in verdicts],
-        faults=[_fault(measures, strike) for strike in measures.strikes.values()] + _never(measures),
+        faults=[_fault(measures, fault) for fault in measures.faults.values()] + _never(measures),
         phases=phases(measures),
         flows=_flows(measures),
         completions=_completions(measures),
@@ -175,8 +175,8 @@ def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
 
 
 def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
-    """Return the training time that faults cost a job; None where nothing struck, or there is nothing to compare."""
-    begins = [strike.begin for strike in measures.strikes.values()]
+    """Return the training time that faults cost a job; None where nothing began, or there is nothing to compare."""
+    begins = [fault.begin for fault in measures.faults.values()]
     return measures.training.time_lost(job, min(begins)) if begins else None
 
 
@@ -188,29 +188,29 @@ def _carried(measures: Measures) -> int:
     return round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
 
 
-def _fault(measures: Measures, strike: Strike) -> Row:
-    losses = measures.losses_of(strike.name)
-    begin, end = strike.begin, strike.end
+def _fault(measures: Measures, fault: FaultSpan) -> Row:
+    losses = measures.losses_of(fault.name)
+    begin, end = fault.begin, fault.end
     return {
-        "fault": strike.name,
-        "kind": strike.kind,
-        "link": strike.text,
+        "fault": fault.name,
+        "kind": fault.kind,
+        "link": fault.text,
         "begin": moment(measures, begin),
         "end": None if end is None else moment(measures, end),
         "lost": sum(loss.packets for loss in losses),
         "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
-        "detected_rtts": _detected(measures, strike),
-        "injected": _injected(measures, strike.name),
+        "detected_rtts": _detected(measures, fault),
+        "injected": _injected(measures, fault.name),
         "ports_down": sum(begin <= r.t <= begin + 1 for r in measures.history.of("port.state")),
     }
 
 
-def _detected(measures: Measures, strike: Strike) -> float | None:
+def _detected(measures: Measures, fault: FaultSpan) -> float | None:
     """Round trips from a fault's begin until a sender took an EV over its cables out of use; None if none did."""
-    senders, (begin, end) = measures.paths.sender_evs, strike.during(measures.end)
+    senders, (begin, end) = measures.paths.sender_evs, fault.during(measures.end)
     for change in measures.paths.changes:
         gone = change.new in OUT and change.old not in OUT and begin <= change.t <= end
-        if gone and change.key in senders and measures.hits(strike, change.host, change.qp, change.path):
+        if gone and change.key in senders and measures.hits(fault, change.host, change.qp, change.path):
             return round((change.t - begin) / measures.rtt, 2)
     return None
 
@@ -223,12 +223,12 @@ def _injected(measures: Measures, fault: str) -> int | None:
 
 
 def _never(measures: Measures) -> list[Row]:
-    """Faults of the scenario that never struck."""
+    """Faults of the scenario that never began."""
     empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "detected_rtts", "injected"))
     return [
         {"fault": fault.name, "kind": fault.kind_name, "link": fault.text(measures.fabric), **empty}
         for fault in measures.scenario.faults
-        if fault.name not in measures.strikes
+        if fault.name not in measures.faults
     ]
 
 

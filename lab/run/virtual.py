@@ -191,7 +191,7 @@ class VirtualWorld:
         return self._sim.stuck()
 
     def deadlocked(self) -> bool:
-        """Return True if QPs wait, and each of them for ever unless somebody heals what is broken."""
+        """Return True if QPs wait, and each of them for ever unless somebody clears what is broken."""
         return self._sim.deadlocked()
 
     def depths(self) -> dict[str, dict[str, int]]:

@@ -30,7 +30,7 @@ _SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing le
 _HISTORY = 1_000  # of a host that takes part: its records, packed
 _SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a port's row, and how many there are
 _PROBE = 450  # that Clustermapper remembers of one path
-_CYCLES = 25  # of its probes, in which hosts that probe by turns come to ever more paths
+_CYCLES = 25  # of its probes, in which hosts that probe in turn come to ever more paths
 _REPORT, _REPORT_HOST = 170 << 20, 26_000  # judging and pictures, beyond the memory that the world leaves them
 _ROOM = 0.9  # of what is free: the rest is for everybody else
 

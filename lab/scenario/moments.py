@@ -1,8 +1,8 @@
 """Triggers of faults and traffics, and the windows over which expectations are judged.
 
 A trigger is known only while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` when
-a traffic has ended or a fault was healed, `cut + 1s` when a traffic has begun or a fault struck. A moment is looked up
-when the run is over: `start`, `end`, the name of a fault or traffic (it struck, it began) or `name.end`, each with an
+a traffic has ended or a fault was cleared, `cut + 1s` when a traffic has begun or a fault began. A moment is looked up
+when the run is over: `start`, `end`, the name of a fault or traffic (it began, it began) or `name.end`, each with an
 offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
 """
 

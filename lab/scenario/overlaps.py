@@ -38,10 +38,10 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
         yield ("faults", uncompared[0], "at"), text
     for (first, second), what in sorted(found.items()):
         one, other = scenario.faults[first], scenario.faults[second]
-        remedy = f"end one before the other strikes, for example at: after {one.name} + 1s"
+        remedy = f"end one before the other begins, for example at: after {one.name} + 1s"
         yield (
             ("faults", second, "at"),
-            f"{other.name} may strike while {one.name} is in force, and both concern {what}; {remedy}",
+            f"{other.name} may begin while {one.name} is in force, and both concern {what}; {remedy}",
         )
 
 
@@ -106,7 +106,7 @@ class _Overlaps:
             heapq.heappush(active[takes], (end, index))
 
     def _across(self, groups: Sequence[Sequence[int]], key: str, most: int) -> list[Pair]:
-        """Pairs of two clocks of which neither is surely over before the other strikes."""
+        """Pairs of two clocks of which neither is surely over before the other begins."""
         found: list[Pair] = []
         for place, group in enumerate(groups):
             for one in group:
@@ -173,7 +173,7 @@ def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
 def _over_before(
     one: FaultBase, other: FaultBase, times: Mapping[str, float], triggers: Mapping[str, Trigger | None]
 ) -> bool:
-    """Return True if a fault is surely over when another strikes."""
+    """Return True if a fault is surely over when another begins."""
     end, begin = times.get(f"{one.name}.end"), times.get(other.name)
     if end is None and one.lasts is not None and one.name in times:
         end = times[one.name] + one.lasts
@@ -185,8 +185,8 @@ def _over_before(
     over = {f"{one.name}.end": 0.0, **_after(ends, triggers)}
     if one.lasts is not None:
         over[one.name] = one.lasts
-    strikes = _after(other.at, triggers, at_least=True)
-    return any(moment in strikes and seconds <= strikes[moment] for moment, seconds in over.items())
+    begins = _after(other.at, triggers, at_least=True)
+    return any(moment in begins and seconds <= begins[moment] for moment, seconds in over.items())
 
 
 def _after(

@@ -104,7 +104,7 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
     open_ended = {fault.name for fault in scenario.faults if fault.ends_at is None and not _ends_itself(fault)}
     for place, (_, trigger) in waiting.items():
         if trigger.moment.endswith(".end") and trigger.name in open_ended:
-            text = f"{trigger.name} is healed when the run ends, for which this would wait; give it an until"
+            text = f"{trigger.name} is cleared when the run ends, for which this would wait; give it an until"
         else:
             text = f"this waits for {trigger.name}, which waits for this in turn or never comes; write for example 3s"
         yield place, text
@@ -113,16 +113,16 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
 def _faults(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
     for index, fault in enumerate(scenario.faults):
         until, at = fault.ends_at, times.get(fault.name, math.nan)
-        heals = times.get(f"{fault.name}.end", math.nan)
+        clears = times.get(f"{fault.name}.end", math.nan)
         both = until is not None and until.fraction is not None and until.traffic == fault.at.traffic
-        if heals <= at or (both and until is not None and (until.fraction or 0) <= (fault.at.fraction or 0)):
-            text = f"{fault.name} strikes at {fault.at} and would be healed before or then, at {until}; raise until"
+        if clears <= at or (both and until is not None and (until.fraction or 0) <= (fault.at.fraction or 0)):
+            text = f"{fault.name} begins at {fault.at} and would be cleared before or then, at {until}; raise until"
             yield ("faults", index, "until"), text
         if at >= times.get("end", math.inf) or (len(scenario.traffic) == 1 and fault.at.moment in _all_ends(scenario)):
             when = f" at {show_seconds(times['end'])}" if "end" in times else ""
             yield (
                 ("faults", index, "at"),
-                f"all traffic has ended{when} before {fault.name} strikes; let it strike earlier",
+                f"all traffic has ended{when} before {fault.name} begins; let it begin earlier",
             )
 
 

@@ -169,7 +169,7 @@ class BoundedTraffic(TrafficBase):
 
 
 class CollectiveTraffic(TrafficBase):
-    """All hosts work together, so often or for so long; a host begins anew when it has sent and received all before."""
+    """Rounds of all hosts, a number of them or for a time; a host begins the next when its own is over at both ends."""
 
     iterates: ClassVar[bool] = True
 

@@ -48,7 +48,7 @@ def _mistake(said: str) -> dict[str, Any]:
 
 
 class Checker:
-    """Asks such a process; one that takes too long, or too much memory, is ended and made anew."""
+    """Asks such a process; one that takes too long, or too much memory, is ended and made again."""
 
     def __init__(self, folder: Path, seconds: float = _SECONDS) -> None:
         self._folder, self._seconds = folder.absolute(), seconds

@@ -4,7 +4,7 @@ GET  /                   the page; needs ?token=…, as everything but its own s
 GET  /api/layout         fabric, title, whether it is live
 GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
 GET  /api/live?run=R&since=N  the same as they come, as server-sent events, to who has all before; `outcome` at the end;
-                         `source` where another run is shown from now on, or too much is missing: ask for all anew;
+                         `source` where another run is shown from now on, or too much is missing: ask for all again;
                          `packets` on cables while virtual time is slow
 POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
 GET  /api/schema         the JSON schema of scenarios
@@ -180,7 +180,7 @@ class LivePage:
             ending, source = self.ending, self.source
             outcome = source.outcome()
             first, changes = source.film.told(number)
-            if run != self._shown or first > number:  # another run, or this browser fell behind: it asks anew
+            if run != self._shown or first > number:  # another run, or this browser fell behind: it asks again
                 yield "event: source\ndata: {}\n\n"
                 return
             for text in changes:

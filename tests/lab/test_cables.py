@@ -180,9 +180,9 @@ def test_drop_loses_everything_in_its_direction_only_with_carrier_up(lab, nic):
     assert one.has_carrier
     assert other.has_carrier
     assert lab.cables.count(fault) == Count(seen=50, hit=50)
-    assert lab.cables.heal(fault) == Count(seen=50, hit=50)
+    assert lab.cables.clear(fault) == Count(seen=50, hit=50)
     assert numbers(across(one, other, numbered(50))) == list(range(50))
-    assert lab.cables.heal(fault) == Count(0, 0)
+    assert lab.cables.clear(fault) == Count(0, 0)
 
 
 def test_every_nth_loses_exactly_those_in_each_direction(lab, nic):
@@ -191,7 +191,7 @@ def test_every_nth_loses_exactly_those_in_each_direction(lab, nic):
     survivors = [number for number in range(100) if number % 10 != 2]
     assert numbers(across(one, other, numbered(100))) == survivors
     assert numbers(across(other, one, numbered(100))) == survivors
-    assert lab.cables.heal(fault) == Count(seen=200, hit=20)
+    assert lab.cables.clear(fault) == Count(seen=200, hit=20)
 
 
 def test_every_first_is_everything(lab, nic):
@@ -203,13 +203,13 @@ def test_a_list_of_packets_is_lost_and_nothing_else(lab, nic):
     fault = lab.cables.inject(NIC, Packets((1, 5, 6, 40)), match=DATA_ONLY, direction="up")
     got = numbers(across(*nic, numbered(60)))
     assert got == [number for number in range(60) if number + 1 not in {1, 5, 6, 40}]
-    assert lab.cables.heal(fault).hit == 4
+    assert lab.cables.clear(fault).hit == 4
 
 
 def test_gray_loss_is_near_its_probability_and_counted_exactly(lab, nic):
     fault = lab.cables.inject(NIC, Loss(0.2), match=DATA_ONLY, direction="up")
     got = across(*nic, numbered(4000, size=256))
-    count = lab.cables.heal(fault)
+    count = lab.cables.clear(fault)
     assert count == Count(seen=4000, hit=4000 - len(got))
     assert 600 < count.hit < 1000  # 800 expected; eight standard deviations either way
 
@@ -217,7 +217,7 @@ def test_gray_loss_is_near_its_probability_and_counted_exactly(lab, nic):
 def test_loss_of_zero_and_one_are_nothing_and_everything(lab, nic):
     fault = lab.cables.inject(NIC, Loss(0), match=DATA_ONLY)
     assert len(across(*nic, numbered(100))) == 100
-    lab.cables.heal(fault)
+    lab.cables.clear(fault)
     lab.cables.inject(NIC, Loss(1), match=DATA_ONLY)
     assert across(*nic, numbered(100)) == []
 
@@ -227,13 +227,13 @@ def test_corruption_flips_one_byte_and_leaves_the_rest(lab, nic):
     frame = os.urandom(FRAME)
     (got,) = across(*nic, [frame])
     assert [(place, a ^ b) for place, (a, b) in enumerate(zip(frame, got, strict=True)) if a != b] == [(101, 0x81)]
-    assert lab.cables.heal(fault).hit == 1
+    assert lab.cables.clear(fault).hit == 1
 
 
 def test_rate_limit_lets_a_burst_through_and_drops_the_rest(lab, nic):
     fault = lab.cables.inject(NIC, RateLimit(1, burst=10), match=DATA_ONLY, direction="up")
     got = numbers(across(*nic, numbered(200)))
-    count = lab.cables.heal(fault)
+    count = lab.cables.clear(fault)
     assert got[:10] == list(range(10))
     assert count.seen == 200
     assert count.hit == 200 - len(got) > 0
@@ -243,9 +243,9 @@ def test_faults_on_one_cable_add_up_and_heal_one_by_one(lab, nic):
     every_second = lab.cables.inject(NIC, EveryNth(2), match=DATA_ONLY, direction="up")
     every_third = lab.cables.inject(NIC, EveryNth(3), match=DATA_ONLY, direction="up")
     assert len(across(*nic, numbered(60))) == 20  # 30 survive the first, 20 of these the second
-    assert lab.cables.heal(every_second) == Count(60, 30)
+    assert lab.cables.clear(every_second) == Count(60, 30)
     assert len(across(*nic, numbered(60))) == 40
-    assert lab.cables.heal(every_third) == Count(90, 30)
+    assert lab.cables.clear(every_third) == Count(90, 30)
     assert len(across(*nic, numbered(60))) == 60
 
 
@@ -271,7 +271,7 @@ def test_only_packets_with_a_listed_usid_ahead_are_lost(lab, ipv6):
     packets = [srv6_packet(srv6.from_text(address), srv6.ev(1, 1, 0x8001)) for address in addresses]
     fault = lab.cables.inject(NIC, Drop(), match=Match(usids=(0x1101,)))
     assert survivors(ipv6, packets) == [1, 2]
-    lab.cables.heal(fault)
+    lab.cables.clear(fault)
     lab.cables.inject(NIC, Drop(), match=Match(usids=(0x1101, 0x2102)))
     assert survivors(ipv6, packets) == []
 
@@ -281,7 +281,7 @@ def test_only_packets_of_a_listed_ev_or_path_are_lost(lab, ipv6):
     packets = [srv6_packet(srv6.from_text("fcbb:bb00:2101:1101::"), ev) for ev in evs]
     fault = lab.cables.inject(NIC, Drop(), match=Match(evs=(evs[0], evs[5])))
     assert survivors(ipv6, packets) == [1, 2, 3, 4, 6, 7]
-    assert lab.cables.heal(fault) == Count(seen=2, hit=2)
+    assert lab.cables.clear(fault) == Count(seen=2, hit=2)
     lab.cables.inject(NIC, Drop(), match=Match(paths=((2, 1),)))
     assert survivors(ipv6, packets) == [0, 1, 2, 3, 6, 7]
 

@@ -56,7 +56,7 @@ def test_one_channel_is_cut_and_the_other_is_not(tmp_path):
             client.stdin.flush()
             assert client.stdout.readline() == "nobody there\n"
             assert kept.recv(20) == b"still here"
-            cut.heal()
+            cut.clear()
             client.stdin.write("\n")
             client.stdin.flush()
             assert client.stdout.readline() == "again\n"
@@ -70,11 +70,11 @@ def test_a_socket_that_its_server_made_anew_stays_when_the_cut_is_healed(tmp_pat
     path = tmp_path / "one.sock"
     with serve(path):
         cut = channels.cut(os.getpid(), path)
-        with serve(path) as anew:
-            cut.heal()
+        with serve(path) as again:
+            cut.clear()
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(path))
-                anew.accept()[0].close()
+                again.accept()[0].close()
     assert [entry.name for entry in tmp_path.iterdir()] == ["one.sock"]
 
 

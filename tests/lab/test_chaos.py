@@ -57,5 +57,5 @@ def test_every_byte_survives_a_storm_and_everything_is_healed(target, tmp_path):
     assert len(begun) > 8
     assert sorted(begun) == sorted(record["fault"] for record in said.of("fault.end"))
     assert list(said.of("process.died")) == []
-    (healed,) = said.of("faults.healed")
-    assert (healed["verified"], healed["problems"], healed["entries"]) == (True, [], [])
+    (cleared,) = said.of("faults.healed")
+    assert (cleared["verified"], cleared["problems"], cleared["entries"]) == (True, [], [])

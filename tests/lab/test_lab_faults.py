@@ -1,4 +1,4 @@
-"""Faults of a scenario in a small real lab: the order in which they are healed, what is counted, and Ctrl-C."""
+"""Faults of a scenario in a small real lab: the order in which they are cleared, what is counted, and Ctrl-C."""
 
 import contextlib
 import os
@@ -153,9 +153,9 @@ def test_ctrl_c_heals_what_is_in_force(tmp_path):
         said = command.interrupt(process, lambda: command.recorded("fault.begin"))
     finally:
         state.clean(command.run_dir.parent)
-    healed = [line.split(":")[0].strip() for line in said.splitlines() if ": cleared" in line]
-    assert healed == ["loss", "crash", "cut"][-len(healed) :]
-    assert healed[-1] == "cut"
+    cleared = [line.split(":")[0].strip() for line in said.splitlines() if ": cleared" in line]
+    assert cleared == ["loss", "crash", "cut"][-len(cleared) :]
+    assert cleared[-1] == "cut"
 
 
 def test_faults_are_struck_and_healed_at_the_prompt(tmp_path):

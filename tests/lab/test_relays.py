@@ -46,9 +46,9 @@ def test_a_delay_is_at_least_what_was_asked_and_nothing_is_lost(lab, nic):
     assert numbers(across(one, other, numbered(200))) == list(range(200))
     assert time.monotonic() - sent >= 0.05
     assert numbers(across(other, one, numbered(200))) == list(range(200))
-    up, down = relayed.heal()
+    up, down = relayed.clear()
     assert (up.received, up.sent, up.lost) == (down.received, down.sent, down.lost) == (201, 201, 0)
-    assert relayed.heal() == []
+    assert relayed.clear() == []
 
 
 def test_listed_frames_are_lost_in_the_asked_direction_only(lab, nic):
@@ -56,7 +56,7 @@ def test_listed_frames_are_lost_in_the_asked_direction_only(lab, nic):
     relayed = impair(lab, NIC, Impairment(lose=(1, 2, 10)), direction="up")
     assert numbers(across(one, other, numbered(20))) == [n for n in range(20) if n + 1 not in {1, 2, 10}]
     assert numbers(across(other, one, numbered(20))) == list(range(20))
-    (counts,) = relayed.heal()
+    (counts,) = relayed.clear()
     assert (counts.received, counts.lost) == (21, 3)
 
 
@@ -66,7 +66,7 @@ def test_the_same_seed_loses_the_same_frames(lab, nic):
         one, other = nic
         for frame in numbered(200):
             one.send(frame)
-        relayed.heal()  # lets everything out before the mark goes straight
+        relayed.clear()  # lets everything out before the mark goes straight
         one.send(END)
         return set(range(200)) - set(numbers(other.receive_until_end()))
 
@@ -81,7 +81,7 @@ def test_frames_that_skip_the_delay_overtake(lab, nic):
     relayed = impair(lab, NIC, Impairment(delay=0.05, reorder=0.5), direction="up", seed=4)
     for frame in numbered(40):
         one.send(frame)
-    (counts,) = relayed.heal()
+    (counts,) = relayed.clear()
     one.send(END)
     got = numbers(other.receive_until_end())
     assert sorted(got) == list(range(40))
@@ -94,7 +94,7 @@ def test_duplicates_arrive_twice(lab, nic):
     relayed = impair(lab, NIC, Impairment(duplicate=1.0), direction="up")
     for frame in numbered(5):
         one.send(frame)
-    relayed.heal()
+    relayed.clear()
     one.send(END)
     assert numbers(other.receive_until_end()) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
@@ -104,13 +104,13 @@ def test_packet_faults_act_before_the_relay_and_carrier_goes_as_ever(lab, nic):
     relayed = impair(lab, NIC, Impairment(), direction="up")
     fault = lab.cables.inject(NIC, Drop(), match=Match(min_length=200), direction="up")
     assert across(one, other, numbered(10)) == []
-    lab.cables.heal(fault)
+    lab.cables.clear(fault)
     lab.cables.down(NIC)
     assert not one.has_carrier
     assert not other.has_carrier
     lab.cables.up(NIC)
     assert relayed.alive
-    relayed.heal()
+    relayed.clear()
 
 
 def test_heal_all_sends_frames_straight_even_if_the_relay_died(lab, nic):

@@ -70,7 +70,7 @@ def test_a_job_goes_on_from_its_checkpoint(mrclab, tmp_path, parallel):
     _, first = mrclab("train", GPT, "--parallel", parallel, "--steps", 2, *kept)
     _, second = mrclab("train", GPT, "--parallel", parallel, "--steps", 2, *kept)
     both = {**losses(first), **{(step + 2, rank): loss for (step, rank), loss in losses(second).items()}}
-    # DDP, which ZeRO is used with, sorts its buckets anew after the first step, and so sums in another order
+    # DDP, which ZeRO is used with, sorts its buckets again after the first step, and so sums in another order
     assert both == (losses(whole) if parallel == "fsdp" else pytest.approx(losses(whole), rel=1e-6))
 
 

@@ -52,7 +52,7 @@ def test_heavy_loss_on_one_ev_costs_next_to_nothing(lab: ControlledLab, tmp_path
         match = Match(paths=((2, uplink),), min_length=DATA_BYTES)
         fault = lab.emulation.cables.inject(f"t0-p2-1/t1-p2-{uplink}", Loss(0.2), match=match)
         seconds, placed = window([flow], 5000)
-        lab.emulation.cables.heal(fault)
+        lab.emulation.cables.clear(fault)
         line = lab.fabric.planes * lab.fabric.spec.link.rate_pps
         cost.append(1 - placed[0] / (seconds * line) / before)
         if cost[-1] <= 0.02:

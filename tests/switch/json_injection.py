@@ -109,7 +109,7 @@ def words(node: Json) -> set[str]:
 
 
 def every_change(root: Json) -> Iterator[Change]:
-    """Return all single changes: each place with a payload by turns and a bad number, each word renamed everywhere."""
+    """Return all single changes: each place with a payload in turn and a bad number, each word renamed everywhere."""
     for number, (kind, place) in enumerate(places(root)):
         yield Change(kind, place, PAYLOADS[number % len(PAYLOADS)])
         if kind == "value":

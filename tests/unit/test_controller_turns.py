@@ -1,4 +1,4 @@
-"""Clustermapper where a few hosts of each T0 probe a few T1s by turns: what is seen of a cable is old by then.
+"""Clustermapper where a few hosts of each T0 probe a few T1s in turn: what is seen of a cable is old by then.
 
 A switch that comes back was silent until a moment ago on cables that nobody has probed since: it explains them, and
 none of them is accused. A cable that is bad by itself is.
@@ -27,7 +27,7 @@ T1, T0 = element(FABRIC, "t1-p1-6"), element(FABRIC, "t0-p1-12")
 
 
 class Turns:
-    """Hosts that probe by turns; reports of cycles in which a probe was lost come one look later than the others."""
+    """Hosts that probe in turn; reports of cycles in which a probe was lost come one look later than the others."""
 
     def __init__(self) -> None:
         self.health = HealthMap(FABRIC)
@@ -45,8 +45,8 @@ class Turns:
             told: list[dict[str, object]] = []
             uplinks = [uplink for _, uplink in PATHS[host].of_cycle(self._cycle)]
             for place, uplink in enumerate(uplinks):
-                struck = bad if (self._phase[host] + place / len(uplinks)) % 1 >= since else before
-                lost = not set(struck).isdisjoint(CROSSED(ProbePath(host, 1, uplink)))
+                began = bad if (self._phase[host] + place / len(uplinks)) % 1 >= since else before
+                lost = not set(began).isdisjoint(CROSSED(ProbePath(host, 1, uplink)))
                 told.append({"plane": 1, "uplink": uplink, "sent": 1, "lost": int(lost), "rtt": None})
             if any(probe["lost"] for probe in told):
                 self._late.append((host, told))

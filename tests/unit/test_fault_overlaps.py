@@ -57,7 +57,7 @@ def test_what_may_not_overlap_is_refused_with_both_names_and_the_reason(one, oth
     with pytest.raises(ScenarioError) as refused:
         loads(faults(one, other), "x.yaml")
     (line,) = refused.value.mistakes
-    assert line.startswith("x.yaml:8: faults[2].at: f2 may strike while f1 is in force, and both concern")
+    assert line.startswith("x.yaml:8: faults[2].at: f2 may begin while f1 is in force, and both concern")
     assert what in line
     assert "after f1 + 1s" in line
 

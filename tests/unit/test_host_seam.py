@@ -176,7 +176,7 @@ def test_a_host_needs_nothing_of_linux():
 
 def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatch):
     def refuse(*_arguments, **_options):
-        raise AssertionError("made anew")
+        raise AssertionError("made again")
 
     assert host.call("hello")["host"] == "h1"
     monkeypatch.setattr(api, "validate_call", refuse)

@@ -32,7 +32,7 @@ def changed(kind, new, **fields):
 
 
 def moved(fault, by):
-    """A fault that struck and was healed at another time."""
+    """A fault that began and was cleared at another time."""
     return lambda rs: [
         Record(r.t + by, r.node, r.kind, r.data) if r.kind.startswith("fault.") and r["fault"] == fault else r
         for r in rs
@@ -118,7 +118,7 @@ CASES = [
     ("kind: detect, fault: freeze, within_rtts: 2", of_host("h3"), "nobody sampled h3"),
     ("kind: goodput_floor, window: start .. end, traffic: victim, at_least: 9% of mean", cut_off(INCAST + 1), "never"),
     ("kind: integrity", same, "near"),
-    ("kind: clean", without("fault.begin", "fault.end", fault="gray"), "gray never struck"),
+    ("kind: clean", without("fault.begin", "fault.end", fault="gray"), "gray never began"),
     ("kind: health", without("cpu"), "CPU"),
     ("kind: health", without("sample"), "sample"),
     ("kind: retransmitted", without("traffic.start"), "no flow"),

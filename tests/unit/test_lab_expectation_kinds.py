@@ -109,7 +109,7 @@ CASES = [
     ("kind: verdict, fault: freeze, within_cycles: 2.9", False, "= 3.0 cycles"),
     ("kind: false_alarms", True, "0 of 1 it blamed"),
     ("kind: integrity, traffic: incast", True, "2 flows, each intact"),
-    ("kind: clean", True, "2 faults healed"),
+    ("kind: clean", True, "2 faults cleared"),
     ("kind: health", True, "all well"),
 ]
 
@@ -241,10 +241,10 @@ def test_clean_finds_what_is_left():
     ).ok
     out = judge(line("kind: clean"), lambda rs: [r for r in rs if r.t != THAW + 0.5])
     assert "3 EVs are still out of use" in out.observed
-    healed = Record(
+    cleared = Record(
         END, "lab", "faults.healed", {"verified": False, "problems": ["t0-p1-1/t1-p1-2 silent"], "entries": []}
     )
-    assert "not verified again" in judge(line("kind: clean"), lambda rs: [*rs, healed]).observed
+    assert "not verified again" in judge(line("kind: clean"), lambda rs: [*rs, cleared]).observed
 
 
 def test_a_plane_that_carries_less_breaks_the_balance():

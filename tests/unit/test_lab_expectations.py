@@ -92,7 +92,7 @@ def test_ev_state_needs_the_transition_and_the_return():
     expect = "  - {kind: ev_state, fault: core-link, state: ASSUMED_BAD}\n"
     verdict = judge(expect)
     assert verdict.ok
-    assert verdict.when == f"{show_seconds(RTT)} after the fault; back 800 ms after it was healed"
+    assert verdict.when == f"{show_seconds(RTT)} after the fault; back 800 ms after it was cleared"
 
     def stays_bad(rs):
         return [r for r in rs if not (r.kind == "ev.state" and r["new"] == "GOOD" and r.t > HEALED + 0.5)]

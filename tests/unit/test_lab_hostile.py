@@ -41,9 +41,9 @@ FILES = {
     "endless duration": (TIMED.replace("5s", ".inf"), ":3: traffic[1].duration: a finite number"),
     "beyond the timeout": (TIMED.replace("5s", "900s"), "a.end comes at 15 min 0 s; raise timeout"),
     "incast to itself": (BASE.replace("write, from: h1, to: h3", "incast, from: [h1], to: h1"), "no sender but h1"),
-    "strikes never": (BASE + CUT.replace("1s", ".nan"), ":5: faults[1].at: nan never comes"),
-    "heals before": (BASE + CUT.replace("2s", "500ms"), ":5: faults[1].until: cut strikes at 1s and would be healed"),
-    "heals before, by share": (BASE + CUT.replace("1s", "50% of a").replace("2s", "25% of a"), "raise until"),
+    "begins never": (BASE + CUT.replace("1s", ".nan"), ":5: faults[1].at: nan never comes"),
+    "clears before": (BASE + CUT.replace("2s", "500ms"), ":5: faults[1].until: cut begins at 1s and would be cleared"),
+    "clears before, by share": (BASE + CUT.replace("1s", "50% of a").replace("2s", "25% of a"), "raise until"),
     "after the end": (TIMED + CUT.replace("1s, until: 2s", "9s"), ":5: faults[1].at: all traffic has ended at 5.00 s"),
     "after the transfer": (BASE + CUT.replace("1s, until: 2s", "after a + 1s"), "all traffic has ended before cut"),
     "waits for each other": (
@@ -53,7 +53,7 @@ FILES = {
     ),
     "waits for the end of the run": (
         BASE + CUT.replace(", until: 2s", "") + CUT.splitlines()[1].replace("cut", "cot").replace("1s", "after cut"),
-        ":6: faults[2].at: cut is healed when the run ends, for which this would wait; give it an until",
+        ":6: faults[2].at: cut is cleared when the run ends, for which this would wait; give it an until",
     ),
     "too many faults": (BASE + "faults: [{name: s, kind: chaos, at: 0s, duration: 3600, every: 1us}]\n", "raise every"),
     "named as a moment": (BASE.replace("name: a", "name: start"), "'start' has a meaning of its own"),

@@ -156,7 +156,7 @@ def test_many_faults_are_drawn_too(tmp_path, count):
         return [*rs, *copies]
 
     m = measures(change=more)
-    assert len(m.strikes) == 2 * count + 2
+    assert len(m.faults) == 2 * count + 2
     assert goodput.by_plane(m) is not None
     assert goodput.lanes_height(m)[0] < 5
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mrclab.experiments.survey import cases, page, record, startup
-from mrclab.experiments.survey.cases import Case, Injury
+from mrclab.experiments.survey.cases import Injury, SurveyCase
 from mrclab.lab.errors import LabError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -51,7 +51,7 @@ def case(number, elements, verdicts, alarms=()):
     truth = set(elements)
     named = {v["element"]: v["cycles"] for v in verdicts if v["element"] in truth}
     known = {"kind": "case", "seed": 1, "cycle": 0.2, "controller_cpu": 3.0, **record.circumstances("soft")}
-    injuries = Case(number, tuple(Injury("cable", name) for name in elements)).as_json()
+    injuries = SurveyCase(number, tuple(Injury("cable", name) for name in elements)).as_json()
     found = {"verdicts": verdicts, "alarms": list(alarms), "named": named, "complete": set(named) == truth}
     return {**known, **injuries, **found}
 

@@ -314,7 +314,7 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
     (directory,) = tmp_path.iterdir()
     assert f"what was done until then is in {directory}" in said
     monkeypatch.undo()
-    assert runner.finish(directory).measures.strikes
+    assert runner.finish(directory).measures.faults
 
 
 def test_a_run_is_judged_in_the_memory_that_its_world_had(tmp_path, monkeypatch):

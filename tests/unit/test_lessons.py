@@ -224,7 +224,7 @@ def test_what_cannot_be_graded_is_one_sentence(tmp_path, number, file, sentence)
 def test_what_a_lesson_prints_is_what_its_page_says(page, tmp_path):
     if page.parent == FOLDERS[3] and not p4sh.PYTHON.exists():
         pytest.skip("no .venv-p4sh: `make setup` makes it")
-    for block in transcripts.blocks(page):  # written anew by: python tests/unit/transcripts.py PAGE
+    for block in transcripts.blocks(page):  # written again by: python tests/unit/transcripts.py PAGE
         assert transcripts.shape(transcripts.run(block, tmp_path)) == transcripts.shape(block)
 
 

@@ -75,7 +75,7 @@ def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(desk, 
     loaded = scenario.load(directory / "scenario.yaml")
     again = runner.run_scenario(loaded, tmp_path / "again", lambda *_: None, lambda _: None, report=False)
     assert again.ok
-    assert again.measures.strikes.keys() == faults.keys()
+    assert again.measures.faults.keys() == faults.keys()
     assert told(desk, "send h2 h1 1KiB")["state"] == "intact"  # the lab goes on
 
 

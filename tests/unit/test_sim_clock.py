@@ -64,7 +64,7 @@ def test_what_was_asked_for_from_afar_comes_before_what_was_asked_for_shortly_be
     assert (clock.waiting, clock.next_due()) == (2, due - 1000)
     clock.run(due - 1)
     assert (clock.waiting, clock.next_due()) == (2, due)
-    clock.expect(1e6)  # bins anew
+    clock.expect(1e6)  # bins again
     clock.run(due)
     assert seen == ["from afar", "shortly before"]
 

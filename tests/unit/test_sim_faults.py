@@ -78,10 +78,10 @@ def test_both_directions_of_a_cable_lose_the_same_numbers_each_counting_its_own(
     assert down.seen > 30
     assert up.hit == -(-up.seen // 10)
     assert down.hit == -(-down.seen // 10)
-    seen, hit = made.heal()
+    seen, hit = made.clear()
     assert (seen, hit) == (up.seen + down.seen, up.hit + down.hit)
     assert sim.fabric.cable("h1-p1").ways[0].faults == ()
-    assert made.heal() == (0, 0)
+    assert made.clear() == (0, 0)
 
 
 def test_a_fault_that_names_evs_meets_those_and_no_others():
@@ -97,7 +97,7 @@ def test_a_fault_that_names_evs_meets_those_and_no_others():
     faults = sim.fabric.cable("h1-p2").ways[0].faults
     assert all(fault.seen == fault.hit > 0 for fault in faults)  # both paths of the plane are dead
     for made in (by_usid, by_path):
-        made.heal()
+        made.clear()
     lost = {r["ev"] >> 20 for r in sim.records if r["kind"] == "packet.lost"}
     assert lost == {2 << 8 | 1, 2 << 8 | 2}
 
@@ -107,7 +107,7 @@ def test_a_damaged_packet_is_not_believed_and_the_file_arrives_whole():
     write = Write(sim, "h1", "h3", 2 << 20)
     made = broken(sim).inject([("h1-p1", Corrupt(0.1))], match=Match(min_length=300), direction="both")
     finish(sim, write)
-    seen, hit = made.heal()
+    seen, hit = made.clear()
     assert 0 < hit < seen
     assert write.received == write.sent
     assert sim.hosts["h3"].transport.stats()["ports"][1]["icrc_errors"] == hit
@@ -132,7 +132,7 @@ def test_a_delay_is_added_to_every_frame_and_healing_lets_the_held_ones_arrive()
     sim.run(0.5)
     rtt = write.source.transport.verbs.qps[write.qp].requestor.recovery.rtt.srtt
     assert rtt - base == pytest.approx(0.05, rel=0.2)
-    made.heal()
+    made.clear()
     finish(sim, write)
     assert write.received == write.sent
     assert write.stats.retx_packets == 0
@@ -145,7 +145,7 @@ def test_the_detour_draws_what_the_relay_would():
     write = Write(sim, "h1", "h3", 1 << 19)
     finish(sim, write)
     assert write.received == write.sent
-    received, lost, left = made.heal()
+    received, lost, left = made.clear()
     twins = [Impairer(impairment, f"9/{number}") for number in (0, 1)]
     assert all(way.detour is None and way.crossed > 0 for way in sim.fabric.cable("h1-p1").ways)
     counts = [detour.impairer.counts for detour in made.detours]
@@ -164,7 +164,7 @@ def test_damaged_frames_may_be_duplicated_too():
     faults.inject([("h1-p1", Corrupt(0.3))], match=Match(min_length=300), direction="both")
     detoured = faults.impair("h1-p1", Impairment(duplicate=0.5), direction="both", seed=3)
     finish(sim, write)
-    detoured.heal()
+    detoured.clear()
     assert write.received == write.sent
     assert sum(detour.impairer.counts.duplicated for detour in detoured.detours) > 0
 
@@ -204,7 +204,7 @@ def test_background_traffic_takes_its_rate_and_says_how_many():
     sim.run(1.0)
     sim.fabric.cable("h1-p1").set_carrier(False)
     sim.run(0.5)
-    sent, refused = sender.heal()
+    sent, refused = sender.clear()
     sim.run(1.0)
     assert sent == pytest.approx(100, abs=1)
     assert refused == pytest.approx(50, abs=1)
@@ -219,7 +219,7 @@ def test_a_switch_that_stood_still_does_not_trim_by_the_queue_that_it_lost():
     switch = sim.fabric.switches["t0-p1-1"]
     port = next(port for port in switch.used if port.register > 10)
     switch.freeze()
-    noise.heal()
+    noise.clear()
     sim.run(0.1)
     switch.thaw()
     write = Write(sim, "h1", "h3", 100 * 4096)
@@ -266,8 +266,9 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
 def test_a_copy_of_a_frame_is_like_it_in_everything():
     frame = SimFrame.__new__(SimFrame)
     for number, name in enumerate(SimFrame.__slots__):
-        setattr(frame, name, number)
+        setattr(frame, name, [number] if name == "telemetry" else number)
     copy = frame.copy()
+    assert copy.telemetry is not frame.telemetry  # which its hops add to
     assert copy.behind is None  # it stands in no queue
     assert not hasattr(copy, "way")
     names = [name for name in SimFrame.__slots__ if name not in ("behind", "way")]

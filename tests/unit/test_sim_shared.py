@@ -145,7 +145,7 @@ def test_headroom_that_is_too_small_loses_what_was_under_way() -> None:
 
 
 def test_a_frame_for_an_idle_host_waits_behind_a_paused_one_s_sender() -> None:
-    """Head-of-line blocking: h2 sends to the congested h1 and to the idle h4 by turns."""
+    """Head-of-line blocking: h2 sends to the congested h1 and to the idle h4 in turn."""
     blocked, free = [], []
     for congested, found in ((True, blocked), (False, free)):
         rig = Rig(150e-6, buffer=4_000_000, alpha=0.02, pfc={})

@@ -42,7 +42,7 @@ def sample(t: float, packets: int, placed: int) -> list[Record]:
 
 
 def records() -> list[Record]:
-    """Two seconds of a flow h1 → h3 over one path at half its rate; a cable cut at 1 s and healed at 1.5 s."""
+    """Two seconds of a flow h1 → h3 over one path at half its rate; a cable cut at 1 s and cleared at 1.5 s."""
     flow = {"source": "h1", "destination": "h3", "qps": [{"source_qp": 256, "destination_qp": 256}]}
     begin = Record(0.0, "lab", "traffic.start", {"traffic": "file", "flows": [flow]})
     half = FABRIC.spec.link.rate_pps / 2
@@ -164,8 +164,8 @@ def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_
     try:
         until(lambda: live.film.last, "no frame came")
         last = live.film.last["t"]
-        struck = {"fault": "x", "links": [], "text": "late"}
-        write_history(place / "history", [Record(last + 0.001, "lab", "fault.begin", struck)])
+        began = {"fault": "x", "links": [], "text": "late"}
+        write_history(place / "history", [Record(last + 0.001, "lab", "fault.begin", began)])
         until(lambda: live.film.last["t"] > last, "nothing moved")
         assert live.film.last["faults"]["x"] == "late"
     finally:

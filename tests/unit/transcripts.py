@@ -1,4 +1,4 @@
-"""Console blocks of Markdown pages: their commands run again, their output compared or written anew.
+"""Console blocks of Markdown pages: their commands run again, their output compared or written again.
 
     .venv/bin/python tests/unit/transcripts.py docs/lessons/*/README.md     # write what they print now
 
@@ -65,7 +65,7 @@ def shape(text: str) -> str:
 
 
 def main(pages: list[str]) -> None:
-    """Write the blocks of pages anew."""
+    """Write the blocks of pages again."""
     for page in map(Path, pages):
         with tempfile.TemporaryDirectory() as place:
             text = page.read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ _FIRST_INDEX = 10_001
 
 @dataclass(frozen=True)
 class AppliedFault:
-    """A fault in force on one cable; the handle that `inject` gives and `heal` takes."""
+    """A fault in force on one cable; the handle that `inject` gives and `clear` takes."""
 
     number: int
     link: Link
@@ -169,8 +169,8 @@ class Cables:
             self._faults.update({fault.number: fault for fault in faults})
         return faults
 
-    def heal(self, *faults: AppliedFault) -> Count:
-        """End faults; returns what they did, all together and exactly. One that was healed already adds nothing."""
+    def clear(self, *faults: AppliedFault) -> Count:
+        """End faults; returns what they did, all together and exactly. One that was cleared already adds nothing."""
         with self._lock:
             mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
             if not mine:
@@ -189,7 +189,7 @@ class Cables:
     def heal_all(self) -> None:
         """End all faults, the last one first, mend swapped cables, and bring all cables up."""
         for fault in reversed(list(self._faults.values())):
-            self.heal(fault)
+            self.clear(fault)
         with self._lock:
             for link in self._fabric.links:
                 for side in "ab":

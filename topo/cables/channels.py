@@ -17,7 +17,7 @@ _SYS_PIDFD_GETFD = 438  # the same on every architecture
 
 
 class Cut:
-    """A socket that is out of reach until `heal`. Made by `cut`."""
+    """A socket that is out of reach until `clear`. Made by `cut`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,8 +27,8 @@ class Cut:
         """Nobody finds the socket from now on."""
         self._path.rename(self._hidden)
 
-    def heal(self) -> None:
-        """It can be found again; one that its server has made anew meanwhile stays."""
+    def clear(self) -> None:
+        """It can be found again; one that its server has made again meanwhile stays."""
         if self._path.exists():
             self._hidden.unlink(missing_ok=True)
         else:
@@ -47,7 +47,7 @@ def cut(pid: int | None, path: Path) -> Cut:
         if pid is not None:
             _shut_down(pid, str(path))
     except OSError as error:
-        channel.heal()
+        channel.clear()
         raise EmulationError(f"the connections of process {pid} cannot be cut from outside: {error.strerror}") from None
     return channel
 

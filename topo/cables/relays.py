@@ -10,12 +10,12 @@ from mrclab.topo.model import Link
 
 
 class Relayed:
-    """A cable whose frames take the detour through a relay, until `heal`. Made by `impair`."""
+    """A cable whose frames take the detour through a relay, until `clear`. Made by `impair`."""
 
     def __init__(self, lab: Emulation, link: Link, direction: Direction, relay: Helper) -> None:
         self.link = link
         self.name = relay.name  # of its process in the lab
-        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `heal`
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
         self._lab, self._direction, self._relay = lab, direction, relay
 
     @property
@@ -23,10 +23,10 @@ class Relayed:
         """True if the relay still runs; without it the cable carries nothing."""
         return self._relay.alive
 
-    def heal(self) -> list[Counts]:
+    def clear(self) -> list[Counts]:
         """Send frames straight again, let those on the detour arrive, end the relay; returns its counts per direction.
 
-        Frames that are sent straight may overtake the last delayed ones. A relay that was healed already gives nothing.
+        Frames that are sent straight may overtake the last delayed ones. A relay that was cleared gives nothing.
         """
         if self._relay.finished:
             return []

@@ -1,6 +1,6 @@
 """Proves each kind of fault on this machine's kernel, with real frames through real cables, and that nothing is left.
 
-A small fabric is built with a stand-in for the switch process; then every fault is made, looked at and healed. What a
+A small fabric is built with a stand-in for the switch process; then every fault is made, looked at and cleared. What a
 kernel or an nftables version cannot do shows here, in one sentence, and not in the middle of a scenario.
 """
 
@@ -68,11 +68,11 @@ def _packets(action: Action, wanted: Callable[[list[int]], bool]) -> Callable[[E
         with ports(lab, "h2-p1", "t0-p1-1-2") as (one, other):
             fault = lab.cables.inject(_OTHER, action, match=_DATA, direction="up")
             got, back = across(one, other), across(other, one)
-            count = lab.cables.heal(fault)
+            count = lab.cables.clear(fault)
             expect(wanted(got), f"{len(got)} of 40 frames arrived: {got}")
             expect(back == list(range(40)), "the other direction lost frames")
             expect(count.seen == 40 and count.hit == 40 - len(got), f"counted {count}, {len(got)} of 40 arrived")
-            expect(across(one, other) == list(range(40)), "frames are lost after the fault was healed")
+            expect(across(one, other) == list(range(40)), "frames are lost after the fault was cleared")
 
     return check
 
@@ -88,7 +88,7 @@ def _corruption(lab: Emulation) -> None:
         fault = lab.cables.inject(_OTHER, Corrupt(offset=100, flip=0x81), match=_DATA, direction="up")
         one.send(bytes(512), END)
         (got,) = other.receive()
-        lab.cables.heal(fault)
+        lab.cables.clear(fault)
         expect([(at, byte) for at, byte in enumerate(got) if byte] == [(100, 0x81)], "not exactly one byte changed")
 
 
@@ -99,7 +99,7 @@ def _listed(match: Match, survivors: list[int]) -> Callable[[Emulation], None]:
             fault = lab.cables.inject(_OTHER, Drop(), match=match, direction="up")
             one.send(*(srv6_packet(ev) for ev in evs), END)
             got = other.receive()
-            lab.cables.heal(fault)
+            lab.cables.clear(fault)
             arrived = [number for number, ev in enumerate(evs, 1) if srv6_packet(ev) in got]
             expect(arrived == survivors, f"of EVs 1, 2, 3 these arrived: {arrived}")
 
@@ -121,7 +121,7 @@ def _relayed(lab: Emulation) -> None:
         began = time.monotonic()
         got = across(one, other)
         late = time.monotonic() - began
-        relayed.heal()
+        relayed.clear()
         expect(late >= 0.03, f"frames came after {late * 1000:.0f} ms instead of 30")
         expect(got == [0, *range(3, 40)], f"frames 2 and 3 should be lost; these arrived: {got}")
         expect(across(one, other) == list(range(40)), "frames are lost after the relay went")

@@ -16,14 +16,14 @@ class SentFrames:
 
 
 class FrameSender:
-    """Traffic that goes on until `heal`. Made by `send`."""
+    """Traffic that goes on until `clear`. Made by `send`."""
 
     def __init__(self, helper: Helper) -> None:
         self.name = helper.name  # of its process in the lab
-        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `heal`
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
         self._helper = helper
 
-    def heal(self) -> SentFrames:
+    def clear(self) -> SentFrames:
         """End it; returns what it did. One that was ended already did nothing."""
         done = self._helper.finish()
         if done is None:

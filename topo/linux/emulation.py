@@ -298,7 +298,7 @@ class Emulation:
         return now
 
     def restart(self, switch: str) -> None:
-        """Start a switch process anew, empty as after power-on (whatever ran is killed), and wait until it answers."""
+        """Start a switch process again, empty as after power-on (whatever ran is killed), and wait until it answers."""
         self.kill(switch)
         self._start_switches([switch], lambda *_: None)
 

@@ -61,7 +61,7 @@ def link_map(
 ) -> None:
     """Show Clustermapper's map: health of every cable by the hosts' own probes, and what is at fault."""
     if forget:
-        _print(_ask(context, "forget"), as_json, lambda _told: "Clustermapper begins anew")
+        _print(_ask(context, "forget"), as_json, lambda _told: "Clustermapper begins again")
         return
     _print(_ask(context, "map"), as_json, views.link_map)
 

@@ -13,7 +13,7 @@ from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodecontrol import Healed
+from mrclab.topo.nodecontrol import Cleared
 
 
 @FAULTS.register
@@ -140,7 +140,7 @@ class CutControl(FaultAction[ControllerPartition]):
 
     def __init__(self, context: FaultContext, fault: ControllerPartition) -> None:
         super().__init__(context, fault)
-        self._cut: Healed | None = None
+        self._cut: Cleared | None = None
 
     @override
     def inject(self) -> None:
@@ -149,7 +149,7 @@ class CutControl(FaultAction[ControllerPartition]):
     @override
     def clear(self) -> None:
         if self._cut is not None:
-            self._cut.heal()
+            self._cut.clear()
             self._cut = None
 
 

@@ -56,7 +56,7 @@ class Relay(FaultAction[RelayedFault]):
         """Frames go straight again; returns frames that came in, were lost, and could not be sent on."""
         if self._impaired is None:
             return {}
-        received, lost, sent = self._impaired.heal()
+        received, lost, sent = self._impaired.clear()
         return {"seen": received, "dropped": lost, "refused": received - sent}
 
 

@@ -186,5 +186,5 @@ class SendBackground(FaultAction[Background]):
         """Returns packets sent, and those that found no carrier."""
         if self._sending is None:
             return {}
-        sent, refused = self._sending.heal()
+        sent, refused = self._sending.clear()
         return {"sent": sent, "refused": refused}

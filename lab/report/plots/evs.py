@@ -36,8 +36,8 @@ def ev_states(measures: Measures) -> Figure | None:
     _label_rows(axes, keys, evs)
     style.over_time([axes], measures, spans=False)
     axes.grid(visible=False)
-    for strike, colour in style.coloured(measures) if len(measures.strikes) <= style.MANY_FAULTS else []:
-        for t in style.since(measures, strike):
+    for fault, colour in style.coloured(measures) if len(measures.faults) <= style.MANY_FAULTS else []:
+        for t in style.since(measures, fault):
             axes.axvline(t, color=colour, linewidth=1)
     used = {state for key in keys for *_, state in spans[key]}
     handles = [Patch(color=colour, label=state) for state, colour in EV_STATES.items() if state in used]

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import Measures, Selection, Strike
+from mrclab.lab.measure import FaultSpan, Measures, Selection
 from mrclab.lab.measure.series import binned_total, pairs
 from mrclab.lab.report import palette
 from mrclab.lab.report.plots import style
@@ -52,7 +52,7 @@ def by_plane(measures: Measures) -> Figure | None:
 
 def lanes_height(measures: Measures) -> list[float]:
     """Inches of the lanes above a picture: none without faults, thinner lanes for many."""
-    count = len(measures.strikes)
+    count = len(measures.faults)
     if not count:
         return []
     return [count * (_LANE if count <= style.MANY_FAULTS else _THIN_LANE)] if count <= _NAMED else [1.6]
@@ -62,23 +62,23 @@ def fault_lanes(axes: Axes, measures: Measures) -> None:
     """One lane for each fault, named beside it; too many to be named share lanes, and are coloured by kind."""
     axes.set_xlim(0, max(style.last_moment(measures) - measures.start, measures.fabric.spec.sample_interval))
     axes.axis("off")
-    if len(measures.strikes) > _NAMED:
+    if len(measures.faults) > _NAMED:
         _packed_lanes(axes, measures)
         return
-    axes.set_ylim(len(measures.strikes), 0)
-    for row, (strike, colour) in enumerate(style.coloured(measures)):
-        begin, end = style.since(measures, strike)
+    axes.set_ylim(len(measures.faults), 0)
+    for row, (fault, colour) in enumerate(style.coloured(measures)):
+        begin, end = style.since(measures, fault)
         axes.barh(row + 0.5, end - begin, left=begin, height=0.62, color=colour, alpha=0.85)
-        for edge in strike.edges:
+        for edge in fault.edges:
             axes.plot([edge - measures.start] * 2, [row + 0.15, row + 0.85], color="white", linewidth=0.8)
-        _name_lane(axes, strike, row, (begin, end), colour)
+        _name_lane(axes, fault, row, (begin, end), colour)
 
 
-def _name_lane(axes: Axes, strike: Strike, row: int, span: tuple[float, float], colour: str) -> None:
+def _name_lane(axes: Axes, fault: FaultSpan, row: int, span: tuple[float, float], colour: str) -> None:
     """A fault's name where there is room: beside its bar, or inside a long one."""
     begin, end = span
     width = axes.get_xlim()[1]
-    text = strike.text if strike.text.startswith(strike.name) else f"{strike.name}: {strike.text}"
+    text = fault.text if fault.text.startswith(fault.name) else f"{fault.name}: {fault.text}"
     inside, left = end - begin > 0.6 * width, begin > 0.45 * width
     axes.annotate(
         text if len(text) < 64 else text[:62] + "…",
@@ -95,16 +95,16 @@ def _name_lane(axes: Axes, strike: Strike, row: int, span: tuple[float, float], 
 
 def _packed_lanes(axes: Axes, measures: Measures) -> None:
     """Every fault in the first lane that is free."""
-    kinds = sorted({strike.kind for strike in measures.strikes.values()})
+    kinds = sorted({fault.kind for fault in measures.faults.values()})
     colours = {kind: style.LINE_COLOURS[number % len(style.LINE_COLOURS)] for number, kind in enumerate(kinds)}
     free: list[float] = []  # when each lane ends
-    for strike in sorted(measures.strikes.values(), key=lambda strike: strike.begin):
-        begin, end = style.since(measures, strike)
+    for fault in sorted(measures.faults.values(), key=lambda fault: fault.begin):
+        begin, end = style.since(measures, fault)
         lane = next((number for number, until in enumerate(free) if until <= begin), len(free))
         free[lane : lane + 1] = [end]
-        axes.barh(lane + 0.5, end - begin, left=begin, height=0.8, color=colours[strike.kind], linewidth=0)
+        axes.barh(lane + 0.5, end - begin, left=begin, height=0.8, color=colours[fault.kind], linewidth=0)
     axes.set_ylim(len(free), 0)
-    axes.set_title(f"{len(measures.strikes)} faults", fontsize=9)
+    axes.set_title(f"{len(measures.faults)} faults", fontsize=9)
     rows = [(len(free) * (number + 0.5) / len(kinds), kind, colours[kind]) for number, kind in enumerate(kinds)]
     for y, kind, colour in rows[:_KINDS]:
         axes.annotate(
@@ -181,8 +181,8 @@ def _heat(measures: Measures, at: list[float], names: list[str], rows: list[list
     axes.grid(visible=False)
     axes.set_facecolor("#f4f4f4")
     style.over_time([axes], measures, spans=False)
-    for strike, _ in style.coloured(measures) if len(measures.strikes) <= style.MANY_FAULTS else []:
-        for t in style.since(measures, strike):
+    for fault, _ in style.coloured(measures) if len(measures.faults) <= style.MANY_FAULTS else []:
+        for t in style.since(measures, fault):
             axes.axvline(t, color="white", linewidth=1)
     box = axes.get_position()
     colours = figure.add_axes((box.x1 + 0.012, box.y0, 0.012, box.height))

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from mrclab.lab.measure import Measures, Strike
+from mrclab.lab.measure import FaultSpan, Measures
 from mrclab.lab.report import palette
 from mrclab.topo import files
 
@@ -80,24 +80,24 @@ def last_moment(measures: Measures) -> float:
 
 
 def mark_faults(axes: Axes, measures: Measures) -> None:
-    """A line where each fault struck and was healed, a faint shade in between; of many faults only the lanes tell."""
-    if len(measures.strikes) > MANY_FAULTS:
+    """A line where each fault began and was cleared, a faint shade in between; of many faults only the lanes tell."""
+    if len(measures.faults) > MANY_FAULTS:
         return
-    for strike, colour in coloured(measures):
-        begin, end = since(measures, strike)
+    for fault, colour in coloured(measures):
+        begin, end = since(measures, fault)
         axes.axvspan(begin, end, color=colour, alpha=0.07, linewidth=0, zorder=0)
         for t in (begin, end):
             axes.axvline(t, color=colour, linewidth=0.8, alpha=0.8)
 
 
-def coloured(measures: Measures) -> list[tuple[Strike, str]]:
-    """Every fault that struck, with its colour."""
-    return [(s, FAULT_COLOURS[n % len(FAULT_COLOURS)]) for n, s in enumerate(measures.strikes.values())]
+def coloured(measures: Measures) -> list[tuple[FaultSpan, str]]:
+    """Every fault that began, with its colour."""
+    return [(s, FAULT_COLOURS[n % len(FAULT_COLOURS)]) for n, s in enumerate(measures.faults.values())]
 
 
-def since(measures: Measures, strike: Strike) -> tuple[float, float]:
+def since(measures: Measures, fault: FaultSpan) -> tuple[float, float]:
     """Return when a fault began and ended, in seconds after the traffic began."""
-    begin, end = strike.during(measures.end)
+    begin, end = fault.during(measures.end)
     return begin - measures.start, end - measures.start
 
 

@@ -10,7 +10,7 @@ from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.targets import Launch
-from mrclab.topo.nodecontrol import Healed
+from mrclab.topo.nodecontrol import Cleared
 
 _CONTROLLER = "controller"
 
@@ -38,8 +38,8 @@ class _WireInjected:
     def __init__(self, made: cables.Cables, faults: Sequence[cables.AppliedFault]) -> None:
         self._cables, self._faults = made, faults
 
-    def heal(self) -> tuple[int, int]:
-        count = self._cables.heal(*self._faults)
+    def clear(self) -> tuple[int, int]:
+        count = self._cables.clear(*self._faults)
         return count.seen, count.hit
 
 
@@ -47,9 +47,9 @@ class _WireImpaired:
     def __init__(self, relayed: relays.Relayed, supervisor: Supervisor) -> None:
         self._relayed, self._supervisor = relayed, supervisor
 
-    def heal(self) -> tuple[int, int, int]:
+    def clear(self) -> tuple[int, int, int]:
         self._supervisor.excuse(self._relayed.name)
-        counts = self._relayed.heal()
+        counts = self._relayed.clear()
         _record_late(self._supervisor, self._relayed.name, self._relayed.late)
         return sum(c.received for c in counts), sum(c.lost for c in counts), sum(c.sent for c in counts)
 
@@ -58,9 +58,9 @@ class _Sending:
     def __init__(self, sender: senders.FrameSender, supervisor: Supervisor) -> None:
         self._sender, self._supervisor = sender, supervisor
 
-    def heal(self) -> tuple[int, int]:
+    def clear(self) -> tuple[int, int]:
         self._supervisor.excuse(self._sender.name)
-        done = self._sender.heal()
+        done = self._sender.clear()
         _record_late(self._supervisor, self._sender.name, self._sender.late)
         return done.sent, done.refused
 
@@ -120,7 +120,7 @@ class WireFaultInjector:
         self._forget(node)
 
     def restart(self, node: str) -> None:
-        """Start its process anew."""
+        """Start its process again."""
         if self._is_switch(node):
             self._emulation.restart(node)
         else:
@@ -143,7 +143,7 @@ class WireFaultInjector:
         """SIGKILL to all processes that run on a host beside its agent."""
         return self._emulation.kill_programs(host)
 
-    def cut_control(self, switch: str) -> Healed:
+    def cut_control(self, switch: str) -> Cleared:
         """Cut the P4Runtime channel of a switch."""
         lab = self._emulation
         path = Launch(lab.fabric.switch(switch), lab.fabric.spec, lab.run_dir).socket

@@ -264,7 +264,7 @@ class WireWorld(LabClients):
     # --- processes --------------------------------------------------------------------------------------------------
 
     def launch(self, process: str) -> None:
-        """Start the `controller`, or the agent of the host with this name, anew; returns when it serves."""
+        """Start the `controller`, or the agent of the host with this name, again; returns when it serves."""
         self.forget(process)
         if process == "controller":
             self._run_controller()

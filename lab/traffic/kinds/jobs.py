@@ -31,7 +31,7 @@ class JobTraffic(TrafficBase):
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     placement: Literal["packed", "spread"] = Field(
-        default="packed", description="ranks on the hosts in their order, or by turns on those of each T0 group"
+        default="packed", description="ranks on the hosts in their order, or in turn on those of each T0 group"
     )
     hosts: HostList = Field(default=["all"], validate_default=True, description="rank by rank; all, or a list")
     steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
