@@ -49,10 +49,10 @@ def measures(expect, steps=5, reference=False, done=5):
         ("kind: time_lost, traffic: job, at_most: 9s", {"done": 3}, False, "too few steps"),
     ],
 )
-def test_an_expectation_of_a_job_holds_or_not_and_says_what_it_saw(expect, more, ok, saw):
+def test_an_expectation_of_a_job_holds_or_not_and_says_what_it_observed(expect, more, ok, observed):
     found = measures(expect, **more)
     (verdict,) = [entry.check(found) for entry in found.scenario.expect]
-    assert saw in verdict.observed
+    assert observed in verdict.observed
     assert verdict.ok is ok
     assert verdict.expected
 
