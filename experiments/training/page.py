@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.sizes import SIZES, STEPS, JobSize
+from mrclab.experiments.training.sizes import SIZES, JobSize
 from mrclab.lab.report import results
 from mrclab.lab.report.grid import markdown
 
@@ -42,17 +42,17 @@ _HEAD = """\
 # What a failure costs a training job
 
 Synchronous training waits for its slowest transfer. Here a job trains in [virtual time](../virtual-time.md) while
-something fails, and the cost is the time by which its {steps} steps took longer than those of the same job with the
-same seed and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
+something fails, and the cost is the time by which its steps took longer than those of the same job with the same seed
+and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
 missing and writes this page; all are done again where the sources of transport or simulator have changed since, which
 then were {digest}. Made on {system}, {cores} cores, Python {python}.
 A chapter whose runs are of other sources says so.
 
 **The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
-parallelism in what is left, whose gradients (256 KiB for each rank and step) are reduced by halving and doubling while
-backward goes on. NICs of 4 × 100 Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port
-and static ECMP. Both have the lab's default ACK timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables
-take 600 ns, switches 500 ns. Computations vary by 2 %, drawn from the seed.
+parallelism in what is left, whose gradients are reduced by halving and doubling while backward goes on. NICs of 4 × 100
+Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port and static ECMP. Both have the lab's default ACK
+timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables take 600 ns, switches 500 ns. Computations vary
+by 2 %, drawn from the seed.
 The fault begins after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
 
 **What the intervals say.** Figures are means over the seeds, each beside its own run without the fault, with the 95 %
@@ -71,7 +71,7 @@ for as long as it stopped the largest job above in which most transports were me
 _LIMITS = """\
 ## What this does not say
 
-* Jobs are short ({steps} steps of some 200 µs), since every packet is simulated: a cost *per event* is
+* Jobs are short (one to four steps of 200 to 400 µs), since every packet is simulated: a cost *per event* is
   measured, not a day. What a dead switch costs is told for the rest of such a job, and grows with it where bandwidth is
   gone.
 * A flap lasts 200 µs here, in data centres seconds. A T0–T1 cable that is down costs MRC what it takes to notice; a
@@ -95,11 +95,11 @@ def write(
     of_sizes = of_sizes or {}
     found = results.versions(), results.machine()
     head = _HEAD.format(
-        steps=STEPS, digest=f"`{digest}`", system=found[1]["system"], cores=found[1]["cores"], python=found[0]["python"]
+        digest=f"`{digest}`", system=found[1]["system"], cores=found[1]["cores"], python=found[0]["python"]
     )
     sizes = [size for size in SIZES if rows.get(size.nics)]
     chapters = [_chapter(size, rows[size.nics], of_sizes.get(size.nics, digest), digest) for size in sizes]
-    parts = [head, *chapters, _day(sizes, rows), _LIMITS.format(steps=STEPS), _missing(rows)]
+    parts = [head, *chapters, _day(sizes, rows), _LIMITS, _missing(rows)]
     if draw(path.with_name(PICTURE), sizes, rows):
         parts.insert(1, f"![Milliseconds that each fault cost the job, with 95 % intervals]({PICTURE})\n")
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
@@ -112,8 +112,12 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
     words = [f"## {size.nics:,} NICs", ""]
     words.append(
         f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
-        f" data parallelism of {size.data}. Seeds {seeds[0]} to {seeds[-1]}; ms."
+        f" data parallelism of {size.data}.\n{size.gradients >> 10} KiB of gradients for each rank and step;"
+        f" {size.steps} step{'s' if size.steps > 1 else ''}. Seeds {seeds[0]} to {seeds[-1]}; ms."
     )
+    spent = [row["cpu"] for row in rows if "cpu" in row]
+    if spent:
+        words.append(f"All {len(spent)} runs together took {sum(spent):,.0f} s of CPU time.")
     if digest != current:
         words.append(f"Its runs are of older sources, `{digest}`: compare them with each other alone.")
     usual = [costs.step(rows, name) for name in shown]
@@ -179,7 +183,7 @@ def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
             few = f"{seeds} seed{'s' if seeds > 1 else ''} of five" if seeds < LEAST_SEEDS else ""
             what = "; ".join([*absent, *([few] if few else [])])
             words.append(f"* {size.nics:,} NICs: {what}.")
-    words.append("* 32,768 NICs: nothing; a step of such a job takes some ten minutes of a core.")
+    words.append("* 32,768 NICs: nothing; the QPs of such a job want some 16 GB.")
     return "\n".join(
         ["## What was not run", "", *words, "", "`make training ARGS='--sizes 8192 --seeds 1..5'` does more.", ""]
     )
@@ -202,7 +206,8 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]
     figure, panels = style.panels([2.6] * len(drawn), gap=0.95)
     for axes, (size, found) in zip(panels, drawn.items(), strict=True):
         seeds = len({row["seed"] for row in rows[size.nics]})
-        axes.set_title(f"{size.nics:,} NICs, {STEPS} steps, {seeds} seed{'s' if seeds > 1 else ''}")
+        many = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in ((size.steps, "step"), (seeds, "seed"))]
+        axes.set_title(f"{size.nics:,} NICs, {', '.join(many)}")
         _bars(axes, found, faults, colours)
     figure.legend(
         [Patch(color=colour) for colour in colours.values()], [TRANSPORTS[name] for name in colours], loc="upper left",

@@ -35,6 +35,7 @@ FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 
 _LARGE = 8192
 _LAYERS = 4  # of a stage
+_PARAMETERS = 262_144  # of a layer of the job in the file
 _FEW_PARAMETERS = 65_536  # of a layer of the larger jobs, a quarter of what the file's has
 
 
@@ -85,6 +86,11 @@ class JobSize:
         return self.nics // (8 * self.pipeline)
 
     @property
+    def gradients(self) -> int:
+        """Bytes of a rank's gradients in a step: two for each parameter, which eight ranks share."""
+        return _LAYERS * (_PARAMETERS if self.nics == SIZES[0].nics else _FEW_PARAMETERS) * 2 // 8
+
+    @property
     def variants(self) -> list[str]:
         """Names of the runs of one seed, transport by transport."""
         return [f"{transport}-{fault}" for transport in self.transports for fault in self.faults]
@@ -109,7 +115,7 @@ _FAULTS = ("calm", "flap", "flapping", "port", "t0", "t1", "lossy")
 SIZES = (
     JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS, STEPS),
     JobSize(1024, 32, 32, 32, 4, 5, _ALL, _FAULTS, 2),
-    JobSize(8192, 128, 64, 64, 8, 1, ("mrc", "roce-1"), _FAULTS, 2),
+    JobSize(8192, 128, 64, 64, 8, 1, ("mrc", "roce-1"), ("calm", "flap", "t0"), 1),
 )
 
 

@@ -5,6 +5,7 @@ import struct
 import pytest
 from test_training_graph import GROUP, run
 
+from mrclab.bench import astrasim
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.training.job import JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
@@ -270,19 +271,17 @@ def test_a_goal_file_that_is_cut_off_is_refused():
             goal.read(data[:end], "x", CYCLE)
 
 
-def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_percent(tmp_path):
-    """Eight ranks reduce 1 MiB around a ring: each step takes a latency and its bytes over the bandwidth."""
-    count, size, bandwidth, latency, mtu = 8, 1 << 20, 50 * 2**30, 500e-9, 4096
-    rate = bandwidth / 4 * 8 * (mtu + 142) / mtu  # of each of four planes, headers included
-    delay = (latency - (mtu + 142) * 8 / rate) / 2  # of a cable: the switch stores a frame
-    fabric = {**GROUP, "planes": 4, "switch_latency": 0.0, "link": {"rate": rate, "delay": delay}}
-    for rank in range(count):
-        reduce = trace((rank, COLL, [], {"is_cpu_op": False, "comm_type": 0, "comm_size": size}, 0))
-        (tmp_path / f"job.{rank}.et").write_bytes(reduce)
-    outcome, _ = run(tmp_path, [{"name": "job", "kind": "trace", "file": "job"}], fabric)
-    steps = 2 * (count - 1)
-    formula = steps * (latency + size / count / bandwidth)
-    assert outcome.measures.training.seconds("job")[0] == pytest.approx(formula, rel=0.05)
+def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_percent(tmp_path, capsys):
+    folder = tmp_path / "all_reduce" / "8npus_1MB"
+    folder.mkdir(parents=True)
+    for rank in range(8):
+        reduce = trace((rank, COLL, [], {"is_cpu_op": False, "comm_type": 0, "comm_size": astrasim.SIZE}, 0))
+        (folder / f"all_reduce.{rank}.et").write_bytes(reduce)
+    assert astrasim.main([str(tmp_path)]) == 0
+    name, here, there, beyond = capsys.readouterr().out.splitlines()[-1].strip("| ").split(" | ")
+    assert (name, there) == ("all-reduce, 8 ranks", "41.2 µs")
+    assert 41.2 < float(here.removesuffix(" µs")) < 1.05 * 41.2
+    assert beyond.startswith("+")
 
 
 def test_a_job_whose_host_is_killed_ends_and_names_it(tmp_path):
