@@ -2,8 +2,8 @@
 
 It answers what `lab.ui.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
 object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind": "packets",
-"now", "pace", "slow", "seen"} while time is slow, or {"kind": "outcome", "outcome"}. A scenario runs to its end within
-one `step`, so that requests wait meanwhile.
+"rival", "now", "pace", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside it, or
+{"kind": "outcome", "outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
 """
 
 import json
@@ -35,6 +35,7 @@ from mrclab.lab.ui.sources import Source
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
+from mrclab.topo.transport import TransportSpec
 
 Publish = Callable[[str], None]
 
@@ -123,6 +124,38 @@ class Followed:
             self._publish(self, changes)
 
 
+class Side:
+    """A lab in virtual time with one transport: its desk, its frames, its packets."""
+
+    def __init__(
+        self, pace: float, publish: Callable[[Followed, list[str]], None], transport: TransportSpec | None = None
+    ) -> None:
+        self._stack = ExitStack()
+        fabric = Fabric(FabricSpec())
+        world = self._stack.enter_context(virtual_world(fabric, seed=1, transport=transport))
+        self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
+        self.frames = Followed(fabric, TITLE, publish)
+        self.frames.world = world
+        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets that were told
+        self._was_slow = False
+
+    def step(self) -> None:
+        """Let time pass."""
+        self.desk.step()
+        self.frames.take_in(self.desk.pace or 1.0)
+
+    def packets(self) -> dict[str, Any] | None:
+        """Return what crossed cables since the last time; None where there is nothing to tell."""
+        told = self._packets.look(self._drawn)
+        news = told["slow"] or told["next"] > self._drawn or self._was_slow
+        self._drawn, self._was_slow = told["next"], told["slow"]
+        return told if news else None
+
+    def close(self) -> None:
+        """Take the lab down."""
+        self._stack.close()
+
+
 class Tab:
     """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
 
@@ -131,23 +164,18 @@ class Tab:
         self._shelf = RunIndex(folder)
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
-        self._stack = ExitStack()
-        fabric = Fabric(FabricSpec())
-        world = self._stack.enter_context(virtual_world(fabric, seed=1))
-        self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
-        self._own = Followed(fabric, TITLE, self._frames)
-        self._own.world = world
-        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets that were told
-        self._was_slow = False
-        self._shown: Source = self._own
+        self._pace = pace
+        self._side = Side(pace, self._frames)
+        self._rival: Side | None = None  # the same with RoCEv2: what is done to one is done to the other
+        self._shown: Source = self._side.frames
         self._runs = 0  # how often another source was shown
-        self._own.take_in()
+        self._side.frames.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "inject": lambda kind, fields: self.desk.inject(str(kind), dict(fields)),
-            "clear": lambda name="": "\n".join(self.desk.clear(str(name))) or "nothing to clear",
-            "traffic": lambda traffic: f"{self.desk.lab.start_traffic(traffic).name} runs",
-            "pace": lambda value: packetwatch.set_pace(self.desk, value),
-            "slow": self._slow,
+            "inject": lambda desk, kind, fields: desk.inject(str(kind), dict(fields)),
+            "clear": lambda desk, name="": "\n".join(desk.clear(str(name))) or "nothing to clear",
+            "traffic": lambda desk, traffic: f"{desk.lab.start_traffic(traffic).name} runs",
+            "pace": packetwatch.set_pace,
+            "slow": packetwatch.slow_down,
         }
         self._requests: Mapping[str, Callable[[str], Any]] = {
             "api/operation": self._operation,
@@ -157,12 +185,22 @@ class Tab:
             "api/results": lambda _: self._shelf.runs(),
             "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
             "api/grade": self._grade,
-            "api/back": lambda _: self._show(self._own),
+            "api/back": lambda _: self._show(self._side.frames),
+            "api/beside": lambda body: self._beside(bool(json.loads(body)["on"])),
         }
+
+    @property
+    def desk(self) -> Desk:
+        """The desk of the lab, without its rival's."""
+        return self._side.desk
 
     def close(self) -> None:
         """Take the lab down."""
-        self._stack.close()
+        for side in self._sides():
+            side.close()
+
+    def _sides(self) -> list[Side]:
+        return [self._side] if self._rival is None else [self._side, self._rival]
 
     def request(self, path: str, body: str = "") -> str:
         """Answer a request of the page, as JSON; what is wrong with it stands in `error`."""
@@ -180,33 +218,52 @@ class Tab:
         loaded, self._waiting = self._waiting, None
         if loaded is not None:
             self._run_now(loaded)
-        elif self._shown is self._own:
-            self.desk.step()
-            self._own.take_in(self.desk.pace or 1.0)
+        elif self._shown is self._side.frames:
+            for side in self._sides():
+                side.step()
             self._tell_packets()
 
     def _tell_packets(self) -> None:
-        told = self._packets.look(self._drawn)
-        if told["slow"] or told["next"] > self._drawn or self._was_slow:
-            self._tell(json.dumps({"kind": "packets", **told}))
-        self._drawn, self._was_slow = told["next"], told["slow"]
+        for side in self._sides():
+            if told := side.packets():
+                self._tell(json.dumps({"kind": "packets", "rival": side is self._rival, **told}))
 
     def source(self) -> None:
         """Publish all of what is shown now."""
         first, changes = self._shown.film.told(0)
-        told = {"kind": "source", "layout": self._layout(), "first": first}
+        told: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
+        if told["layout"].get("beside") and self._rival is not None:
+            told["rival"] = [json.loads(change) for change in self._rival.frames.film.told(0)[1]]
         self._tell(f'{json.dumps(told)[:-1]}, "frames": [{",".join(changes)}]}}')
 
     def _layout(self) -> dict[str, Any]:
-        shown, own = self._shown, self._shown is self._own
+        shown, own = self._shown, self._shown is self._side.frames
         told = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
-        told |= {"paced": True, "pace": self.desk.pace} if own else {}
+        told |= (
+            {"paced": True, "pace": self.desk.pace, "rivals": True, "beside": self._rival is not None} if own else {}
+        )
         more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "run": self._runs}
         return {**shown.layout(), **told, **more, "outcome": shown.outcome()}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
         if source is self._shown:
             self._tell(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
+
+    def _rivals_frames(self, _: Followed, changes: list[str]) -> None:
+        if self._shown is self._side.frames:
+            self._tell(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
+
+    def _beside(self, on: bool) -> dict[str, str]:
+        """Begin anew, with the same fabric and RoCEv2 beside it or without."""
+        for side in self._sides():
+            side.close()
+        self._side = Side(self._pace, self._frames)
+        self._shown, self._rival = self._side.frames, None
+        if on:
+            self._rival = Side(self._pace, self._rivals_frames, TransportSpec(kind="roce"))
+        for side in self._sides():
+            side.frames.take_in()
+        return self._show(self._side.frames)
 
     def _show(self, source: Source) -> dict[str, str]:
         self._shown = source
@@ -215,25 +272,23 @@ class Tab:
         return {"said": source.title}
 
     def _operation(self, body: str) -> dict[str, Any]:
-        if self._shown is not self._own:
+        if self._shown is not self._side.frames:
             raise LabError("this run is over; go back to the lab first")
         wanted = json.loads(body)
         operation = self._operations[str(wanted["operation"])]
-        said = operation(**wanted.get("arguments", {}))
-        self._own.take_in()
-        return {"said": said}
-
-    def _slow(self, pace: float, seconds: float) -> str:
-        said = packetwatch.slow_down(self.desk, pace, seconds)
-        self._tell_packets()
-        return said
+        told = [operation(side.desk, **wanted.get("arguments", {})) for side in self._sides()]
+        for side in self._sides():
+            side.frames.take_in()
+        if wanted["operation"] == "slow":
+            self._tell_packets()
+        return {"said": told[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
         return self._show(self._shelf.take(name))
 
     def _grade(self, body: str) -> dict[str, Any]:
         wanted = json.loads(body)
-        world = self._own.world
+        world = self._side.frames.world
         assert world is not None
         return learning.graded(int(wanted["number"]), str(wanted.get("text", "")), world.history_since(0))
 

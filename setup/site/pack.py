@@ -11,7 +11,7 @@ ALWAYS = ("_pyodide", "pyodide", "pyodide_js", "encodings", "zipfile", "zipimpor
           "_weakrefset", "importlib", "pathlib", "shutil", "email", "linecache", "traceback", "_colorize", "uuid",
           "webloop", "stringprep", "collections", "_strptime",
           "_pydatetime", "_sysconfigdata__emscripten_wasm32-emscripten")  # fmt: skip
-NEVER = {"_pyrepl", "bdb", "cmd", "ctypes", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
+NEVER = {"_pyrepl", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
 ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 

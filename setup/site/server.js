@@ -13,6 +13,7 @@ export { merge } from "./merge.js";
 export async function get(path) {
   if (path === "api/layout") { await early; if (!source) await known; return source.layout; }
   if (path === "api/frames") return taken();
+  if (path === "api/rival") return source.rival.splice(0);
   return ask(path, "");
 }
 
@@ -66,14 +67,18 @@ function take(told, resolve, reject) {
   else if (told.kind === "answer") { waiting.get(told.number)?.(told.said); waiting.delete(told.number); }
   else if (told.kind === "busy") busy = told.now;
   else if (told.kind === "source") {
-    source = { layout: { ...told.layout, shareable: true, at: told.layout.own ? null : wanted }, first: told.first, frames: told.frames, outcome: told.layout.outcome };
+    source = { layout: { ...told.layout, shareable: true, at: told.layout.own ? null : wanted }, first: told.first, frames: told.frames, rival: told.rival, outcome: told.layout.outcome };
     performance.mark("lab-ready");
     if (resolve) resolve();
     say("source", "{}");
   } else if (told.kind === "outcome") {
     source.outcome = told.outcome;
     say("outcome", JSON.stringify(told.outcome));
-  } else if (told.kind === "packets") say("packets", JSON.stringify(told));
+  } else if (told.kind === "packets") say(told.rival ? "rivalpackets" : "packets", JSON.stringify(told));
+  else if (told.kind === "rival") {
+    if (stream) say("rival", JSON.stringify(told.changes));
+    else source.rival?.push(...told.changes);
+  }
   else if (stream) deliver(told.changes);
   else source.frames.push(...told.changes);
 }

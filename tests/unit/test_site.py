@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from marionette import Firefox
 
 from mrclab.lab import history
 from mrclab.lab.run.runner import run_scenario
@@ -15,7 +16,9 @@ from mrclab.lab.scenario import scenario
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: sudo make browser")
 
 SITE = Path(__file__).parents[2] / "build" / "site" / "try"
-CHROMIUM = shutil.which("chromium")
+CHROMIUM, FIREFOX = shutil.which("chromium"), shutil.which("firefox-esr") or shutil.which("firefox")
+AXE = SITE.parents[1] / "site-parts" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = ("index.html", "cable.html", "p4.html#3", "teach.html#5")
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -30,6 +33,7 @@ expect:
   - {kind: integrity}
 """
 PATIENCE = 180_000  # milliseconds
+READY = "() => performance.getEntriesByName('lab-ready').length"
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: sudo make browser"),
@@ -172,3 +176,53 @@ def test_lessons_are_graded_in_the_page_a_wrong_answer_refused_and_what_is_done_
     assert "16w0" in page.locator(".lesson textarea").input_value()
     assert mistakes == []
     page.close()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_violation_of_axe_and_none_is_wider_than_a_phone(browser, site, scheme):
+    for address in PAGES:
+        page, mistakes = opened(browser[0], f"{site}{address}")
+        page.emulate_media(color_scheme=scheme)
+        page.locator("header button").last.wait_for()
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate("async () => (await axe.run()).violations.map(({ id, nodes }) => [id, nodes[0].html])")
+        assert found == [], address
+        page.set_viewport_size({"width": 400, "height": 800})
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 400, address
+        assert mistakes == []
+        page.close()
+
+
+@pytest.mark.timeout(900)
+def test_roce_beside_mrc_stops_at_the_cut_that_mrc_gets_over(browser, site):
+    page, mistakes = opened(browser[0], site)
+    page.wait_for_function(READY)
+    page.locator("body").press("b")
+    page.locator("#rival-fabric .cable").first.wait_for(state="attached")
+    page.locator("#demo").click()
+    page.locator("#rival-fabric .cable.down").wait_for(state="attached")
+    page.locator("#rival-story", has_text="Goodput −100.0 %").wait_for()
+    page.locator("#fabric .cable.down").wait_for(state="attached")
+    assert mistakes == []
+    page.close()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(FIREFOX is None, reason="needs Firefox: apt-get install firefox-esr")
+def test_a_cable_is_cut_in_firefox(site, tmp_path):
+    firefox = Firefox(FIREFOX, tmp_path)
+    try:
+        firefox.open(site)
+        said = firefox.script("""
+            const until = async (found) => { while (!found()) await new Promise((next) => setTimeout(next, 200)); };
+            await until(() => performance.getEntriesByName("lab-ready").length);
+            const cable = document.querySelector('.cable[data-name="t0-p1-1/t1-p1-2"]');
+            cable.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+            document.querySelector("#selection button.break").click();
+            await until(() => document.querySelector('.cable.down[data-name="t0-p1-1/t1-p1-2"]'));
+            return document.getElementById("faults").textContent;
+        """)
+        assert "t0-p1-1/t1-p1-2 down" in said
+    finally:
+        firefox.close()

@@ -73,7 +73,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     packets = [each for each in told if each["kind"] == "packets"]
     seen = [one for each in packets for one in each["seen"]]
     lost = {way // 2 for _, _, way, _, arrived in seen if not arrived}
-    names = [link["name"] for link in tab._own.layout()["links"]]
+    names = [link["name"] for link in tab._side.frames.layout()["links"]]
     assert [names[number] for number in lost] == ["t0-p1-1/t1-p1-2"]
     assert packets[-1]["slow"]
     events = [event for each in told if each["kind"] == "frames" for one in each["changes"] for event in one["events"]]
@@ -114,6 +114,42 @@ def test_a_mistake_is_named_with_its_line(lab):
     assert Path(tab._shelf.results).exists()
 
 
+def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab):
+    tab, told = lab
+    assert "said" in json.loads(tab.request("api/beside", '{"on": true}'))
+    source = [each for each in told if each["kind"] == "source"][-1]
+    assert source["layout"]["beside"]
+    assert source["rival"] == []
+
+    def operate(operation, **arguments):
+        return json.loads(tab.request("api/operation", json.dumps({"operation": operation, "arguments": arguments})))
+
+    sides = tab._sides()
+    operate("traffic", traffic={"kind": "stream", "from": "h1", "to": "h3", "duration": "60s"})
+    for side in sides:
+        side.desk.world.pause(1.0)
+        side.frames.take_in()
+    watch = sides[1].desk.world.watch()
+    sides[1].desk.world.pause(0.1)
+    sides[0].desk.world.pause(0.1)
+    links = source["layout"]["links"]
+    crossed = [each.way // 2 for each in watch.taken() if each.kind == 0]
+    used = next(number for number in crossed if links[number]["name"].startswith("t0-"))
+    watch.close()
+    operate("strike", kind="link_down", fields={"link": links[used]["name"], "name": "cut"})
+    for side in sides:
+        side.desk.world.pause(3.0)
+        side.frames.take_in()
+    mrc, roce = (sum(side.frames.film.last["goodput"].values()) for side in sides)
+    assert [side.frames.film.last["faults"].keys() for side in sides] == [{"cut"}, {"cut"}]
+    assert mrc > 0.9 * 4 * source["layout"]["line_rate"]
+    assert roce == 0
+    assert any(each["kind"] == "rival" for each in told)
+    operate("heal", name="cut")
+    tab.request("api/beside", '{"on": false}')
+    assert len(tab._sides()) == 1
+
+
 ALONE = """
 import json, sys
 allowed = set(sys.argv[1].split())
@@ -126,6 +162,7 @@ class Nothing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Nothing())
+sys.modules |= dict.fromkeys(sys.argv[4].split())  # what the site leaves out of the standard library
 from mrclab.lab.ui.tab import Tab
 tab = Tab(lambda text: None)
 tab.source()
@@ -160,16 +197,16 @@ def test_the_tab_needs_no_package_and_no_module_that_the_site_does_not_bring(tmp
     pinned = [line.partition("==")[0] for line in wanted.splitlines() if "==" in line]
     names = {name.partition(".")[0].replace("-", "_") for name in pinned}
     spray = (ROOT / "docs/lessons/04-spraying/spray.yaml").read_text(encoding="utf-8")
+    pack = runpy.run_path(str(ROOT / "setup/site/pack.py"))
     shift = (ROOT / "docs/lessons/02-shift/shift.p4").read_text(encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, "-c", ALONE, " ".join(names), spray, shift],
+        [sys.executable, "-c", ALONE, " ".join(names), spray, shift, " ".join(pack["NEVER"])],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    pack = runpy.run_path(str(ROOT / "setup/site/pack.py"))
     parts = [ROOT / name for name in ("controller", "events", "hosts", "lab", "rpc", "sim", "softswitch", "topo")]
     modules = {f"mrclab.{part.name}.{name}".removesuffix("."): path for part in parts
                for name, path in pack["sources"](part).items()}  # fmt: skip

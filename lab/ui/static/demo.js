@@ -6,9 +6,20 @@ export const SLOW = { pace: 0.02, seconds: 7 };
 const LASTS = "60s"; // of traffic
 
 // Steps: seconds to wait before, line of the narrator (none: its own), operation. Real time cannot be slowed down.
-function steps(layout) {
+// `rival`: the lab with RoCEv2 beside it, if there is one; the cable that is cut is one that its queue pair uses.
+function steps(layout, rival) {
   const { from, to, core, port } = places(layout), slow = layout.paced ? "slow" : null, plane = (name) => /-p(\d+)/.exec(name)[1];
   const all = new Set(layout.links.map((link) => link.plane)).size;
+  if (rival) {
+    return [
+      [0, `${from} sends to ${to}, over the same fabric twice.`, "traffic", { traffic: { kind: "stream", from, to, duration: LASTS } }],
+      [4, "The cable that RoCEv2's queue pair uses is about to be cut, in both.", slow, { ...SLOW, seconds: 11 }],
+      [3, "", "inject", () => ({ kind: "link_down", fields: { link: rival.busiest() ?? core, name: "demo-cut" } })],
+      [slow ? 16 : 8, "One sent a few packets again and went on. The other's queue pair waits for the same dead cable.", null, null],
+      [6, "", "clear", { name: "demo-cut" }],
+      [5, "Click any cable to cut it in both.", null, null],
+    ];
+  }
   return [
     [0, `${from} sends to ${to}. Every packet takes its own path, over ${all} plane${all > 1 ? "s" : ""}.`, "traffic", { traffic: { kind: "stream", from, to, duration: LASTS } }],
     ...(core ? [
@@ -39,9 +50,9 @@ export class Demo {
 
   get runs() { return this.timer !== undefined; }
 
-  async start(layout) {
+  async start(layout, rival = null) {
     this.stop();
-    this.steps = steps(layout);
+    this.steps = steps(layout, rival);
     await operate("clear", {});
     this.number = 0;
     this.#next();
@@ -56,7 +67,7 @@ export class Demo {
       this.number++;
       const [, line, operation, fields] = step;
       this.say(line);
-      const told = operation ? await operate(operation, fields) : {};
+      const told = operation ? await operate(operation, typeof fields === "function" ? fields() : fields) : {};
       if (told.error) { this.stop(); this.say(told.error); this.done(); return; }
       this.#next();
     }, step[0] * 1e3);

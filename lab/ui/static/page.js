@@ -6,6 +6,7 @@ import { Demo } from "./demo.js";
 import { Editor } from "./editor.js";
 import { FabricView, RECENT } from "./fabric.js";
 import { Loads } from "./loads.js";
+import { Rival } from "./rival.js";
 import { narrate } from "./narrator.js";
 import { Selection, button } from "./selection.js";
 import { Shelf } from "./shelf.js";
@@ -20,6 +21,7 @@ const LONGEST_LOG = 2000;
 const BREAK = "Click a cable, switch, NIC port or plane to break it; click two hosts to see their paths.";
 const LOOK = "Click a cable, switch, NIC port or plane to see how it is; click two hosts to see their paths.";
 
+let rival = null; // the lab beside
 let layout, fabric, selection, goodput, transport, losses, evs, editor, shelf, stream;
 let frames = [], loads = new Loads(), strikes = [], ended = null; // strikes: times of faults, for the charts
 let cursor = -1, following = true, playing = true, drawn = -1, told = 0, unit = { name: "s", in: 1 };
@@ -36,6 +38,7 @@ function show(again = false) {
   fabric.highlight([...selection.onPath, ...pointed]);
   fabric.update(frame, frames[Math.max(0, cursor - RECENT)], loads.now, changed);
   charts();
+  rival?.show(frame.t, frames[layout.live ? Math.max(0, cursor - WINDOW + 1) : 0].t);
   list("faults", Object.entries(frame.faults), "none", ([name, text]) => fault(name, text));
   list("verdicts", Object.entries(frame.verdicts), "no verdict", ([element, state]) => `${element}: ${state}`);
   totals(frame);
@@ -212,6 +215,8 @@ function listen() {
     if (!layout.runs && !layout.replays) stream.close(); // else word may come that another run is shown
     if (!ended) decided(JSON.parse(event.data));
   });
+  stream.addEventListener("rival", (event) => rival?.add(JSON.parse(event.data)));
+  stream.addEventListener("rivalpackets", (event) => { if (following) rival?.packets(JSON.parse(event.data)); });
   stream.addEventListener("packets", (event) => { if (following) fabric.packets.take(JSON.parse(event.data)); });
   stream.addEventListener("source", () => { stream.close(); open(); });
 }
@@ -282,7 +287,7 @@ function seek(wanted) {
 
 function refit() {
   if (!goodput) return;
-  for (const each of [goodput, transport, losses, fabric]) each.fit();
+  for (const each of [goodput, transport, losses, fabric, rival]) each?.fit();
   if (fabric.stale) drawFabric(fabric.only);
   show(true);
 }
@@ -299,7 +304,7 @@ function play() {
   if (demo.runs) { demo.stop(); over(); return; }
   toLive();
   at("demo").textContent = "Stop the demo";
-  demo.start(layout);
+  demo.start(layout, rival);
 }
 
 function over() { at("demo").textContent = "Start the demo"; }
@@ -337,11 +342,17 @@ function pointCable(name) {
   if (cursor >= 0) charts();
 }
 
+async function beside() {
+  if (demo.runs) { demo.stop(); over(); }
+  await post("api/beside", JSON.stringify({ on: !layout.beside }));
+}
+
 function change() { units.toggle(); captions(); show(true); }
 
 function wire() {
   explain(document);
   at("units").addEventListener("click", change);
+  at("beside").addEventListener("click", beside);
   evs.pointed = point;
   at("play").addEventListener("click", () => pause(!playing));
   at("time").addEventListener("input", () => seek(Number(at("time").value)));
@@ -360,7 +371,7 @@ function wire() {
   at("find").addEventListener("change", find);
   addEventListener("resize", refit);
   const keys = {
-    " ": () => pause(!playing), p: projector, u: change, "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.clear(),
+    " ": () => pause(!playing), p: projector, u: change, b: () => layout.rivals && beside(), "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.clear(),
     f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(), d: () => { if (!at("demo").hidden) play(); },
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
@@ -410,6 +421,11 @@ async function open() {
   losses = new Losses(at("losses"), marks, () => unit.name);
   for (const told of whole.frames) add(told, whole.size / whole.frames.length);
   fitUnit();
+  rival = null;
+  document.body.classList.toggle("beside", Boolean(layout.beside));
+  at("beside").hidden = !layout.rivals;
+  at("beside").setAttribute("aria-pressed", String(Boolean(layout.beside)));
+  if (layout.beside) rival = new Rival(layout, await get("api/rival"), { units, unit: () => unit.name, since });
   drawFabric();
   if (chosen) selection.choose(chosen);
   selection.slowly = at("slowly").querySelector("input").checked;
