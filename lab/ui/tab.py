@@ -144,6 +144,14 @@ class Side:
         self.desk.step()
         self.frames.take_in(self.desk.pace or 1.0)
 
+    def follow(self, other: "Side") -> None:
+        """Let time pass as far as in another lab, at its pace."""
+        if self.desk.pace != other.desk.pace and other.desk.pace is not None:
+            self.desk.pace = other.desk.pace
+        with self.desk.lock:
+            self.desk.lab.advance_to(max(other.desk.world.now, self.desk.world.now))
+        self.frames.take_in(self.desk.pace or 1.0)
+
     def packets(self) -> dict[str, Any] | None:
         """Return what crossed cables since the last time; None where there is nothing to tell."""
         told = self._packets.look(self._drawn)
@@ -219,8 +227,9 @@ class Tab:
         if loaded is not None:
             self._run_now(loaded)
         elif self._shown is self._side.frames:
-            for side in self._sides():
-                side.step()
+            self._side.step()
+            if self._rival is not None:
+                self._rival.follow(self._side)
             self._tell_packets()
 
     def _tell_packets(self) -> None:

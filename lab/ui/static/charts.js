@@ -102,9 +102,11 @@ export class Goodput extends Chart {
   constructor(root, planes, faults, unit) {
     const colour = (plane) => PLANES[(plane - 1) % PLANES.length];
     // Stacked: the sum is drawn first and the lower planes over it.
+    const scale = { least: 0 }; // the axis goes up to this, at least
     const series = [...planes].reverse().map((plane) => ({ stroke: of("paper"), fill: colour(plane), width: 0.5, points: { show: false } }));
-    super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults, unit);
+    super(root, planes.map((plane) => [`plane ${plane}`, colour(plane)]), () => ({ scales: { x: { time: false }, y: { range: (_, __, most) => [0, Math.max(most * 1.08, scale.least) || 1] } }, axes: [timeAxis(unit), axis()], series: [{}, ...series] }), faults, unit);
     this.planes = planes;
+    this.scale = scale;
     this.rows = [];
   }
 
@@ -115,12 +117,13 @@ export class Goodput extends Chart {
       let sum = 0;
       this.planes.forEach((plane, place) => { sum += (row[plane] ?? 0) * scale; sums[place][n] = sum; });
     });
-    Object.assign(this, { rows, scale, format });
+    Object.assign(this, { rows, factor: scale, format });
+    this.top = Math.max(0, ...sums.at(-1));
     this.draw([times, ...sums.reverse()]);
   }
 
   said(at) {
-    const row = this.rows[at] ?? {}, told = (value) => this.format(value * this.scale);
+    const row = this.rows[at] ?? {}, told = (value) => this.format(value * (this.factor ?? 0));
     const shares = this.planes.map((plane) => [`plane ${plane}`, told(row[plane] ?? 0), PLANES[(plane - 1) % PLANES.length]]);
     return [["all", told(this.planes.reduce((sum, plane) => sum + (row[plane] ?? 0), 0)), "transparent"], ...shares.reverse()];
   }

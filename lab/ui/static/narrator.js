@@ -59,5 +59,6 @@ export function narrate(frames, cursor) {
 function idle(frame) {
   const senders = new Set(frame.qps.map(([host, , peer]) => `${host} → ${peer}`)), paths = Object.values(frame.evs).flat();
   if (!senders.size || !sum(frame.goodput)) return "";
+  if (paths.length <= senders.size) return `${[...senders].slice(0, 2).join(", ")}: all packets take one path, which the switches' hash chose.`;
   return `${[...senders].slice(0, 2).join(", ")}: every packet takes its own path, ${paths.filter((ev) => ev[3] === "GOOD").length} of ${paths.length} in use.`;
 }

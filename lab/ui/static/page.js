@@ -415,6 +415,7 @@ async function open() {
   welcome();
   const chosen = layout.own && selection?.layout.own ? selection.target : null;
   selection = new Selection(at("selection"), layout, () => { fabric.choose(selection.target); show(true); }, drawFabric);
+  document.body.classList.toggle("beside", Boolean(layout.beside)); // before charts take their places
   for (const id of ["goodput", "transport", "losses"]) at(id).parentElement.querySelector(".legend")?.remove();
   goodput = new Goodput(at("goodput"), layout.planes, marks, () => unit.name);
   transport = new Transport(at("transport"), marks, () => unit.name);
@@ -422,10 +423,9 @@ async function open() {
   for (const told of whole.frames) add(told, whole.size / whole.frames.length);
   fitUnit();
   rival = null;
-  document.body.classList.toggle("beside", Boolean(layout.beside));
   at("beside").hidden = !layout.rivals;
   at("beside").setAttribute("aria-pressed", String(Boolean(layout.beside)));
-  if (layout.beside) rival = new Rival(layout, await get("api/rival"), { units, unit: () => unit.name, since });
+  if (layout.beside) rival = new Rival(layout, await get("api/rival"), { units, unit: () => unit.name, since, top: () => goodput.top ?? 0 });
   drawFabric();
   if (chosen) selection.choose(chosen);
   selection.slowly = at("slowly").querySelector("input").checked;

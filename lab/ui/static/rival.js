@@ -52,9 +52,10 @@ export class Rival {
     const frame = this.frames[number];
     this.fabric.update(frame, this.frames[Math.max(0, number - 12)], this.loads.now, this.loads.seek(number));
     this.cursor = number;
+    this.goodput.scale.least = this.look.top() * 1.08;
     const shown = this.frames.slice(0, number + 1).filter((each) => each.t >= from), units = this.look.units;
     this.goodput.update(shown.map((each) => this.look.since(each.t)), shown.map((each) => each.goodput), units.rateScale, (value) => units.rate(value));
-    const said = narrate(this.frames, number) || "RoCEv2: a queue pair has one path, that of the switches' hash.";
+    const said = narrate(this.frames, number);
     if (at("rival-story").textContent !== said) at("rival-story").textContent = said;
   }
 
