@@ -14,6 +14,16 @@ sys.path.insert(0, str(ROOT / "setup" / "site"))
 import glossary  # noqa: E402
 
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+HERE = """
+<p><a class="md-button md-button--primary" href="try/index.html">Open the lab in this tab</a>
+<a class="md-button" href="try/cable.html">What happens when a cable dies</a></p>
+<details><summary>Or start it here</summary>
+<iframe src="try/index.html" loading="lazy" title="The lab" style="width: 100%; height: 44rem; border: 0"></iframe>
+</details>
+"""
+"""The lab in the home page, below its picture; it is loaded when somebody opens it."""
+_PICTURE = re.compile(r"<img[^>]*packets\.svg[^>]*/?>\s*</p>")
+
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -48,9 +58,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html_: str, page: Any, config: Any, files: Files) -> str:
-    """Link words of lessons to the glossary."""
+    """Put the lab into the home page, and link words of lessons to the glossary."""
     del config, files
     source = page.file.src_uri
+    if source == "index.md":
+        return _PICTURE.sub(lambda found: found[0] + HERE, html_, count=1)
     if source == "glossary.md":
         return str(glossary.anchored(html_))
     if not source.startswith("lessons/0"):

@@ -24,7 +24,7 @@ from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario, schema
-from mrclab.lab.ui import learning
+from mrclab.lab.ui import learning, reporting
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
 from mrclab.lab.ui.framestream import Film, FrameStream, beat
@@ -176,6 +176,7 @@ class Tab:
         self._side = Side(pace, self._frames)
         self._rival: Side | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
+        self._ended: Path | None = None  # results of the run that is shown
         self._runs = 0  # how often another source was shown
         self._side.frames.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
@@ -193,6 +194,7 @@ class Tab:
             "api/results": lambda _: self._shelf.runs(),
             "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
             "api/grade": self._grade,
+            "api/report": lambda _: self._report(),
             "api/back": lambda _: self._show(self._side.frames),
             "api/beside": lambda body: self._beside(bool(json.loads(body)["on"])),
         }
@@ -251,7 +253,14 @@ class Tab:
         told |= (
             {"paced": True, "pace": self.desk.pace, "rivals": True, "beside": self._rival is not None} if own else {}
         )
-        more = {"runs": True, "replays": True, "text": self._text, "worlds": ["sim"], "run": self._runs}
+        more = {
+            "runs": True,
+            "replays": True,
+            "reports": True,
+            "text": self._text,
+            "worlds": ["sim"],
+            "run": self._runs,
+        }
         return {**shown.layout(), **told, **more, "outcome": shown.outcome()}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
@@ -293,7 +302,14 @@ class Tab:
         return {"said": told[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
-        return self._show(self._shelf.take(name))
+        source = self._shelf.take(name)
+        self._ended = self._shelf.results / name
+        return self._show(source)
+
+    def _report(self) -> dict[str, Any]:
+        if self._ended is None:
+            raise LabError("no run has ended here yet")
+        return reporting.report(self._ended)
 
     def _grade(self, body: str) -> dict[str, Any]:
         wanted = json.loads(body)
@@ -315,7 +331,7 @@ class Tab:
         if loaded.variants:
             names = ", ".join(str(run.variant) for run in loaded.runs)
             raise LabError(f"a page shows one run, and this scenario has the variants {names}; leave all but one out")
-        self._waiting = loaded
+        self._waiting, self._ended = loaded, None
         self._show(Followed(loaded.fabric, loaded.scenario.name, self._frames))
         return {"said": f"{told['name']} runs"}
 
@@ -335,6 +351,7 @@ class Tab:
             run = results.load(outcome.directory)
             results.write_numbers(run, outcome.verdicts)
             digest = str(run.info["history_sha256"])
+            self._ended = outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:
             trouble = str(error) or "the browser gave it no more memory"
         source.decide(digest, trouble)

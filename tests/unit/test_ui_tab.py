@@ -114,6 +114,23 @@ def test_a_mistake_is_named_with_its_line(lab):
     assert Path(tab._shelf.results).exists()
 
 
+def test_the_report_of_a_run_has_the_series_that_its_pictures_are_drawn_from(lab):
+    tab, _ = lab
+    assert "no run has ended" in ask(tab, "api/report")["error"]
+    ask(tab, "api/run", text=TEXT)
+    tab.step()
+    told = ask(tab, "api/report")
+    (directory,) = tab._shelf.results.iterdir()
+    assert told["series"] == json.loads((directory / "series.json").read_text())
+    assert [each["ok"] for each in told["verdicts"]] == [True]
+    (fault,) = told["faults"]
+    assert fault["name"] == "cut"
+    assert 0 < fault["begin"] < fault["end"]
+    tab.request("api/back")
+    ask(tab, "api/replay", name=directory.name)
+    assert ask(tab, "api/report") == told
+
+
 def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab):
     tab, told = lab
     assert "said" in json.loads(tab.request("api/beside", '{"on": true}'))

@@ -8,10 +8,10 @@ PLANES.forEach((colour, n) => document.documentElement.style.setProperty(`--plan
 export const STATES = { GOOD: "#a9bccd", SKIP: "#6c8299", STANDBY: "#e3e7ec", ASSUMED_BAD: "#d55e00", PORT_DOWN: "#5b2a86", DENIED: "#2b333d" };
 const OUT = new Set(["ASSUMED_BAD", "PORT_DOWN", "DENIED"]); // striped as well
 const MOST_ROWS = 1200;
-const FROM_ZERO = { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] };
+export const FROM_ZERO = { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] };
 
 // A colour of the page's scheme.
-function of(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
+export function of(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
 
 function size() { return parseFloat(getComputedStyle(document.documentElement).fontSize); }
 function height(root) {
@@ -19,11 +19,11 @@ function height(root) {
 }
 
 // Times with their unit at the last one.
-function timeAxis(unit) {
+export function timeAxis(unit) {
   return axis({ size: Math.round(size() * 1.9), values: (_, values) => values.map((value, n) => (n === values.length - 1 ? `${value} ${unit()}` : value)) });
 }
 
-function axis(more = {}) {
+export function axis(more = {}) {
   const px = size();
   return { stroke: of("soft"), grid: { stroke: of("grid"), width: 1 }, ticks: { show: false }, font: `${Math.round(px * 0.75)}px system-ui, sans-serif`, size: Math.round(px * 3.2), gap: 4, ...more };
 }
@@ -76,7 +76,7 @@ function values(said, unit) {
 // All charts show their values at the moment that one is pointed at.
 const POINTER = { y: false, points: { show: false }, drag: { x: false, y: false, setScale: false }, sync: { key: "moments", setSeries: false } };
 
-class Chart {
+export class Chart {
   constructor(root, legend, options, faults, unit) {
     this.root = root;
     this.make = () => new uPlot({ width: root.clientWidth, height: height(root), cursor: POINTER, legend: { show: false }, plugins: [marks(faults), values((at) => this.said(at), unit)], ...options() }, this.data ?? [[]], root);

@@ -6,6 +6,7 @@ import { Demo } from "./demo.js";
 import { Editor } from "./editor.js";
 import { FabricView, RECENT } from "./fabric.js";
 import { Loads } from "./loads.js";
+import { Report } from "./report.js";
 import { Rival } from "./rival.js";
 import { narrate } from "./narrator.js";
 import { Selection, button } from "./selection.js";
@@ -179,6 +180,7 @@ function fitUnit() {
 
 function decided(outcome) {
   ended = outcome;
+  at("report").hidden = !(layout.reports && outcome.state !== "broken");
   layout.operable = false;
   const state = at("state");
   state.textContent = outcome.state === "ended" ? "the lab has ended" : layout.live ? `the run has ended: ${outcome.state}` : outcome.state;
@@ -358,6 +360,7 @@ function wire() {
   at("time").addEventListener("input", () => seek(Number(at("time").value)));
   at("live").addEventListener("click", toLive);
   at("projector").addEventListener("click", projector);
+  at("report").addEventListener("click", () => report.open(layout.planes));
   at("runs").addEventListener("click", () => shelf.open());
   at("keys").addEventListener("click", () => at("help").showModal());
   at("back").addEventListener("click", () => post("api/back", "{}"));
@@ -435,6 +438,7 @@ async function open() {
   paced();
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
+  at("report").hidden = !(layout.reports && layout.outcome);
   at("runs").hidden = !layout.replays;
   editor.offer(layout);
   at("share").hidden = !layout.shareable;
@@ -456,5 +460,6 @@ evs = new EvMap(at("evs"), at("evkey"), at("evsaid"), ({ host, peer, plane, upli
 ] : []));
 editor = new Editor(at("editor"));
 shelf = new Shelf(at("shelf"));
+const report = new Report(at("reported"), units);
 wire();
 open().catch((error) => { at("state").textContent = error.message; at("state").className = "over"; });

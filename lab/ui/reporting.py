@@ -1,0 +1,33 @@
+"""A run's report for a page that draws it itself: figures and series of the report's pictures, as JSON."""
+
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab.measure import Measures
+from mrclab.lab.report import results, summary
+
+
+def report(directory: Path) -> dict[str, Any]:
+    """Return the report of a result directory.
+
+    `headline`, `verdicts` (ok, wanted, saw), `series` as in its series.json (seconds after the traffic began, bytes/s),
+    and `faults`: name, begin, end on the same clock.
+    """
+    run = results.load(directory)
+    verdicts = run.judge()
+    facts = summary.summarize(run.measures, verdicts, run.info)
+    return {
+        "title": run.loaded.scenario.title or run.loaded.scenario.name,
+        "headline": facts.headline,
+        "verdicts": [{"ok": each.ok, "wanted": each.wanted, "saw": each.saw} for each in verdicts],
+        "series": summary.series(run.measures),
+        "faults": _faults(run.measures),
+    }
+
+
+def _faults(measures: Measures) -> list[dict[str, Any]]:
+    told = []
+    for name, strike in measures.strikes.items():
+        begin, end = strike.during(measures.end)
+        told.append({"name": name, "begin": begin - measures.start, "end": end - measures.start})
+    return told
