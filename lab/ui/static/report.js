@@ -7,16 +7,16 @@ const HUES = ["ink", "soft", "good", "plane-1", "plane-2", "plane-3", "plane-4",
 
 class Lines extends Chart {
   // `lines`: name → values; told by `format`.
-  constructor(root, lines, faults, unit, format) {
-    const named = Object.keys(lines).slice(0, HUES.length);
-    super(root, named.map((name, n) => [name, `var(--${HUES[n]})`]), () => ({
+  constructor(root, lines, faults, unit, format, hues = HUES) {
+    const named = Object.keys(lines).slice(0, hues.length);
+    super(root, named.map((name, n) => [name, `var(--${hues[n]})`]), () => ({
       scales: { x: { time: false }, y: FROM_ZERO }, axes: [timeAxis(unit), axis()],
-      series: [{}, ...named.map((_, n) => ({ stroke: of(HUES[n]), width: 2, points: { show: false } }))],
+      series: [{}, ...named.map((_, n) => ({ stroke: of(hues[n]), width: 2, points: { show: false } }))],
     }), faults, unit);
-    Object.assign(this, { named, format });
+    Object.assign(this, { named, format, hues });
   }
 
-  said(at) { return this.named.map((name, n) => [name, this.format(this.data[n + 1][at]), of(HUES[n])]); }
+  said(at) { return this.named.map((name, n) => [name, this.format(this.data[n + 1][at]), of(this.hues[n])]); }
 }
 
 function made(name, text = "", kind = "") {
@@ -45,7 +45,7 @@ export class Report {
       line.append(made("b", ok ? "✓ passed" : "✗ failed"), ` ${wanted}`, made("small", saw));
       list.append(line);
     }
-    const places = [["Goodput, stacked by plane", "goodput"], ["Packets declared lost, and sent again", "losses"], ["Goodput of every flow", "flows"]].map(([title]) => {
+    const places = [`Goodput, stacked by plane (${this.units.rateName})`, "Packets declared lost, and sent again", `Goodput of every flow (${this.units.rateName})`].map((title) => {
       const figure = document.createElement("figure"), place = document.createElement("div");
       figure.append(made("figcaption", title), place);
       return [figure, place];
@@ -55,7 +55,7 @@ export class Report {
     const rows = series.t.map((_, n) => Object.fromEntries(planes.map((plane) => [plane, series.goodput_bytes_per_second[`plane ${plane}`]?.[n] ?? 0])));
     new Goodput(places[0][1], planes, marks, name).update(times, rows, scale, rate);
     const losses = { lost: series.lost_packets, "sent again": series.retransmitted_packets };
-    new Lines(places[1][1], losses, marks, name, String).draw([times, ...Object.values(losses)]);
+    new Lines(places[1][1], losses, marks, name, String, ["bad", "ink"]).draw([times, ...Object.values(losses)]);
     const flows = Object.fromEntries(Object.entries(series.flow_goodput_bytes_per_second).slice(0, HUES.length));
     new Lines(places[2][1], flows, marks, name, rate).draw([times, ...Object.values(flows).map((values) => values.map((value) => value * scale))]);
   }
