@@ -153,7 +153,7 @@ def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab
     crossed = [each.way // 2 for each in watch.taken() if each.kind == 0]
     used = next(number for number in crossed if links[number]["name"].startswith("t0-"))
     watch.close()
-    operate("strike", kind="link_down", fields={"link": links[used]["name"], "name": "cut"})
+    operate("inject", kind="link_down", fields={"link": links[used]["name"], "name": "cut"})
     for side in sides:
         side.desk.world.pause(3.0)
         side.frames.take_in()
@@ -162,7 +162,7 @@ def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab
     assert mrc > 0.9 * 4 * source["layout"]["line_rate"]
     assert roce == 0
     assert any(each["kind"] == "rival" for each in told)
-    operate("heal", name="cut")
+    operate("clear", name="cut")
     tab.request("api/beside", '{"on": false}')
     assert len(tab._sides()) == 1
 
