@@ -19,7 +19,7 @@ def report(directory: Path) -> dict[str, Any]:
     return {
         "title": run.loaded.scenario.title or run.loaded.scenario.name,
         "headline": facts.headline,
-        "verdicts": [{"ok": each.ok, "wanted": each.wanted, "saw": each.saw} for each in verdicts],
+        "verdicts": [{"ok": each.ok, "expected": each.expected, "observed": each.observed} for each in verdicts],
         "series": summary.series(run.measures),
         "faults": _faults(run.measures),
     }

@@ -40,9 +40,9 @@ export class Report {
     const times = series.t.map((t) => (t + series.step / 2) * unit[1]); // middles of the bins, as in the pictures
     const marks = () => faults.flatMap(({ begin, end }) => [{ t: begin * unit[1], end: false }, { t: end * unit[1], end: true }]);
     const list = document.createElement("ul");
-    for (const { ok, wanted, saw } of told.verdicts) {
+    for (const { ok, expected, observed } of told.verdicts) {
       const line = made("li", "", ok ? "standing passed" : "standing failed");
-      line.append(made("b", ok ? "✓ passed" : "✗ failed"), ` ${wanted}`, made("small", saw));
+      line.append(made("b", ok ? "✓ passed" : "✗ failed"), ` ${expected}`, made("small", observed));
       list.append(line);
     }
     const places = [`Goodput, stacked by plane (${this.units.rateName})`, "Packets declared lost, and sent again", `Goodput of every flow (${this.units.rateName})`].map((title) => {
