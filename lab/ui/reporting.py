@@ -26,8 +26,8 @@ def report(directory: Path) -> dict[str, Any]:
 
 
 def _faults(measures: Measures) -> list[dict[str, Any]]:
-    told = []
-    for name, strike in measures.strikes.items():
-        begin, end = strike.during(measures.end)
-        told.append({"name": name, "begin": begin - measures.start, "end": end - measures.start})
-    return told
+    spans = {name: span.during(measures.end) for name, span in measures.faults.items()}
+    return [
+        {"name": name, "begin": begin - measures.start, "end": end - measures.start}
+        for name, (begin, end) in spans.items()
+    ]
