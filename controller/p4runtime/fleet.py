@@ -179,7 +179,7 @@ class Fleet:
 
     async def _audit(self, worker: Worker) -> list[str]:
         found = await worker.require_session().read_entries()
-        return [self._sentence(worker, finding) for finding in findings(worker.name, worker.wanted, found)]
+        return [self._sentence(worker, finding) for finding in findings(worker.name, worker.intended, found)]
 
     def _sentence(self, worker: Worker, finding: Finding) -> str:
         def words(entry: IntendedEntry) -> str:

@@ -45,7 +45,7 @@ class Worker:
         switch: Switch,
         socket_path: Path,
         program: PipelineConfig,
-        wanted: Sequence[IntendedEntry],
+        intended: Sequence[IntendedEntry],
         election_id: int,
         history: ControllerHistory,
         on_packet: Callable[[str, int, bytes], None],
@@ -58,7 +58,7 @@ class Worker:
         self.provisioned: Provisioned | None = None
         self.silent = False  # connected, but requests go unanswered
         self.pid: int | None = None  # of the process that serves the socket
-        self.wanted = tuple(wanted)
+        self.intended = tuple(intended)
         self.lock = asyncio.Lock()  # held while entries are compared and written
         self._socket_path = socket_path
         self._program = program
@@ -106,11 +106,11 @@ class Worker:
     async def reprovision(self) -> Provisioned:
         """Write whatever differs from what the switch should hold, on the session that stands."""
         async with self.lock:
-            self.provisioned = await provision(self.require_session(), self._program, self.wanted)
+            self.provisioned = await provision(self.require_session(), self._program, self.intended)
         return self.provisioned
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Write single entries; what it should hold from now on is the caller's to put into `wanted` before."""
+        """Write single entries; what it should hold from now on is the caller's to put into `intended` before."""
         async with self.lock:
             await self.require_session().write(changes)
 
@@ -175,7 +175,7 @@ class Worker:
                 self._history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
             self._become(SwitchState.PROVISIONING)
             async with self.lock:
-                self.provisioned = done = await provision(session, self._program, self.wanted)
+                self.provisioned = done = await provision(session, self._program, self.intended)
             self.session, self.error = session, ""
             self._become(SwitchState.READY)
             if done.replaced:

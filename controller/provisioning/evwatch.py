@@ -41,7 +41,7 @@ class EvWatch:
             return False
         new = entry(ev)
         for worker in self._fleet.workers.values():
-            worker.wanted = (*worker.wanted, new)
+            worker.intended = (*worker.intended, new)
         await self._write(UpdateKind.INSERT, new)
         return True
 
@@ -50,7 +50,7 @@ class EvWatch:
         self._evs.remove(ev)
         gone = entry(ev)
         for worker in self._fleet.workers.values():
-            worker.wanted = tuple(wanted for wanted in worker.wanted if wanted != gone)
+            worker.intended = tuple(wanted for wanted in worker.intended if wanted != gone)
         await self._write(UpdateKind.DELETE, gone)
 
     async def counts(self) -> dict[int, dict[str, dict[str, int]]]:

@@ -122,7 +122,7 @@ def problems(it: Controller) -> list[str]:
 
 def holds_what_it_should(it: Controller, switch: MemorySwitch, name: str) -> bool:
     wanted = {
-        PROGRAM.encode(e).table_entry.SerializeToString(deterministic=True) for e in it.fleet.workers[name].expected
+        PROGRAM.encode(e).table_entry.SerializeToString(deterministic=True) for e in it.fleet.workers[name].intended
     }
     held = {entry.SerializeToString(deterministic=True) for entry in switch.entries.values()}
     return wanted == held
@@ -198,7 +198,7 @@ def test_a_wrong_entry_is_found_named_and_repaired(tmp_path: Path, run: Run) -> 
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             assert (await it.core.wait_verified(WAIT))["verified"]
             route = next(
-                e for e in it.fleet.workers["t0-p1-1"].expected if e.match == (("locator_usid", 0xFCBBBB001102),)
+                e for e in it.fleet.workers["t0-p1-1"].intended if e.match == (("locator_usid", 0xFCBBBB001102),)
             )
             wrong = intent.IntendedEntry(route.table, route.match, (intent.forward(FABRIC.switch("t0-p1-1").port(3)),))
             for key, entry in lab.switches["t0-p1-1"].entries.items():

@@ -86,14 +86,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_agent_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:
-            rig.link.tell(config(3))
-            await rig.link.told()  # nobody is there: nobody to wait for
+            rig.link.send(config(3))
+            await rig.link.notified()  # nobody is there: nobody to wait for
             agent = Agent(rig.path)
             async with agent.server:
                 await rig.until("agent.told")
                 assert agent.version == 3
-                rig.link.tell(config(4))
-                await asyncio.wait_for(rig.link.told(), WAIT)
+                rig.link.send(config(4))
+                await asyncio.wait_for(rig.link.notified(), WAIT)
                 assert agent.version == 4
 
     asyncio.run(body())
@@ -102,12 +102,12 @@ def test_an_agent_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
 def test_an_agent_that_knows_already_is_left_alone(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:
-            rig.link.tell(config(3))
+            rig.link.send(config(3))
             agent = Agent(rig.path, version=3)
             agent.refusal = "must not be called"
             async with agent.server:
                 await rig.until("agent.up")
-                await asyncio.wait_for(rig.link.told(), WAIT)
+                await asyncio.wait_for(rig.link.notified(), WAIT)
             assert rig.events("agent.told") == []
 
     asyncio.run(body())
@@ -147,11 +147,11 @@ def test_a_config_that_is_refused_is_said_once_and_not_offered_again(tmp_path: P
             async with agent.server:
                 await rig.until("agent.up")
                 for _ in range(2):
-                    rig.link.tell(config(2))
-                    await asyncio.wait_for(rig.link.told(), WAIT)
+                    rig.link.send(config(2))
+                    await asyncio.wait_for(rig.link.notified(), WAIT)
                 assert rig.link.connected
                 agent.refusal = ""
-                rig.link.tell(config(3))
+                rig.link.send(config(3))
                 await rig.until("agent.told")
             (refused,) = rig.events("agent.refused")
             assert (refused["host"], refused["version"]) == ("h1", 2)
@@ -212,8 +212,8 @@ def test_who_answers_again_is_silent_no_more(tmp_path: Path, refusal: str) -> No
                 await rig.until("agent.up")
                 rig.link._silent = True  # as after a look at a process that stood still
                 agent.refusal = refusal
-                rig.link.tell(config(2))
-                await asyncio.wait_for(rig.link.told(), WAIT)
+                rig.link.send(config(2))
+                await asyncio.wait_for(rig.link.notified(), WAIT)
                 assert rig.link.silence == ""
 
     asyncio.run(body())

@@ -145,7 +145,7 @@ def test_rows_of_a_qp_that_is_gone_are_forgotten():
     sampler.take(0.1)
     del idle.qps[1]
     sampler.take(0.2)
-    assert [len(changes._told) for changes in (sampler._qps, sampler._paths)] == [1, 1]
+    assert [len(changes._reported) for changes in (sampler._qps, sampler._paths)] == [1, 1]
     idle.qps[1] = None  # another one with its number: all of it is new
     sampler.take(0.3)
     assert [row["qp"] for row in taken[-1]["qps"]] == [1]

@@ -58,7 +58,7 @@ def test_a_limit_stretches_while_the_process_itself_is_at_work(machine):
 
 def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
     pace = Pace()
-    pace.observed(4.0, usual=0.8)
+    pace.observe(4.0, usual=0.8)
     wait = AdaptiveTimeout(30.0, pace)
     machine.wait(149.0)
     assert not wait.over

@@ -27,7 +27,7 @@ class Pace:
     def __init__(self) -> None:
         self.stretch = 1.0
 
-    def saw(self, seconds: float, usual: float) -> None:
+    def observe(self, seconds: float, usual: float) -> None:
         """Something that takes `usual` seconds on a small, quiet machine took `seconds`."""
         self.stretch = min(_MOST, max(self.stretch, seconds / usual))
 

@@ -358,7 +358,7 @@ class Emulation:
                     if name not in self._namespaces and not future.cancelled() and future.exception() is None:
                         os.close(future.result()[1])
                 raise
-        self.pace.saw(time.monotonic() - began, _USUAL_SHELL * len(names))
+        self.pace.observe(time.monotonic() - began, _USUAL_SHELL * len(names))
         self._state.add_process(*(self.network[name].pid for name in names))
         progress("nodes", len(names), len(names))
 
