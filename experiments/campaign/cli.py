@@ -18,6 +18,7 @@ from mrclab.lab.command.display import answer, progress
 from mrclab.lab.errors import Interrupted, Refused, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 app = typer.Typer()
 out = console.console()
@@ -54,7 +55,7 @@ def campaign(
     given = campaignfile.with_sets(given, plan.parse_sweeps(sets or []))
     planned = plan.make(
         scenario.load(given.scenario),
-        plan.parse_seeds(seeds or given.seeds),
+        parse_seeds(seeds or given.seeds),
         given.sweep,
         variant,
         of_variants=given.variants,

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 
 _NOT_SWEPT = {"seed": "say --seeds for this", "world": "a campaign runs in virtual time"}
-_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_MOST = 10_000_000  # seeds; rows of that many runs fit in no memory
 
 
 @dataclass(frozen=True)
@@ -125,26 +122,6 @@ def make(
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def parse_seeds(text: str) -> list[int]:
-    """`1..1000`, `1,2,7`, or both mixed → seeds; LabError where that is neither."""
-    seeds: list[int] = []
-    for word in text.split(","):
-        match = _RANGE.fullmatch(word.strip())
-        if match is None:
-            raise LabError(f"--seeds {text}: {word!r} is no seed; write for example --seeds 1..1000 or --seeds 1,2,7")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise LabError(f"--seeds {text}: {word.strip()} ends before it begins; write the smaller number first")
-        if last >= 2**63:
-            raise LabError(f"--seeds {text}: {last} is no seed; the largest is {2**63 - 1}")
-        if last - first >= _MOST - len(seeds):
-            raise LabError(
-                f"--seeds {text}: more than {_MOST:,} seeds; run them in parts, each with an --out of its own"
-            )
-        seeds += range(first, last + 1)
-    return list(dict.fromkeys(seeds))
 
 
 def parse_sweeps(words: Sequence[str]) -> dict[str, list[Any]]:

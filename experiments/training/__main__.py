@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mrclab.experiments.campaign import plan
 from mrclab.experiments.training import page, sizes
 from mrclab.lab.errors import LabError
+from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         for word in wanted:
             size = by_name[word]
-            seeds = plan.parse_seeds(asked.seeds or f"1..{size.seeds}")
+            seeds = parse_seeds(asked.seeds or f"1..{size.seeds}")
             sizes.run(size, seeds, asked.results, asked.workers, _say, only)
     except LabError as error:
         parser.error(str(error))

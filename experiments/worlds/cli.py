@@ -15,6 +15,7 @@ from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
+from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.topo import files
 
 app = typer.Typer()
@@ -29,7 +30,7 @@ def compare_worlds(
         list[str] | None,
         typer.Argument(metavar="[SCENARIO]...", help="files, directories, or names below scenarios/; none: all there"),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="run each with all of these seeds")] = "1,2,3",
+    seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, 1,2,7")] = "1,2,3",
     sim_seeds: Annotated[
         str,
         typer.Option("--sim-seeds", help="in virtual time with all of these as well: it shows how far seeds lie apart"),
@@ -70,7 +71,7 @@ def compare_worlds(
         runs = [run for run in work.comparable(suite.load_all(suite.find(words or []))) if work.called(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
-        numbers, more = suite.parse_seeds(seeds), suite.parse_seeds(sim_seeds) if sim_seeds else []
+        numbers, more = parse_seeds(seeds), parse_seeds(sim_seeds, "--sim-seeds") if sim_seeds else []
         store = Store(results_dir)
         if not only_page:
             _work(work.plan(runs, numbers, world), store, target, context.obj)

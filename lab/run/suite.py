@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrclab import HOME
-from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, NoResult, RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import results
@@ -241,11 +241,3 @@ class Suite:
             asked.title,
             outcome.measures.rtt,
         )
-
-
-def parse_seeds(text: str) -> list[int]:
-    """`1,2,7` → numbers; LabError where that is no list of them."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() for word in words):
-        raise LabError(f"--seeds {text} is no list of numbers; write for example --seeds 1,2,3")
-    return [int(word) for word in words]

@@ -24,6 +24,7 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.sim.world import SimWorld
 
 SCENARIO = """
@@ -49,7 +50,7 @@ def file(tmp_path):
 
 
 def planned(file, seeds="1,2", swept=SWEPT):
-    return plan.make(scenario.load(file), plan.parse_seeds(seeds), plan.parse_sweeps(swept))
+    return plan.make(scenario.load(file), parse_seeds(seeds), plan.parse_sweeps(swept))
 
 
 def rows_of(directory):
@@ -63,13 +64,13 @@ def arguments(file, directory, seeds="1,2"):
 
 @pytest.mark.parametrize(("text", "seeds"), [("1..4", [1, 2, 3, 4]), ("7,2..3,7", [7, 2, 3]), ("0", [0])])
 def test_seeds_are_numbers_and_ranges(text, seeds):
-    assert plan.parse_seeds(text) == seeds
+    assert parse_seeds(text) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "4..1", "one", "1..", "-3"])
 def test_what_is_no_seed_is_refused(text):
     with pytest.raises(LabError, match="--seeds"):
-        plan.parse_seeds(text)
+        parse_seeds(text)
 
 
 @pytest.mark.parametrize(

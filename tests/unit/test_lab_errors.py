@@ -24,7 +24,8 @@ MISTAKES = {
     "compare half": "half holds no result yet; make it with `mrclab report half`",
     "ui nothere": "nothere is no result directory .*: there is no such directory; name one",
     "ui half": "half is no result directory .*: it has no fabric.yaml; name one",
-    "suite link-failure --seeds x": "--seeds x is no list of numbers; write for example --seeds 1,2,3",
+    "suite link-failure --seeds x": "--seeds x: 'x' is no seed; write for example --seeds 1..1000 or --seeds 1,2,7",
+    "worlds link-failure --sim-seeds 4.": "--sim-seeds 4.: '4.' is no seed; write for example --sim-seeds 1..1000",
     "run link-failure --world sim --set fabric.t1s": "write a field and its value, for example --set fabric.t1s=4",
 }
 

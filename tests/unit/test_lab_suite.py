@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from mrclab.lab.errors import LabError, RunError, ScenarioError
+from mrclab.lab.errors import RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
@@ -83,12 +83,6 @@ def test_every_seed_runs_all_variants_before_the_next_one(home):
     assert [name for name, _ in [(r.scenario.name, 0) for r in suite.runs(loaded[:1], variant="two")]] == ["a-two"]
     sizes = {one.scenario.name: one.scenario.traffic[0].size for one in suite.runs(loaded, seeds=[7])}
     assert sizes == {"a-one": 2**20, "a-two": 2**21, "b": 2**20}
-
-
-def test_seeds_are_a_list_of_numbers():
-    assert suite.parse_seeds("1, 2,7") == [1, 2, 7]
-    with pytest.raises(LabError, match="--seeds 1,x is no list of numbers"):
-        suite.parse_seeds("1,x")
 
 
 def test_the_interval_of_the_mean_is_student_s():

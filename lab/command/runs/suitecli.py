@@ -15,6 +15,7 @@ from mrclab.lab.command.worldoption import World
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
+from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 app = typer.Typer()
 out = console.standard()
@@ -35,7 +36,7 @@ def run_suite(
     world: World = None,
     variant: Annotated[str, typer.Option(help="only this variant of each scenario")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
-    seeds: Annotated[str, typer.Option(help="run each with all of these seeds, e.g. 1,2,3")] = "",
+    seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = "",
     again: Annotated[int, typer.Option(min=0, help="run again so often what the machine could not keep up with")] = 0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
@@ -45,7 +46,7 @@ def run_suite(
 ) -> None:
     """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
-    planned = suite.runs(loaded, suite.parse_seeds(seeds) if seeds else (), repeat, variant)
+    planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
     worlds.check(*planned)
     if dry_run and as_json:
         told = [{"name": one.scenario.name, "seed": one.scenario.seed, "source": str(one.source)} for one in planned]

@@ -1,0 +1,29 @@
+"""Seeds as a command line names them."""
+
+import re
+
+from mrclab.lab.errors import LabError
+
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_MOST = 10_000_000  # seeds; rows of that many runs fit in no memory
+
+
+def parse(text: str, option: str = "--seeds") -> list[int]:
+    """`1..1000`, `1,2,7`, or both mixed → seeds; LabError where that is neither."""
+    seeds: list[int] = []
+    for word in text.split(","):
+        match = _RANGE.fullmatch(word.strip())
+        if match is None:
+            example = f"write for example {option} 1..1000 or {option} 1,2,7"
+            raise LabError(f"{option} {text}: {word!r} is no seed; {example}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")
+        if last >= 2**63:
+            raise LabError(f"{option} {text}: {last} is no seed; the largest is {2**63 - 1}")
+        if last - first >= _MOST - len(seeds):
+            raise LabError(
+                f"{option} {text}: more than {_MOST:,} seeds; run them in parts, each in a directory of its own"
+            )
+        seeds += range(first, last + 1)
+    return list(dict.fromkeys(seeds))
