@@ -52,24 +52,24 @@ def decode(line: str) -> Entry[Event]:
     Fields that its class does not have, as older versions wrote them, are passed over.
     """
     try:
-        told = json.loads(line)
-        t, node, kind = (told.pop(name) for name in _HEAD)
+        record = json.loads(line)
+        t, node, kind = (record.pop(name) for name in _HEAD)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise EventError("this line is no record: it needs t, node and kind") from None
     if kind not in EVENTS:
         raise EventError(f"no class of mrclab.events has the kind {kind!r}")
-    return Entry(t, node, typed(EVENTS[kind], told))
+    return Entry(t, node, typed(EVENTS[kind], record))
 
 
-def typed(cls: type[E], told: Mapping[str, Any]) -> E:
+def typed(cls: type[E], record: Mapping[str, Any]) -> E:
     """Return an event of this class from the fields of a line; EventError as `decode`."""
     if cls.more:
         known = {field.name for field in fields(complete(cls))}  # type: ignore[arg-type] # every event is a dataclass
-        rest = {name: value for name, value in told.items() if name not in known}
-        told = {**{name: value for name, value in told.items() if name in known}, cls.more: rest}
+        rest = {name: value for name, value in record.items() if name not in known}
+        record = {**{name: value for name, value in record.items() if name in known}, cls.more: rest}
     try:
         # As JSON, where strict types still take a list for a tuple.
-        made: E = _adapter(cls.kind).validate_json(json.dumps(told), strict=True)
+        made: E = _adapter(cls.kind).validate_json(json.dumps(record), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])

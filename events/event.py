@@ -49,8 +49,8 @@ class Event:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields as a line of the history has them, by name."""
-        told = ((name, getattr(self, name), default) for name, default in _plan(self.kind))
-        found = {name: value for name, value, default in told if value != default}
+        each = ((name, getattr(self, name), default) for name, default in _plan(self.kind))
+        found = {name: value for name, value, default in each if value != default}
         if self.more:
             found.update(found.pop(self.more))
         return found

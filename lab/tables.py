@@ -209,13 +209,13 @@ def expectations(verdicts: Iterable[Verdict]) -> Table:
 
 def steps(measures: Measures) -> Table:
     """Steps of all jobs; `compute` is the mean of its ranks, None where they do not tell."""
-    since, told = measures.since_start, measures.training
+    since, training = measures.since_start, measures.training
     return Table(
         ("job", "step", "began", "ended", "seconds", "compute"),
         (
             (job, step.number, since(step.began), since(step.ended), step.seconds, step.compute)
-            for job in told.jobs
-            for step in told.steps(job)
+            for job in training.jobs
+            for step in training.steps(job)
         ),
     )
 

@@ -61,6 +61,6 @@ class Denials:
             self.undeny(element, SOURCE)
 
     def answer(self, what: Element, changed: bool) -> dict[str, Any]:
-        """Outcome of a denial; `untold` are hosts that do not answer, and so do not know of it, with the reason."""
+        """Outcome of a denial; `unnotified` are hosts that do not answer, each with the reason."""
         done = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
-        return {**done, "untold": self._driver.nodes.silences}
+        return {**done, "unnotified": self._driver.nodes.silences}

@@ -35,7 +35,13 @@ class Maintenance:
         seconds = round(driver.now - begun, driver.digits)
         driver.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
         why = driver.fleet.view(name).silence or unread
-        return {"switch": name, "drained": drained, "seconds": seconds, "unread": why, "untold": driver.nodes.silences}
+        return {
+            "switch": name,
+            "drained": drained,
+            "seconds": seconds,
+            "unread": why,
+            "unnotified": driver.nodes.silences,
+        }
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""

@@ -91,11 +91,11 @@ def route() -> str:
     for name in ("t0-p2-1", "t1-p2-1", "t0-p2-2"):
         address = srv6.shift_usid(address)
         rows.append((f"after {name}", address))
-    told = [
+    legend = [
         text(170, 260 + 24 * n, who, "s") + text(300, 260 + 24 * n, srv6.text(value), "m l")
         for n, (who, value) in enumerate(rows)
     ]
-    return svg(350, "A packet's way from h1 to h3, and its address at each hop", [*drawn(fabric, at, links), *told])
+    return svg(350, "A packet's way from h1 to h3, and its address at each hop", [*drawn(fabric, at, links), *legend])
 
 
 def shift() -> str:
@@ -152,8 +152,11 @@ def loads(transport: TransportSpec) -> tuple[Fabric, Counter[str]]:
 def sprayed() -> str:
     """Lesson 4: four flows on four uplinks, by hash and sprayed."""
     made = []
-    for left, name, told in ((20, "RoCEv2, one path a flow", TransportSpec(kind="roce")), (470, "MRC, sprayed", SPRAY)):
-        fabric, found = loads(told)
+    for left, name, legend in (
+        (20, "RoCEv2, one path a flow", TransportSpec(kind="roce")),
+        (470, "MRC, sprayed", SPRAY),
+    ):
+        fabric, found = loads(legend)
         most = max(found.values())
         made.append(text(left + 205, 20, name, "b"))
         for n, link in enumerate(each for each in fabric.links if each.ends[0].node == "t0-p1-1"):
@@ -184,28 +187,28 @@ def lost() -> tuple[float, list[tuple[float, str]]]:
     states = [each for each in records if each.kind == "ev.state" and (each["plane"], each["uplink"]) == (1, 2)]
     gone = next(each.t for each in states if each["new"] == "ASSUMED_BAD" and each.node == "h1")
     back = next(each.t for each in states if each["new"] == "GOOD" and each.node == "h1" and each.t > gone)
-    told = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (cleared - cut, "cable back"), (back - cut, "GOOD again")]
-    return fabric.base_rtt("h1", "h3"), told
+    legend = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (cleared - cut, "cable back"), (back - cut, "GOOD again")]
+    return fabric.base_rtt("h1", "h3"), legend
 
 
 def retired() -> str:
     """Lesson 5: a path after its cable was cut."""
-    rtt, told = lost()
-    end = told[-1][0] * 1.12
+    rtt, legend = lost()
+    end = legend[-1][0] * 1.12
 
     def x(seconds: float) -> float:
         return 60 + 780 * seconds / end
 
     made = [line((40, 90), (x(end), 90))]
     spans: Sequence[tuple[float, float, str, str]] = (
-        (told[0][0], told[1][0], "var(--bad)", "packets are lost"),
-        (told[1][0], told[3][0], "var(--cable)", "out of use: probes alone"),
-        (told[3][0], end, "var(--good)", "in use"),
+        (legend[0][0], legend[1][0], "var(--bad)", "packets are lost"),
+        (legend[1][0], legend[3][0], "var(--cable)", "out of use: probes alone"),
+        (legend[3][0], end, "var(--good)", "in use"),
     )
     for n, (a, b, colour, name) in enumerate(spans):
         made.append(f'<rect x="{x(a):g}" y="78" width="{x(b) - x(a):g}" height="24" fill="{colour}"/>')
         made.append(text((x(a) + x(b)) / 2 if n else x(a), 122, name, "s" if n else "s l"))
-    for (seconds, name), y, anchor in zip(told, (58, 14, 36, 14), ("start", "start", "start", "end"), strict=True):
+    for (seconds, name), y, anchor in zip(legend, (58, 14, 36, 14), ("start", "start", "start", "end"), strict=True):
         made.append(line((x(seconds), y + 10), (x(seconds), 102)))
         label = f"{name}{f': {seconds * 1e3:.0f} ms = {seconds / rtt:.1f} RTT' if seconds else ''}"
         made.append(text(x(seconds), y, label, "l", f' style="text-anchor:{anchor}"'))

@@ -86,8 +86,8 @@ def _checked_key(row: Row) -> str:
     """Return the key of a row that has all that the page and the table need; ValueError where it has not."""
     name = key_of(row)
     if isinstance(row["verdicts"], dict):
-        told = row["verdicts"].items()
-        row["verdicts"] = {kind: verdict_row(each) if isinstance(each, dict) else each for kind, each in told}
+        row_fields = row["verdicts"].items()
+        row["verdicts"] = {kind: verdict_row(each) if isinstance(each, dict) else each for kind, each in row_fields}
     if not _is_whole(row):
         raise ValueError(name)
     row["state"] = state_of(row["state"])
@@ -148,8 +148,8 @@ def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         same = {name: value for name, value in flat(row).items() if name in {"variant", "seed"} or name[:4] == "set."}
         for traffic, size, began, ended, *more in row.get("flows", ()):
-            told = {"traffic": traffic, "bytes": size, "began": began, "ended": ended}
-            yield {**same, **told, "slowdown": more[0] if more else None}
+            row_fields = {"traffic": traffic, "bytes": size, "began": began, "ended": ended}
+            yield {**same, **row_fields, "slowdown": more[0] if more else None}
 
 
 def _store(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:

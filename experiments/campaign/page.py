@@ -191,8 +191,8 @@ def as_json(one: Summary) -> dict[str, Any]:
         }
         for field in one.sensitivity
     ]
-    told = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.held, "runs": one.runs}
-    return {**told, "figure": _figure_json(one.figure), "fields": fields}
+    head = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.held, "runs": one.runs}
+    return {**head, "figure": _figure_json(one.figure), "fields": fields}
 
 
 def _figure_json(figure: Figure | None) -> dict[str, Any] | None:

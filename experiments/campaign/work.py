@@ -56,8 +56,8 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
             if outcome.trouble and verdict.kind == "run":
                 continue
             value = verdict.value if verdict.value is not None and math.isfinite(verdict.value) else None
-            told = {"ok": verdict.ok, "value": value, "unit": verdict.unit, "expected": verdict.expected}
-            row["verdicts"][_free(verdict.kind, row["verdicts"])] = {**told, "observed": verdict.observed}
+            judged = {"ok": verdict.ok, "value": value, "unit": verdict.unit, "expected": verdict.expected}
+            row["verdicts"][_free(verdict.kind, row["verdicts"])] = {**judged, "observed": verdict.observed}
         if job.setting.flows:
             row["flows"] = _flows(outcome.measures)
     row["seconds"] = round(time.monotonic() - began, 3)

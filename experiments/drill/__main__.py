@@ -218,7 +218,7 @@ class Drill:
         """A capture that was left alone ends with the lab, and its file is whole."""
         for capture in scene.beside:
             try:
-                told, _ = capture.communicate(timeout=_END_S)
+                output, _ = capture.communicate(timeout=_END_S)
             except subprocess.TimeoutExpired:
                 capture.kill()
                 capture.communicate()
@@ -227,7 +227,7 @@ class Drill:
             content = (self._home / "capture.pcapng").read_bytes()
             if capture.returncode or content[:4] != _PCAPNG:
                 made.wrong.append(
-                    f"the capture ended with {capture.returncode}: {told.decode(errors='replace')[-300:]}"
+                    f"the capture ended with {capture.returncode}: {output.decode(errors='replace')[-300:]}"
                 )
 
     def _beside(self) -> list[str]:

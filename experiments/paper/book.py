@@ -129,9 +129,9 @@ _REMEDY = "make one with `mrclab suite paper`"
 def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
     """The runs of a suite's directory, and versions and machine; LabError where it is none."""
     try:
-        told = json.loads(files.read_bytes(directory / "suite.json", follow=False))
-        runs = [_run(directory, entry) for entry in told["runs"]]
-        about = {"versions": dict(told["versions"]), "machine": dict(told["machine"])}
+        suite = json.loads(files.read_bytes(directory / "suite.json", follow=False))
+        runs = [_run(directory, entry) for entry in suite["runs"]]
+        about = {"versions": dict(suite["versions"]), "machine": dict(suite["machine"])}
     except OSError as error:
         raise LabError(f"{directory} is no directory of a suite: {error.strerror}; {_REMEDY}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -55,7 +55,7 @@ class Sweep:
     x: Callable[[Mapping[str, Any]], float]  # of a run's values
     x_label: str
     drawn: Measured
-    told: Sequence[Measured]
+    columns: Sequence[Measured]
     lines: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which curve a run belongs to
     beside: tuple[str, Callable[[Mapping[str, Any]], float | None]] | None = None  # a figure that is no run's
     seeds: Sequence[int] = _SEEDS
@@ -197,11 +197,11 @@ def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None])
     planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
     table = journal.Journal(directory / sweep.name).begin(planned)
 
-    def told(job: plan.Job, row: Row) -> None:
+    def report(job: plan.Job, row: Row) -> None:
         done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
         say(f"{done}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
 
-    work.do(table, planned, workers, told)
+    work.do(table, planned, workers, report)
     return table.of(planned)
 
 
@@ -227,10 +227,10 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
         )
     path = place / f"{sweep.name}.png"
     compare.lines(curves, path, sweep.x_label, sweep.drawn.heading, sweep.logarithmic)
-    told = (sweep.drawn, *sweep.told)
-    columns = [sweep.x_label, *(["run"] if any(names) else []), *(one.heading for one in told)]
+    shown = (sweep.drawn, *sweep.columns)
+    columns = [sweep.x_label, *(["run"] if any(names) else []), *(one.heading for one in shown)]
     table = [
-        [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in told)]
+        [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in shown)]
         for (line, x), mine in groups.items()
     ]
     if sweep.beside:

@@ -111,7 +111,7 @@ class Point:
         attributes = self.model.mrc if self.transport.is_mrc else self.model.roce
         if attributes:
             transport["attributes"] = dict(attributes)
-        told = {
+        run_fields = {
             "name": self.name,
             "title": f"{self.model.name}: {self.transport.name}, {self.loss} loss",
             "world": "sim",
@@ -141,8 +141,8 @@ class Point:
             ],
         }
         if self.loss != "none":
-            told["faults"] = [{"name": "loss", "kind": "host_loss", "rate": LOSSES[self.loss], "at": "0s"}]
-        return told
+            run_fields["faults"] = [{"name": "loss", "kind": "host_loss", "rate": LOSSES[self.loss], "at": "0s"}]
+        return run_fields
 
     def loaded(self, seed: int) -> Loaded:
         """The scenario with a seed."""

@@ -58,8 +58,8 @@ def write(directory: Path) -> None:
 
 def digest(loaded: Loaded) -> str:
     """Return the digest that names a run: all of its scenario that decides what happens and what is measured."""
-    told = {**values_of(loaded.scenario, _NOT_COMPARED), "name": loaded.scenario.name}
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    fields = {**values_of(loaded.scenario, _NOT_COMPARED), "name": loaded.scenario.name}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _store(directory: Path) -> RunStore:
@@ -72,6 +72,6 @@ def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[S
     return [_entry(row["entry"], directory) for row in found if row is not None]
 
 
-def _entry(told: dict[str, Any], directory: Path) -> SuiteEntry:
-    verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in told["verdicts"])
-    return SuiteEntry(**{**told, "verdicts": verdicts, "directory": directory / told["directory"]})
+def _entry(fields: dict[str, Any], directory: Path) -> SuiteEntry:
+    verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in fields["verdicts"])
+    return SuiteEntry(**{**fields, "verdicts": verdicts, "directory": directory / fields["directory"]})

@@ -85,9 +85,9 @@ def over(rig: Rig, writes: Writes) -> Iterator[str]:
         return
     if writes.target != writes.bytes:
         yield f"{name}: the bytes that arrived are not those sent"
-    told = [(c.wr_id, c.imm, c.byte_len) for c in writes.received]
-    if told != writes.immediates:
-        yield f"{name}: immediates {told}, not {writes.immediates}"
+    received = [(c.wr_id, c.imm, c.byte_len) for c in writes.received]
+    if received != writes.immediates:
+        yield f"{name}: immediates {received}, not {writes.immediates}"
 
 
 def _prefix(writes: Writes) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _evs(name: str, qp: Any, now: float, stale_news: bool) -> Iterator[str]:
 
 def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
     """Judge what a host believes of the ports of its peers with these addresses."""
-    every = transport.own.planes
+    every = transport.peers.own.planes
     for peer in transport.peers.with_qps.values():
         if peer.port_mask != every and peer.text in peers:
             yield f"{name}: all ports are up, and it takes some of {peer.text} for down: mask {peer.port_mask:b}"

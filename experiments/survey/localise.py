@@ -65,8 +65,8 @@ class Surveyor:
 
 
 def _said(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
-    told = {name: event[name] for name in ("element", "state", "rate", "rivals")}
-    return {**told, "cycles": round((event["t"] - begun) / cycle, 2)}
+    blamed = {name: event[name] for name in ("element", "state", "rate", "rivals")}
+    return {**blamed, "cycles": round((event["t"] - begun) / cycle, 2)}
 
 
 @contextmanager

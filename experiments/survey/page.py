@@ -35,9 +35,9 @@ _LOCALISATION_COLUMNS = ("switches", "fault", "cases", "named", "right verdicts"
 
 def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
     """One page for the records of one survey per target; `page` is where it goes."""
-    told = [records for records in surveys if records]
-    parts = [_HEAD, _circumstances(told), _localisation(told), _misses(told), _healing(told), _startup(told)]
-    firsts = [records[0] for records in told]
+    fields = [records for records in surveys if records]
+    parts = [_HEAD, _circumstances(fields), _localisation(fields), _misses(fields), _healing(fields), _startup(fields)]
+    firsts = [records[0] for records in fields]
     again = [f"    sudo mrclab survey --target {one['target']} --seed {one['seed']}" for one in firsts]
     again.append(f"    mrclab survey --write {page}")
     return "\n".join([*(part for part in parts if part), "## Again\n", *again, ""])
@@ -61,14 +61,14 @@ def as_json(records: Sequence[Record]) -> dict[str, Any]:
     total, right, false_positives = verdict_shares(cases)
     named = sum(bool(case["complete"]) for case in cases)
     kinds = sorted({str(record["kind"]) for record in records})
-    told = {
+    fields = {
         "cases": len(cases),
         "named": named,
         "verdicts": total,
         "right": right,
         "healthy_called_down": false_positives,
     }
-    return {"records": len(records), "parts": kinds, **told}
+    return {"records": len(records), "parts": kinds, **fields}
 
 
 def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:

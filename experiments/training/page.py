@@ -125,13 +125,13 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
     for fault, text in FAULTS.items():
         cells = [costs.cost(rows, name, fault) for name in shown]
         if any(cells):
-            lines.append([text, *map(told, cells)])
+            lines.append([text, *map(cost_text, cells)])
     words += ["", markdown(["", *(TRANSPORTS[name] for name in shown)], lines)]
     words += ["", "Each figure's run, here the first: `" + size.command(f"{shown[0]}-flap", seeds[0]) + "`.", ""]
     return "\n".join(words)
 
 
-def told(cost: FaultCost | None) -> str:
+def cost_text(cost: FaultCost | None) -> str:
     """Return a cell of the table."""
     if cost is None:
         return "not run"
@@ -161,7 +161,7 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
         half = cost.half or 0.0
         day, spread = cost.gpu_hours * FLAPS_PER_DAY, half * 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
         hours = [f"{cost.gpu_hours:.3f}", f"{day:,.0f} ± {spread:,.0f}"]
-        lines.append([text, f"{size.nics:,} NICs", told(cost), *hours])
+        lines.append([text, f"{size.nics:,} NICs", cost_text(cost), *hours])
     columns = ["", "job", "ms per flap", "GPU-hours per flap", "GPU-hours per day"]
     return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
 

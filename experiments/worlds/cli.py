@@ -89,8 +89,8 @@ def compare_worlds(
         people.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
     status = _tell(made, people)
     if as_json:
-        told = [page.as_json(chapter) for chapter in made]
-        answer.give("worlds", status, directory=str(results_dir), page=str(written) if written else None, runs=told)
+        text = [page.as_json(chapter) for chapter in made]
+        answer.give("worlds", status, directory=str(results_dir), page=str(written) if written else None, runs=text)
     raise typer.Exit(status)
 
 
@@ -111,6 +111,6 @@ def _tell(made: list[page.BothWorlds], people: Console) -> int:
         people.print(f"{chapter.label}: {verdict}: {said}", soft_wrap=True, highlight=False, markup=False)
         for row in chapter.rows:
             if row.state == "beyond":
-                told = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
-                people.print(f"  {row.name}: {told}", soft_wrap=True, highlight=False, markup=False)
+                text = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
+                people.print(f"  {row.name}: {text}", soft_wrap=True, highlight=False, markup=False)
     return 1 if any(chapter.counts["beyond"] for chapter in made) else 0

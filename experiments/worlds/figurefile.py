@@ -36,21 +36,21 @@ def _figure(row: Row) -> str:
 def load(path: Path) -> tuple[list[BothWorlds], About]:
     """Read a file of `dump`, and judge its figures; LabError where it is none."""
     try:
-        told = json.loads(files.read_bytes(path))
-        return [_chapter(one) for one in told.pop("runs")], About(**told)
+        fields = json.loads(files.read_bytes(path))
+        return [_chapter(one) for one in fields.pop("runs")], About(**fields)
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LabError(f"{path} holds no figures of `mrclab worlds --page` ({error})") from None
 
 
-def _chapter(told: dict[str, Any]) -> BothWorlds:
+def _chapter(fields: dict[str, Any]) -> BothWorlds:
     found = [
-        (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim)) for name, kind, unit, wire, sim in told["figures"]
+        (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim)) for name, kind, unit, wire, sim in fields["figures"]
     ]
-    rows = hold.rows(told["run"], found)
-    return BothWorlds(told["run"], WorldRuns(**told["wire"]), WorldRuns(**told["sim"]), rows)
+    rows = hold.rows(fields["run"], found)
+    return BothWorlds(fields["run"], WorldRuns(**fields["wire"]), WorldRuns(**fields["sim"]), rows)
 
 
-def _side(told: list[Any] | None) -> Side | None:
-    return Side(*told) if told else None
+def _side(fields: list[Any] | None) -> Side | None:
+    return Side(*fields) if fields else None

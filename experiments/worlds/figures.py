@@ -60,13 +60,13 @@ def _goodput(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
 
 def _verdicts(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     """Return the figures of expectations."""
-    told: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for row in facts["verdicts"]:
         kind, value, unit = str(row["kind"]), row["value"], str(row["unit"])
         if value is None or kind.partition(" (")[0] in _NO_FIGURE:
             continue
-        told[kind] = told.get(kind, 0) + 1
-        name = f"{kind} #{told[kind]}" if told[kind] > 1 else kind
+        numbers[kind] = numbers.get(kind, 0) + 1
+        name = f"{kind} #{numbers[kind]}" if numbers[kind] > 1 else kind
         yield RunFigure(name, _kind(kind, unit), float(value), unit)
 
 

@@ -98,16 +98,16 @@ def chapters(
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", [*seeds, *more])
         here, there = dict(_figures(wire)), _figures(sim)
-        told = WorldRuns.of(wire)
+        outcomes = WorldRuns.of(wire)
         before = known.get(label(run))
         if before is not None and len(before.wire.seeds) == 1 and not {*before.wire.seeds} & here.keys():
             (seed,) = before.wire.seeds
             here[seed] = {
                 row.name: RunFigure(row.name, row.kind, row.wire.median, row.unit) for row in before.rows if row.wire
             }
-            told = before.wire.plus(told)
+            outcomes = before.wire.plus(outcomes)
         rows = hold.rows(label(run), hold.sides(here, there)) if here and there else []
-        made.append(BothWorlds(label(run), told, WorldRuns.of(sim), rows))
+        made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows))
     new = {chapter.label: chapter for chapter in made if chapter.rows}
     kept = [new.pop(chapter.label, chapter) for chapter in earlier]
     return [*kept, *(chapter for chapter in made if chapter.label in new)] if earlier else made
@@ -290,8 +290,8 @@ def side(found: Side | None, row: Row) -> str:
 def both(row: Row) -> str:
     """A figure of both worlds in a few words."""
     apart = difference(row)
-    told = f" ({apart})" if row.because and apart != "–" else ""
-    return f"{row.name}: {side(row.wire, row)} → {side(row.sim, row)}{told}"
+    outcomes = f" ({apart})" if row.because and apart != "–" else ""
+    return f"{row.name}: {side(row.wire, row)} → {side(row.sim, row)}{outcomes}"
 
 
 def _number(value: float, row: Row) -> str:

@@ -76,8 +76,8 @@ class QpErrors(BaseExpectation):
             f"at most {most} QP in error{where}" if self.at_least is None else f"{held.say()} QPs in error{where}"
         )
         expected += f" by {self.reason}" if self.reason else ""
-        told = (others or errors)[:1]
-        observed = f"{len(errors)}" + (f": {told[0].get('reason', '')}" if told else "")
+        named = (others or errors)[:1]
+        observed = f"{len(errors)}" + (f": {named[0].get('reason', '')}" if named else "")
         when = ", ".join(f"{e.node} at {measures.said(e.t)}" for e in errors[:3])
         return self.verdict(held.hold(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs")
 

@@ -73,11 +73,11 @@ class InjectedExpectation(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The fault's own counters, read when it was cleared."""
-        told = [r for r in measures.history.of("fault.counters") if r["fault"] == self.fault]
-        if not told:
+        records = [r for r in measures.history.of("fault.counters") if r["fault"] == self.fault]
+        if not records:
             raise KeyError(f"a count of {self.fault}")
-        hit = sum(int(r.get(name) or 0) for r in told for name in ("dropped", "damaged"))
-        seen = sum(int(r.get("seen") or 0) for r in told)
+        hit = sum(int(r.get(name) or 0) for r in records for name in ("dropped", "damaged"))
+        seen = sum(int(r.get("seen") or 0) for r in records)
         if not hit and not seen:
             raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0
@@ -182,10 +182,10 @@ class MapperVerdict(BaseExpectation):
         begin, end = measures.lasting(fault)
         links = set(links_of(self.element, measures.fabric) if self.element else fault.links)
         named = elements(links, measures.fabric)
-        told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
-        right = [r for r in told if r["element"] in named]
+        records = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
+        right = [r for r in records if r["element"] in named]
         right = [r for r in right if self.state in {None, r.get("state")}]
-        wrong = sorted({str(r["element"]) for r in told} - {str(r["element"]) for r in right})
+        wrong = sorted({str(r["element"]) for r in records} - {str(r["element"]) for r in right})
         cycle = self._cycle(measures)
         expected = f"Clustermapper blames {self.element or fault.where} within {self._limits}"
         expected += " and nobody else" if self.only else ""
@@ -229,14 +229,14 @@ class FalseAlarms(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """The controller's records `verdict`, against what had began by then; cables began together count singly."""
         begin, end = measures.window(self.window) if self.window else (-math.inf, math.inf)
-        told = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
-        told = [r for r in told if self.state in {None, r.get("state")}]
+        records = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
+        records = [r for r in records if self.state in {None, r.get("state")}]
         hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.faults.values()]
-        wrong = [r for r in told if not any(r.t >= since and r["element"] in named for since, named in hurt)]
+        wrong = [r for r in records if not any(r.t >= since and r["element"] in named for since, named in hurt)]
         names = sorted({str(r["element"]) for r in wrong})
         expected = f"Clustermapper blames ≤ {self.at_most} healthy elements"
         expected += f" as {self.state}" if self.state else ""
-        observed = f"{len(names)} of {len({str(r['element']) for r in told})} it blamed"
+        observed = f"{len(names)} of {len({str(r['element']) for r in records})} it blamed"
         observed += f": {', '.join(names[:3])}" if names else ""
         when = f"at {measures.said(wrong[0].t)}" if wrong else ""
         return self.verdict(len(names) <= self.at_most, expected, observed, when, float(len(names)), "elements")

@@ -67,9 +67,9 @@ class QueueDepth(BaseExpectation):
             raise KeyError("a reading of the queues")
         samples = {port: gauge.between(begin, end) for port, gauge in measures.switches.depth.items() if port in ports}
         depths = {
-            port: quantile([depth for _, depth in told], self.percentile / 100)
-            for port, told in samples.items()
-            if told
+            port: quantile([depth for _, depth in sampled], self.percentile / 100)
+            for port, sampled in samples.items()
+            if sampled
         }
         worst = max(depths, key=depths.__getitem__, default=None)
         value = depths[worst] if worst else 0.0

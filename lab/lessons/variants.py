@@ -71,14 +71,14 @@ def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
     if run is None or not there.ok:
         return [there]
     sign = "≥" if wanted.limit == "at_least" else "≤"
-    told = Check(_judges(run, wanted), f"variant {name} expects {wanted.kind} {sign} {wanted.bound:g}, or stricter",
+    limited = Check(_judges(run, wanted), f"variant {name} expects {wanted.kind} {sign} {wanted.bound:g}, or stricter",
                  f"its `expect` has no `kind: {wanted.kind}` with such a limit")  # fmt: skip
-    if not told.ok:
-        return [there, told]
+    if not limited.ok:
+        return [there, limited]
     with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, _progress() as bar:
         outcome = runner.run_scenario(run, Path(results), bar, _silent, report=False)
     missed = "; ".join(f"expected {v.expected}, observed {v.observed}" for v in outcome.verdicts if not v.ok)
-    return [there, told, Check(outcome.ok, f"variant {name} holds", missed)]
+    return [there, limited, Check(outcome.ok, f"variant {name} holds", missed)]
 
 
 @contextmanager

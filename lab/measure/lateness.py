@@ -107,8 +107,8 @@ class Lateness:
         return found + [Late(max(self._end - since, 0.0), who, self._end) for who, since in begun.items()]
 
     def _of_helpers(self) -> list[Late]:
-        told = [Late(r["late"], r["process"], r["at"]) for r in self._history.of("helper.late")]
-        met = [late for late in told if self._start <= late.at and late.at - late.seconds <= self._end]
+        sampled = [Late(r["late"], r["process"], r["at"]) for r in self._history.of("helper.late")]
+        met = [late for late in sampled if self._start <= late.at and late.at - late.seconds <= self._end]
         return [late for late in met if not self.was_stopped(late.who, late.at - late.seconds, late.at)]
 
     def _time(self, t: float) -> str:
@@ -129,9 +129,9 @@ class Lateness:
 
     def _of_lab(self) -> list[Late]:
         """Also what ended shortly after the traffic: a fault may have been due before."""
-        told = [(r.t, r["late"]) for r in self._history.of("lab.late")]
-        told += [(r.t, r["lab_late"]) for r in self._history.of("cpu") if "lab_late" in r.data]
-        return [Late(late, "lab", t) for t, late in told if self._start <= t and t - late <= self._end]
+        sampled = [(r.t, r["late"]) for r in self._history.of("lab.late")]
+        sampled += [(r.t, r["lab_late"]) for r in self._history.of("cpu") if "lab_late" in r.data]
+        return [Late(late, "lab", t) for t, late in sampled if self._start <= t and t - late <= self._end]
 
     def _of_switches(self) -> list[Late]:
         found = [Late(late, switch, r.t) for r in self._between("depths") for switch, late in r.get("late", {}).items()]
@@ -160,10 +160,10 @@ class Lateness:
 
     def _of_controller(self) -> list[Late]:
         """Also one that was never heard of again: it tells how late it was once it wakes up."""
-        told = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("pulse", node=CONTROLLER)]
-        found = [late for t, late in told if self._start <= t and late.at - late.seconds <= self._end]
-        last = max((t for t, _ in told if t <= self._end), default=self._end)
-        if self._end - last > PULSE_S and not any(t > self._end for t, _ in told):
+        sampled = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("pulse", node=CONTROLLER)]
+        found = [late for t, late in sampled if self._start <= t and late.at - late.seconds <= self._end]
+        last = max((t for t, _ in sampled if t <= self._end), default=self._end)
+        if self._end - last > PULSE_S and not any(t > self._end for t, _ in sampled):
             found.append(Late(self._end - last - PULSE_S, CONTROLLER, self._end))
         return [late for late in found if not self._stopped(CONTROLLER, late.at - late.seconds, late.at)]
 

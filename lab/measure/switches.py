@@ -44,11 +44,11 @@ class Switches:
         """(reason, switch) → count over time; a switch that starts again counts from zero, which Counter adds on."""
         counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
         life: dict[str, tuple[int, int]] = {}  # switch → its how-manieth life, packets received so far in it
-        for t, switch, told in self._readings("counters", "switches"):
+        for t, switch, reading in self._readings("counters", "switches"):
             number, before = life.get(switch, (0, 0))
-            received = _received(told)
+            received = _received(reading)
             life[switch] = (number + (received < before), received)
-            for reason, count in told.get("drops", {}).items():
+            for reason, count in reading.get("drops", {}).items():
                 counts[reason, switch].append((t, float(count), life[switch][0]))
         return {key: _settled(readings) for key, readings in counts.items()}
 
@@ -84,10 +84,10 @@ class Switches:
         busy = {(switch, port) for r in readings for switch, ports in r["switches"].items() for port in ports}
         found: dict[Port, Gauge] = {(switch, int(port)): Gauge() for switch, port in sorted(busy)}
         for r in readings:
-            told, silent = r["switches"], set(r["silent"])
+            reading, silent = r["switches"], set(r["silent"])
             for (switch, port), gauge in found.items():
                 if switch not in silent:
-                    gauge.add(r.t, float(told.get(switch, {}).get(str(port), 0)))
+                    gauge.add(r.t, float(reading.get(switch, {}).get(str(port), 0)))
         return found
 
     def told_depth(self, switches: Collection[str], begin: float, end: float) -> bool:
@@ -98,11 +98,11 @@ class Switches:
         """Readings may leave out ports that counted nothing, which are then known to be as they were."""
         found: dict[Port, CountSeries] = {}
         read: dict[str, float] = {}  # when a switch was read before
-        for t, switch, told in self._readings("counters", "switches"):
-            if "ports" not in told:
+        for t, switch, reading in self._readings("counters", "switches"):
+            if "ports" not in reading:
                 continue
             before, read[switch] = read.get(switch, t), t
-            for port, row in told["ports"].items():
+            for port, row in reading["ports"].items():
                 counter = found.setdefault((switch, int(port)), CountSeries())
                 if before < t and (not counter.times or counter.times[-1] < before):
                     counter.hold(before)
@@ -114,8 +114,8 @@ class Switches:
 
     def _readings(self, *kinds: str) -> Iterator[tuple[float, str, Mapping[str, Any]]]:
         for record in self._history.of(*kinds):
-            for switch, told in record["switches"].items():
-                yield record.t, switch, told
+            for switch, reading in record["switches"].items():
+                yield record.t, switch, reading
 
 
 def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
@@ -134,11 +134,11 @@ def _sum(counters: list[CountSeries]) -> CountSeries:
     return CountSeries(times, [sum(counter.at(t) for counter in counters) for t in times])
 
 
-def _received(told: Mapping[str, Any]) -> int:
+def _received(reading: Mapping[str, Any]) -> int:
     """Packets a switch has received since its program was loaded."""
-    if "rx_packets" in told:
-        return int(told["rx_packets"])
-    return sum(int(port.get("rx_packets", 0)) for port in (told.get("ports") or {}).values())
+    if "rx_packets" in reading:
+        return int(reading["rx_packets"])
+    return sum(int(port.get("rx_packets", 0)) for port in (reading.get("ports") or {}).values())
 
 
 def _settled(readings: list[tuple[float, float, int]]) -> CountSeries:

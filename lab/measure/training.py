@@ -133,8 +133,8 @@ class TrainingSteps:
         for step in self.steps(job):
             last[step.slowest] = last.get(step.slowest, 0) + 1
         found = []
-        for rank, told in by_rank.items():
-            known = [(seconds, compute) for seconds, compute in told if compute is not None]
+        for rank, times in by_rank.items():
+            known = [(seconds, compute) for seconds, compute in times if compute is not None]
             compute = fmean(c for _, c in known) if known else None
             exposed = fmean(s - c for s, c in known) if known else None
             found.append(RankSteps(rank, compute, exposed, last.get(rank, 0)))

@@ -91,8 +91,8 @@ def walk(
         if not at.node.startswith("t"):
             yield {"node": at.node, "port": at.number, "headers": words.headers(headers(frame))}
             return
-        told, out = _through(fabric, switch(at.node), at, frame)
-        yield told
+        hop, out = _through(fabric, switch(at.node), at, frame)
+        yield hop
         if out is None:
             return
         number, frame = out
@@ -109,7 +109,7 @@ def _through(
     fate = switch.arrive(switch.now_ns + 1000, at.number, frame)
     switch.run()
     counted = [*fate.counted, *(each for copy in fate.copies for each in copy.counted)]
-    told: dict[str, Any] = {
+    hop: dict[str, Any] = {
         "node": at.node,
         "port": at.number,
         "headers": words.headers(headers(frame)),
@@ -127,15 +127,15 @@ def _through(
     sent = next((copy for copy in fate.copies if copy.data is not None), None)
     if sent is None or sent.data is None:
         why = DROP_REASONS.get(reason or 0, "no port").replace("_", " ")
-        return {**told, "dropped": words.REASONS.get(why, why)}, None
+        return {**hop, "dropped": words.REASONS.get(why, why)}, None
     ports = fabric.switch(at.node).ports
     peer = ports[sent.port - 1].peer.node if 1 <= sent.port <= len(ports) else ""
-    told |= {"leaves": sent.port, "to": peer, "after": words.headers(headers(sent.data))}
-    told["trimmed"] = any(name == f"{INGRESS}.trims" for name, _ in counted)
-    told["marked"] = any(name == f"{EGRESS}.ecn_marks" for name, _ in counted)
+    hop |= {"leaves": sent.port, "to": peer, "after": words.headers(headers(sent.data))}
+    hop["trimmed"] = any(name == f"{INGRESS}.trims" for name, _ in counted)
+    hop["marked"] = any(name == f"{EGRESS}.ecn_marks" for name, _ in counted)
     if not peer:
-        told["dropped"] = f"port {sent.port} leads nowhere"
-    return told, (sent.port, sent.data)
+        hop["dropped"] = f"port {sent.port} leads nowhere"
+    return hop, (sent.port, sent.data)
 
 
 def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:

@@ -84,13 +84,13 @@ def headers(fields: dict[str, dict[str, int]]) -> dict[str, dict[str, str]]:
 
 def match(info: TableInfo, key: MatchKey) -> str:
     """An entry's key."""
-    told = []
+    texts = []
     for field, each in zip(info.key, key, strict=True):
         if isinstance(each, tuple):
-            told.append(f"{value(each[0], field.width, field.name)}/{each[1]}")
+            texts.append(f"{value(each[0], field.width, field.name)}/{each[1]}")
         else:
-            told.append("any" if each is None else value(each, field.width, field.name))
-    return ", ".join(told)
+            texts.append("any" if each is None else value(each, field.width, field.name))
+    return ", ".join(texts)
 
 
 def matches(info: TableInfo, key: MatchKey, found: tuple[int, ...]) -> bool:
@@ -132,13 +132,13 @@ def _params(switch: MrcSwitch, call: ActionCall) -> list[tuple[str, int, int]]:
 
 def tables(switch: MrcSwitch) -> list[dict[str, Any]]:
     """All tables that entries can be written to: name, key fields, actions with their parameters, entries."""
-    told = []
+    listed = []
     for name, table in switch.runtime.program().tables.items():
         info = table.info
         if info.const_entries or not info.key:
             continue
         default = table.default_entry()
-        told.append({
+        listed.append({
             "table": short(name),
             "key": [{"name": key.name, "width": key.width, "kind": key.kind} for key in info.key],
             "actions": {short(each): [param for param, _ in _declared(switch, each)] for each in info.actions},
@@ -153,7 +153,7 @@ def tables(switch: MrcSwitch) -> list[dict[str, Any]]:
                 for entry in longest_first(table)
             ],
         })  # fmt: skip
-    return told
+    return listed
 
 
 def _named(switch: MrcSwitch, what: EntryAction) -> dict[str, str]:

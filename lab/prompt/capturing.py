@@ -119,12 +119,12 @@ class _CaptureProcess:
         """Have it write and end."""
         self._process.send_signal(signal.SIGINT)
         try:
-            told, trouble = self._process.communicate(timeout=_ENDING)
+            output, trouble = self._process.communicate(timeout=_ENDING)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
             raise LabError(f"mrclab capture did not end within {_ENDING:g} s; its file is not whole") from None
-        count = told.strip().removesuffix(" frames").rpartition(" ")[2]
+        count = output.strip().removesuffix(" frames").rpartition(" ")[2]
         if not count.isdigit():
             raise LabError(f"mrclab capture: {trouble.strip() or 'it ended without a word'}")
         return int(count)

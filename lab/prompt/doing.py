@@ -30,8 +30,8 @@ def deny(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Deny an element."""
     if not arguments:
         wrong("deny")
-    told = desk.ask("deny", what=" ".join(arguments))
-    return Answer(views.denied(told), told)
+    response = desk.ask("deny", what=" ".join(arguments))
+    return Answer(views.denied(response), response)
 
 
 @word("undeny WHAT", "lift that")
@@ -39,8 +39,8 @@ def undeny(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Lift a denial."""
     if not arguments:
         wrong("undeny")
-    told = desk.ask("undeny", what=" ".join(arguments))
-    return Answer(views.denied(told, "allowed again"), told)
+    response = desk.ask("undeny", what=" ".join(arguments))
+    return Answer(views.denied(response, "allowed again"), response)
 
 
 @word("drain SWITCH", "take a switch out of service without losing a packet")
@@ -48,8 +48,8 @@ def drain(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Drain a switch."""
     if len(arguments) != 1:
         wrong("drain")
-    told = desk.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
-    return Answer(views.drained(told), told)
+    response = desk.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    return Answer(views.drained(response), response)
 
 
 @word("undrain SWITCH", "let traffic back over it")
@@ -57,15 +57,15 @@ def undrain(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
     if len(arguments) != 1:
         wrong("undrain")
-    told = desk.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
-    return Answer(views.undrained(told), told)
+    response = desk.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    return Answer(views.undrained(response), response)
 
 
 @word("precheck", "whether a job may start")
 def precheck(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """All checks before a job."""
-    told = desk.ask("precheck", _PRECHECK, timeout=_PRECHECK)
-    return Answer(views.precheck(told), told)
+    response = desk.ask("precheck", _PRECHECK, timeout=_PRECHECK)
+    return Answer(views.precheck(response), response)
 
 
 @word("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
@@ -225,8 +225,8 @@ def report(desk: Desk, arguments: Sequence[str]) -> Answer:
     lines = [f"no result: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
     goes_on = [each.name for each in desk.lab.active]
     lines += [f"still running: {', '.join(goes_on)}"] if goes_on else []
-    told = {"directory": str(outcome.directory), **asdict(facts)}
-    return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), told)
+    response = {"directory": str(outcome.directory), **asdict(facts)}
+    return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), response)
 
 
 def _sent(desk: Desk, source: str, destination: str, what: str) -> Running:

@@ -46,8 +46,8 @@ def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
         raise ValueError(unknown(name))
     found = WORDS[name]
     more = " ".join(filter(None, (found.more, f"Kinds: {', '.join(KINDS[name])}." if name in KINDS else "")))
-    told = {"usage": found.usage, "meaning": found.meaning, "more": more}
-    return Answer(escape("\n".join(filter(None, told.values()))), told)
+    response = {"usage": found.usage, "meaning": found.meaning, "more": more}
+    return Answer(escape("\n".join(filter(None, response.values()))), response)
 
 
 def _kind(name: str, kind: str) -> Answer:
@@ -68,24 +68,24 @@ def _kind(name: str, kind: str) -> Answer:
 @word("status", "switches, cables, hosts, denials, faults and traffic")
 def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Return the status of everything."""
-    told = desk.ask("status", LOOK_S, ask=LOOK_S)
+    response = desk.ask("status", LOOK_S, ask=LOOK_S)
     lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
     lines.append(f"traffic   {', '.join(each.name for each in desk.lab.active) or 'none'}")
     if desk.pace is not None:
         lines.append(f"time      {desk.world.now:.6f} s of virtual time, {desk.pace:g} s per second")
-    return Answer(Group(views.status(told), escape("\n".join(lines))), {**told, "faults": desk.faults})
+    return Answer(Group(views.status(response), escape("\n".join(lines))), {**response, "faults": desk.faults})
 
 
 @word("nodes", "switches and hosts")
 def nodes(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Every node, by kind."""
     fabric = desk.world.fabric
-    told = {
+    response = {
         "hosts": [host.name for host in fabric.hosts],
         "t0": [switch.name for switch in fabric.switches if switch.tier == "t0"],
         "t1": [switch.name for switch in fabric.switches if switch.tier == "t1"],
     }
-    return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in told.items()), told)
+    return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in response.items()), response)
 
 
 @word("net", "every node with its ports and where they lead")
@@ -111,8 +111,8 @@ def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
 @word("map", "Clustermapper's map: health of every cable, and what is at fault (after mrclab up --mapper)")
 def link_map(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Clustermapper's map."""
-    told = desk.ask("map")
-    return Answer(views.link_map(told), told)
+    response = desk.ask("map")
+    return Answer(views.link_map(response), response)
 
 
 @word("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state")
@@ -207,11 +207,11 @@ def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
                 continue
             known = fabric.paths(source.name, destination.name)
             values = [srv6.ev(plane, uplink, srv6.ev_tag(0)) for plane, uplink in known]
-            told = probe(desk, source.name, destination.name, values)
+            response = probe(desk, source.name, destination.name, values)
             sent += len(values)
             lost += [
                 {"source": source.name, "destination": destination.name, "plane": path[0], "uplink": path[1]}
-                for path, row in zip(known, told, strict=True)
+                for path, row in zip(known, response, strict=True)
                 if row["rtt"] is None
             ]
     line = f"{sent - len(lost)} of {sent} paths answer"
@@ -236,26 +236,26 @@ def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
         line = f"not read back: {switch.name} {unread}; these are the entries that it should have"
     else:
         line = "\n".join(f"wrong: {text}" for text in odd) or "read back: all as they should be"
-    told = {"entries": entries, "wrong": odd, "unread": unread}
-    return Answer(Group(rows(("table", "entry"), entries), escape(line)), told)
+    response = {"entries": entries, "wrong": odd, "unread": unread}
+    return Answer(Group(rows(("table", "entry"), entries), escape(line)), response)
 
 
 @word("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
 def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Switch counters."""
-    told = desk.ask("counters")["switches"]
+    response = desk.ask("counters")["switches"]
     every = [switch.name for switch in desk.world.fabric.switches]
     names = [desk.world.fabric.switch(arguments[0]).name] if arguments else every
     lines = []
     for name in names:
-        if name not in told:
+        if name not in response:
             lines.append(f"{name}: not read, since it did not answer")
             continue
-        drops = {reason: count for reason, count in told[name].get("drops", {}).items() if count}
+        drops = {reason: count for reason, count in response[name].get("drops", {}).items() if count}
         lines.append(f"{name}: " + (", ".join(f"{reason} {n}" for reason, n in drops.items()) or "nothing dropped"))
-        for number, port in told[name].get("ports", {}).items() if arguments else ():
+        for number, port in response[name].get("ports", {}).items() if arguments else ():
             lines.append(f"  port {number}: in {port.get('rx_packets', 0)}, out {port.get('tx_packets', 0)} packets")
-    return Answer("\n".join(lines), {name: told.get(name) for name in names})
+    return Answer("\n".join(lines), {name: response.get(name) for name in names})
 
 
 @word("faults", "what is in force; docs/faults.md lists every kind and its fields")
@@ -308,13 +308,13 @@ def probe(desk: Desk, source: str, destination: str, values: Sequence[int]) -> l
     """Results of one batch of EV probes, in order."""
     batch = _call(desk, source, "probe_evs", peer=destination, evs=list(values), timeout=PROBE_TIMEOUT)["batch"]
 
-    def told() -> list[dict[str, Any]] | None:
+    def response() -> list[dict[str, Any]] | None:
         try:
             return list(_call(desk, source, "poll_probes", batch=batch)["results"])
         except RunError:  # not yet
             return None
 
-    found = desk.wait_until(told, 3 * PROBE_TIMEOUT)
+    found = desk.wait_until(response, 3 * PROBE_TIMEOUT)
     if found is None:
         raise ValueError(f"{source} gave no result of its probes")
     return found
@@ -332,8 +332,8 @@ def _ports(desk: Desk) -> dict[str, dict[str, int]]:
         fabric.switch(name).port(int(number)).interface: {
             short: int(port.get(counter, 0)) for short, counter in _COUNTED.items()
         }
-        for name, told in desk.ask("counters")["switches"].items()
-        for number, port in told.get("ports", {}).items()
+        for name, response in desk.ask("counters")["switches"].items()
+        for number, port in response.get("ports", {}).items()
     }
 
 
@@ -352,10 +352,10 @@ def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str
 
 def _rows_to(desk: Desk, source: str, destination: str) -> list[dict[str, Any]]:
     """Return the paths of a host's QPs to another."""
-    told = _call(desk, source, "stats")
+    response = _call(desk, source, "stats")
     address = desk.world.fabric.host(destination).address
-    own = {qp["qp"] for qp in told.get("qps", []) if qp.get("peer") in {address, destination}}
-    return [row for row in told.get("paths", []) if row["qp"] in own]
+    own = {qp["qp"] for qp in response.get("qps", []) if qp.get("peer") in {address, destination}}
+    return [row for row in response.get("paths", []) if row["qp"] in own]
 
 
 def _path(fabric: Fabric, source: str, destination: str, text: str) -> tuple[int, int]:

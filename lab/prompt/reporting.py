@@ -53,14 +53,14 @@ def as_scenario(desk: Desk) -> Loaded:
 
 
 def _traffic(entry: TrafficBase, at: float | None, began: float) -> Mapping[str, Any]:
-    told = entry.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {**told, "start": _seconds(at or began, began)}
+    fields = entry.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {**fields, "start": _seconds(at or began, began)}
 
 
 def _fault(fault: FaultBase, begin: float, end: float | None, began: float) -> Mapping[str, Any]:
-    told = fault.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = fault.model_dump(mode="json", by_alias=True, exclude_unset=True)
     over = {"until": _seconds(end, began)} if end is not None and isinstance(fault, LastingFault) else {}
-    return {**told, "at": _seconds(begin, began), **over}
+    return {**fields, "at": _seconds(begin, began), **over}
 
 
 def _seconds(at: float, began: float) -> str:

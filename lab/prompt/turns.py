@@ -12,8 +12,8 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 _HAND_OVER = 0.001  # seconds for which who works in slices leaves the lock to those that wait
 
 
-def _untold(_stage: str, _done: int, _total: int) -> None:
-    """Nobody wants to know how far it is."""
+def _no_progress(_stage: str, _done: int, _total: int) -> None:
+    """Progress that nobody watches."""
 
 
 class TurnLock:
@@ -48,7 +48,7 @@ class TurnLock:
 class Caller:
     """Caller of a command: where its progress is shown, and whether it still waits for the response."""
 
-    progress: Progress = _untold
+    progress: Progress = _no_progress
     gone: threading.Event = field(default_factory=threading.Event)
 
 

@@ -88,9 +88,9 @@ def qps(frame: Mapping[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     for host, number, peer, _traffic, round_trip, _window in frame["qps"]:
         states = Counter(state for *_, state in frame["evs"][f"{host}/{number}"])
-        told = " ".join(f"[{_COLOURS.get(state, 'white')}]{state} {n}[/]" for state, n in sorted(states.items()))
+        counts = " ".join(f"[{_COLOURS.get(state, 'white')}]{state} {n}[/]" for state, n in sorted(states.items()))
         rtt = f"RTT {1e3 * round_trip:.3f} ms" if round_trip else ""
-        table.add_row(escape(f"{host} → {peer or '?'} QP {number}"), told, rtt)
+        table.add_row(escape(f"{host} → {peer or '?'} QP {number}"), counts, rtt)
     return table
 
 
@@ -100,12 +100,12 @@ def state(frame: Mapping[str, Any]) -> Text:
     text = Text(f"packets: {totals}\n")
     text.append(f"cables down: {len(frame['down'])}; faults: {', '.join(frame['faults']) or 'none'}")
     if frame["verdicts"]:
-        told = ", ".join(f"{element} {word}" for element, word in frame["verdicts"].items())
-        text.append(f"\nClustermapper: {told}", style="red")
+        verdicts = ", ".join(f"{element} {word}" for element, word in frame["verdicts"].items())
+        text.append(f"\nClustermapper: {verdicts}", style="red")
     return text
 
 
-def event(told: Mapping[str, Any]) -> Text:
+def event(record: Mapping[str, Any]) -> Text:
     """One line of the log."""
-    style = "bold" if told["kind"].startswith("fault") else ""
-    return Text(f"{told['t']:10.3f} {told['node']:>10}  {told['text']}", style=style)
+    style = "bold" if record["kind"].startswith("fault") else ""
+    return Text(f"{record['t']:10.3f} {record['node']:>10}  {record['text']}", style=style)

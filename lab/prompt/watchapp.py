@@ -66,5 +66,5 @@ class WatchApp(App[None]):
         self.query_one("#qps", Static).update(watch.qps(frame))
         self.query_one("#state", Static).update(watch.state(frame))
         log = self.query_one("#log", RichLog)
-        for told in events:
-            log.write(watch.event(told))
+        for each in events:
+            log.write(watch.event(each))

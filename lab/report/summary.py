@@ -182,9 +182,9 @@ def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
 
 def _carried(measures: Measures) -> int:
     """Bytes of all flows, as each tells at its end; where one does not, as far as hosts were sampled."""
-    told = [int(record["bytes"]) for record in measures.history.of("flow.end")]
-    if "end" in measures.times and all(told) and len(told) >= len(measures.flows):
-        return sum(told)
+    sizes = [int(record["bytes"]) for record in measures.history.of("flow.end")]
+    if "end" in measures.times and all(sizes) and len(sizes) >= len(measures.flows):
+        return sum(sizes)
     return round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
 
 
@@ -217,8 +217,8 @@ def _detected(measures: Measures, fault: FaultSpan) -> float | None:
 
 def _injected(measures: Measures, fault: str) -> int | None:
     """Packets that the fault took or damaged, by its own count; None where it keeps none."""
-    told = [r for r in measures.history.of("fault.counters") if r["fault"] == fault]
-    counts = [r.get(name) for r in told for name in ("dropped", "damaged")]
+    records = [r for r in measures.history.of("fault.counters") if r["fault"] == fault]
+    counts = [r.get(name) for r in records for name in ("dropped", "damaged")]
     return sum(int(count) for count in counts if count is not None) if any(c is not None for c in counts) else None
 
 
@@ -334,16 +334,16 @@ def is_notable(change: EvChange) -> bool:
 
 def _totals(measures: Measures) -> Row:
     """Return the load of the run as a whole, as a share of line, and packets by fate."""
-    told, line = measures.switches, measures.line_rate
+    switches, line = measures.switches, measures.line_rate
     carried = measures.goodput(measures.start, measures.end) if measures.end > measures.start else 0.0
     return {
         "rtt": measures.rtt,
         "of_line": round(carried / line, 4) if line else 0.0,
         "lost": sum(loss.packets for loss in measures.paths.losses),
         "sent_again": sum(int(r.get("count", 1)) for r in measures.history.of("packet.retx")),
-        "trimmed": grew(told.trims.values()),
-        "marked": grew(told.marks.values()),
-        "queue_drops": sum(told.drops.get("queue", {}).values()),
+        "trimmed": grew(switches.trims.values()),
+        "marked": grew(switches.marks.values()),
+        "queue_drops": sum(switches.drops.get("queue", {}).values()),
     }
 
 
@@ -355,16 +355,16 @@ def _link_at(fabric: Fabric, port: Port) -> str:
 
 def _ports(measures: Measures) -> list[Row]:
     """Switch ports that trimmed or marked packets or let some wait, most trims first."""
-    told, fabric = measures.switches, measures.fabric
+    switches, fabric = measures.switches, measures.fabric
     rows: list[Row] = [
         {
             "port": f"{port[0]} port {port[1]}",
             "link": _link_at(fabric, port),
-            "trimmed": grew([told.trims.get(port, CountSeries())]),
-            "marked": grew([told.marks.get(port, CountSeries())]),
-            "deepest": round(max(told.depth.get(port, Gauge()).values, default=0)),
+            "trimmed": grew([switches.trims.get(port, CountSeries())]),
+            "marked": grew([switches.marks.get(port, CountSeries())]),
+            "deepest": round(max(switches.depth.get(port, Gauge()).values, default=0)),
         }
-        for port in sorted({*told.trims, *told.depth})
+        for port in sorted({*switches.trims, *switches.depth})
     ]
     busy = [row for row in rows if row["trimmed"] or row["marked"] or row["deepest"]]
     return sorted(busy, key=lambda row: (-row["trimmed"], -row["marked"], -row["deepest"]))[:20]

@@ -269,8 +269,8 @@ def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[di
         return []
     twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": []}))
     lines, _ = _handed_over(twin, parent, progress, lambda _: None)
-    told = TrainingSteps(history.of_lines(lines))
-    steps = {job: told.steps(job) for job in told.jobs}
+    measured = TrainingSteps(history.of_lines(lines))
+    steps = {job: measured.steps(job) for job in measured.jobs}
     return [
         {"traffic": job, "began": found[0].began, "ends": [step.ended for step in found]}
         for job, found in steps.items()

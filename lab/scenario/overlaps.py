@@ -92,7 +92,7 @@ class _Overlaps:
         """Pairs of one clock that are in force together, at most as many as are told."""
         known = sorted((interval[1], interval[2], index) for index in group if (interval := self._intervals[index]))
         active: dict[bool, list[tuple[float, int]]] = {True: [], False: []}  # by whether they take it: heaps of ends
-        told = 0
+        reported = 0
         for begin, end, index in known:
             takes = key in self._claims[index][0]
             for heap in active.values():
@@ -100,8 +100,8 @@ class _Overlaps:
                     heapq.heappop(heap)
             for _, other in [*active[True], *(active[False] if takes else ())]:
                 yield min(index, other), max(index, other)
-                told += 1
-                if told > _MOST_TOLD:
+                reported += 1
+                if reported > _MOST_TOLD:
                     return
             heapq.heappush(active[takes], (end, index))
 

@@ -335,9 +335,9 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         mistakes += trouble
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
-        told = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
-        more = [f"{document.name}: {len(told) - _MOST_TOLD} more mistakes; mend these first"]
-        raise ScenarioError(told if len(told) <= _MOST_TOLD else told[:_MOST_TOLD] + more)
+        listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
+        more = [f"{document.name}: {len(listed) - _MOST_TOLD} more mistakes; mend these first"]
+        raise ScenarioError(listed if len(listed) <= _MOST_TOLD else listed[:_MOST_TOLD] + more)
     return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
 
 

@@ -140,9 +140,9 @@ def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mista
         for index, entry in enumerate(entries):
             name = next((name for name in (entry.name, f"{entry.name}.end") if name in last), None)
             if name is not None:
-                told = field if name == entry.name else "duration" if section == "traffic" else "until"
+                named = field if name == entry.name else "duration" if section == "traffic" else "until"
                 limit = f"the run ends after {show_seconds(scenario.timeout)}"
-                yield (section, index, told), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
+                yield (section, index, named), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
 
 
 def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:

@@ -33,8 +33,8 @@ def checked(text: str, folder: Path | None = None) -> dict[str, Any]:
     except LabError as error:
         return {"ok": False, "mistakes": [_mistake(line) for line in str(error).splitlines()]}
     programs = any("sim" not in entry.worlds for run in found.runs for entry in run.scenario.traffic)
-    told = {"name": found.scenario.name, "world": found.scenario.world, "programs": programs}
-    return {"ok": True, **told, "mistakes": []}
+    found_in = {"name": found.scenario.name, "world": found.scenario.world, "programs": programs}
+    return {"ok": True, **found_in, "mistakes": []}
 
 
 def refused(text: str) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def main() -> None:
     for line in sys.stdin.buffer:
         _limit()
         try:
-            told = checked(json.loads(line), folder)
+            outcome = checked(json.loads(line), folder)
         except MemoryError:
-            told = refused("the check took more memory than it may; write a smaller scenario")
-        sys.stdout.write(json.dumps(told) + "\n")
+            outcome = refused("the check took more memory than it may; write a smaller scenario")
+        sys.stdout.write(json.dumps(outcome) + "\n")
         sys.stdout.flush()
 
 

@@ -54,10 +54,10 @@ class Editor:
         self._place: Path | None = None
         self._lock = threading.Lock()
 
-    def run(self, text: str, told: Mapping[str, Any], world: str = "") -> Live:
+    def run(self, text: str, checked: Mapping[str, Any], world: str = "") -> Live:
         """Start a scenario, in another `world` than its own if one is named; its frames once its lab is up.
 
-        `told` is what `checking.checked` says of it. LabError where it did not come up, or another run goes on.
+        `checked` is the answer of `checking.checked`. LabError where it did not come up, or another run goes on.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -66,7 +66,7 @@ class Editor:
             self.text = text
             place = self._place = Path(tempfile.mkdtemp(prefix=killed.folder_prefix()))
             (place / NAME).write_text(text, encoding="utf-8")
-            virtual = (world or told["world"]) == "sim"
+            virtual = (world or checked["world"]) == "sim"
             where = place if virtual else self._run_dir
             if (where / "fabric.yaml").exists():
                 raise LabError(
@@ -76,7 +76,7 @@ class Editor:
             while process.poll() is None and not (where / "fabric.yaml").exists():
                 time.sleep(_POLL)
             try:
-                return Live(where, lambda: process.poll() is None, told["name"])
+                return Live(where, lambda: process.poll() is None, checked["name"])
             except OSError:
                 raise LabError(self._last_output(place)) from None
 

@@ -101,10 +101,10 @@ class Film:
         del self._changes[:count]
         self._first += count
 
-    def told(self, since: int) -> tuple[int, list[str]]:
+    def changes_since(self, since: int) -> tuple[int, list[str]]:
         """The number of the first frame there is from `since` on, and what changed with each from there on.
 
-        The first is told whole to who has not seen the one before: where it is 0, or later than `since`.
+        The first one is whole where the client has not seen the one before: where it is 0, or later than `since`.
         """
         with self._lock:
             first, before = max(since, self._first), self._before
@@ -115,7 +115,7 @@ class Film:
 
     def events(self, since: int) -> tuple[int, list[Frame]]:
         """The number of the next frame, and the events of all from number `since` on."""
-        first, changes = self.told(since)
+        first, changes = self.changes_since(since)
         return first + len(changes), [event for text in changes for event in json.loads(text).get("events", ())]
 
     def frames(self) -> Iterator[Frame]:

@@ -138,7 +138,7 @@ class Judge:
         return found
 
     def _moments(self, measures: Measures) -> list[float]:
-        """Beginnings and ends of traffic, faults and windows, a moment later each, so that hosts have told of it."""
+        """Begin and end of each traffic, fault and window, a moment later each, so that hosts have reported it."""
         found = set(measures.times.values())
         for entry in measures.scenario.expect:
             window = getattr(entry, "window", None)

@@ -27,13 +27,13 @@ def graded(number: int, text: str, records: Iterable[str]) -> dict[str, Any]:
     if number not in HERE:
         raise LabError(f"lesson {number} cannot be done in this page; in a terminal: mrclab grade {number}")
     if number == _PROGRAMMED:
-        return _told(programmed(text))
+        return _answer(programmed(text))
     with tempfile.TemporaryDirectory(prefix="mrclab-learner-") as folder:
         name = LESSONS[number].file
         subject = Path(folder) / (name or "lab.jsonl")
         subject.write_text(text if name else "\n".join(records), encoding="utf-8")
         _, checks = examined(number, subject, Path(folder))
-    return _told(checks)
+    return _answer(checks)
 
 
 def programmed(text: str) -> list[Check]:
@@ -45,6 +45,6 @@ def programmed(text: str) -> list[Check]:
     return routes.checks(SwitchPart(), None if device.programmed is None else device.programmed.answer)
 
 
-def _told(checks: Sequence[Check]) -> dict[str, Any]:
-    told = [{"ok": check.ok, "expected": check.expected, "missing": check.missing} for check in checks]
-    return {"done": all(check.ok for check in checks), "checks": told}
+def _answer(checks: Sequence[Check]) -> dict[str, Any]:
+    listed = [{"ok": check.ok, "expected": check.expected, "missing": check.missing} for check in checks]
+    return {"done": all(check.ok for check in checks), "checks": listed}

@@ -14,7 +14,7 @@ from mrclab.topo.model import Fabric, Link, UnknownName
 from mrclab.topo.srv6 import LOCATOR, UsidType, text, usid
 
 _WINDOW = 5  # sampling intervals over which rates are taken
-_STILL = 0.015  # of full rate: a load that changes less is told as before
+_STILL = 0.015  # of full rate: a load that changes less is reported unchanged
 _TALK = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
@@ -76,33 +76,33 @@ class _SentLately:
     A cable has two numbers: twice its own, and one more from its second end.
     """
 
-    __slots__ = ("_sums", "_told")
+    __slots__ = ("_samples", "_sums")
 
     def __init__(self) -> None:
         self._sums: dict[int, int] = {}
-        self._told: deque[tuple[float, dict[int, int]]] = deque()
+        self._samples: deque[tuple[float, dict[int, int]]] = deque()
 
     def add(self, t: float, counts: dict[int, int]) -> None:
         """A sample: packets since the last one, by cable."""
-        self._told.append((t, counts))
-        if len(self._told) > 1:  # what the first one counts came in a time that nobody knows
+        self._samples.append((t, counts))
+        if len(self._samples) > 1:  # what the first one counts came in a time that nobody knows
             for way, count in counts.items():
                 self._sums[way] = self._sums.get(way, 0) + count
 
     def into(self, loads: dict[int, float], now: float, window: float, line: float) -> None:
         """Add shares of `line` packets/s over the last `window` seconds; nothing where the last sample is too old."""
-        told, sums = self._told, self._sums
-        while len(told) > 2 and told[1][0] <= now - window:
-            told.popleft()
-            for way, count in told[0][1].items():  # from now on the first: only its time counts
+        samples, sums = self._samples, self._sums
+        while len(samples) > 2 and samples[1][0] <= now - window:
+            samples.popleft()
+            for way, count in samples[0][1].items():  # from now on the first: only its time counts
                 left = sums[way] - count
                 if left:
                     sums[way] = left
                 else:
                     del sums[way]
-        if len(told) < 2 or told[-1][0] <= now - 2 * window or told[-1][0] <= told[0][0]:
+        if len(samples) < 2 or samples[-1][0] <= now - 2 * window or samples[-1][0] <= samples[0][0]:
             return
-        scale = 1 / ((told[-1][0] - told[0][0]) * line)
+        scale = 1 / ((samples[-1][0] - samples[0][0]) * line)
         for way, count in sums.items():
             loads[way] = loads.get(way, 0.0) + count * scale
 
@@ -119,7 +119,7 @@ class _Qp:
     window: float = 0.0
     sends: bool = False  # data, and not acknowledgements alone
     evs: dict[int, tuple[int, int, str]] = field(default_factory=dict)  # EV → plane, uplink, state
-    told: list[list[Any]] = field(default_factory=list)  # the same for frames; empty: to be made again
+    rows: list[list[Any]] = field(default_factory=list)  # the same for frames; empty: to be made again
     sent: dict[int, int] = field(default_factory=dict)  # EV → packets
 
 
@@ -131,7 +131,7 @@ class PageModel:
         self._names = {host.address: host.name for host in fabric.hosts}
         self._qps: dict[str, dict[int, _Qp]] = {}  # host → number →
         self._sent: dict[str, _SentLately] = {}
-        self._loads: dict[str, list[float]] = {}  # as the last frame told them
+        self._loads: dict[str, list[float]] = {}  # as in the last frame
         self._placed: dict[tuple[str, int], _Rate] = {}  # host, port → payload bytes that arrived
         self._down: dict[int, set[str]] = {}  # link → why
         self._faults: dict[str, str] = {}
@@ -204,8 +204,8 @@ class PageModel:
             if handler is not None:
                 handler(record)
             said = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
-            told = {name: record[name] for name in _STORY.get(kind, ()) if record.get(name) is not None}
-            self._events.append({**said, **told})
+            row = {name: record[name] for name in _STORY.get(kind, ()) if record.get(name) is not None}
+            self._events.append({**said, **row})
 
     def frame(self, now: float) -> dict[str, Any]:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.
@@ -236,8 +236,8 @@ class PageModel:
         }
 
     def _sums(self) -> dict[str, int]:
-        told = [port for ports in self._ports.values() for port in ports.values()]
-        trimmed, marked = (sum(port[n] for port in told) for n in (0, 1))
+        row = [port for ports in self._ports.values() for port in ports.values()]
+        trimmed, marked = (sum(port[n] for port in row) for n in (0, 1))
         return {**self._totals, "trimmed": trimmed, "marked": marked, "dropped": sum(self._dropped.values())}
 
     # --- samples ----------------------------------------------------------------------------------------------------
@@ -245,28 +245,28 @@ class PageModel:
     def _sample(self, record: Record) -> None:
         host = record.node
         mine = self._qps.setdefault(host, {})
-        alive = {told["qp"] for told in (*record["qps"], *record["paths"])}
+        alive = {row["qp"] for row in (*record["qps"], *record["paths"])}
         for number in [number for number, qp in mine.items() if qp.evs and number not in alive]:
             del mine[number]  # the host has it no more
-        for told in record["qps"]:
-            qp = self._qp(host, told["qp"])
-            qp.rtt = told.get("rtt") or qp.rtt
-            qp.window = told.get("cwnd", qp.window)
+        for row in record["qps"]:
+            qp = self._qp(host, row["qp"])
+            qp.rtt = row.get("rtt") or qp.rtt
+            qp.window = row.get("cwnd", qp.window)
         counts: dict[int, int] = {}
-        for told in record["paths"]:
-            self._path(self._qp(host, told["qp"]), told, counts)
+        for row in record["paths"]:
+            self._path(self._qp(host, row["qp"]), row, counts)
         self._sent.setdefault(host, _SentLately()).add(record.t, counts)
-        for told in record["ports"]:
-            if "placed_bytes" in told:
-                self._placed.setdefault((host, told["port"]), _Rate()).add(record.t, told["placed_bytes"])
+        for row in record["ports"]:
+            if "placed_bytes" in row:
+                self._placed.setdefault((host, row["port"]), _Rate()).add(record.t, row["placed_bytes"])
 
-    def _path(self, qp: _Qp, told: dict[str, Any], counts: dict[int, int]) -> None:
+    def _path(self, qp: _Qp, row: dict[str, Any], counts: dict[int, int]) -> None:
         """Take in the sample of an EV; add the packets sent since the last one to every cable of its path."""
-        ev = told["ev"]
+        ev = row["ev"]
         if ev not in qp.evs:
-            qp.evs[ev] = (told["plane"], told["uplink"], "GOOD")
-            qp.told = []
-        sent = told.get("sent_packets")
+            qp.evs[ev] = (row["plane"], row["uplink"], "GOOD")
+            qp.rows = []
+        sent = row.get("sent_packets")
         if sent is None:
             return
         grown, qp.sent[ev] = sent - qp.sent.get(ev, 0), sent
@@ -284,13 +284,13 @@ class PageModel:
 
     def _counters(self, record: Record) -> None:
         ports, changed = dict(self._ports), False
-        for name, told in record["switches"].items():
-            drops = dict(told.get("drops", {}))
+        for name, row in record["switches"].items():
+            drops = dict(row.get("drops", {}))
             queue = drops.pop("queue", 0) - sum(self._depths.get(name, {}).values())
             self._dropped[name] = sum(drops.values()) + self._waiting.setdefault(name, _Missing()).add(queue)
             counted = {
                 number: [int(port.get("trimmed", 0)), int(port.get("ecn_marked", 0))]
-                for number, port in told.get("ports", {}).items()
+                for number, port in row.get("ports", {}).items()
                 if port.get("trimmed") or port.get("ecn_marked")
             }
             if counted != ports.get(name, {}):
@@ -315,8 +315,8 @@ class PageModel:
             before = former.get(name)
             if before and abs(pair[0] - before[0]) < _STILL and abs(pair[1] - before[1]) < _STILL:
                 made[name] = before
-            elif any(told := [round(share, 2) for share in pair]):
-                made[name] = told
+            elif any(row := [round(share, 2) for share in pair]):
+                made[name] = row
         self._loads = made
         return made
 
@@ -356,7 +356,7 @@ class PageModel:
     def _on_ev_state(self, record: Record) -> None:
         qp = self._qp(record.node, record["qp"])
         qp.evs[record["ev"]] = (record["plane"], record["uplink"], record["new"])
-        qp.told = []
+        qp.rows = []
 
     def _on_fault_begin(self, record: Record) -> None:
         name, links = record["fault"], record.get("links", [])
@@ -407,6 +407,6 @@ class PageModel:
 
 
 def _evs(qp: _Qp) -> list[list[Any]]:
-    if not qp.told:
-        qp.told = [[ev, plane, uplink, state] for ev, (plane, uplink, state) in sorted(qp.evs.items())]
-    return qp.told
+    if not qp.rows:
+        qp.rows = [[ev, plane, uplink, state] for ev, (plane, uplink, state) in sorted(qp.evs.items())]
+    return qp.rows

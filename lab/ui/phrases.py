@@ -12,8 +12,8 @@ def phrase(record: Record, names: Mapping[str, str] = MappingProxyType({})) -> s
     shape = _PHRASES.get(record.kind)
     if shape is not None:
         return " ".join(shape.format_map(_Fields(record.data, names)).split())
-    told = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
-    return record.kind + "".join(told)
+    listed = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
+    return record.kind + "".join(listed)
 
 
 class _Fields(dict[str, Any]):

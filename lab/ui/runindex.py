@@ -10,7 +10,7 @@ from mrclab.lab.ui.sources import Replay
 from mrclab.topo import files
 
 _NEEDED = ("history.jsonl", "fabric.yaml")
-_MOST = 200  # runs that are told, the newest
+_MOST = 200  # runs listed, the newest
 
 
 class RunIndex:
@@ -29,11 +29,11 @@ class RunIndex:
                     found.append((file.stat().st_mtime, directory))
             except OSError:  # it is being removed
                 continue
-        told = []
+        listed = []
         for ended, directory in sorted(found, reverse=True)[:_MOST]:
             name = directory.relative_to(self.results).as_posix()
-            told.append({"name": name, "state": _state(directory), "ended": ended})
-        return told
+            listed.append({"name": name, "state": _state(directory), "ended": ended})
+        return listed
 
     def take(self, name: str) -> Replay:
         """One of them. LabError where there is none of that name, or it cannot be read."""

@@ -27,7 +27,7 @@ def serve(
 ) -> None:
     """Serve a page; `say` gets its address once it answers. LabError where the port is taken.
 
-    `attended`: end once standard input has ended, and the lab with it, and browsers have been told.
+    `attended`: end once standard input has ended, and the lab with it, and browsers are notified.
     """
     import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
 

@@ -140,7 +140,7 @@ class LivePage:
     async def _layout(self, _request: Request) -> Response:
         source = self.source
         own = source is self._own
-        told = {
+        answer = {
             "title": source.title,
             "live": source.live,
             "operable": own and self._operate is not None and source.outcome() is None,
@@ -150,9 +150,9 @@ class LivePage:
             "replays": self._shelf is not None,
             "text": self._editor.text if self._editor else "",
         }
-        if told["operable"]:
-            told |= await self._workers.run(self._pace)
-        return JSONResponse({**source.layout(), **told, "outcome": source.outcome()})
+        if answer["operable"]:
+            answer |= await self._workers.run(self._pace)
+        return JSONResponse({**source.layout(), **answer, "outcome": source.outcome()})
 
     def _pace(self) -> dict[str, Any]:
         """The pace of virtual time, or why single packets are not drawn."""
@@ -162,9 +162,9 @@ class LivePage:
             return {"packets": str(error)}
 
     async def _frames(self, request: Request) -> Response:
-        first, changes = self.source.film.told(_number(request, "since"))
-        told = f'{{"first":{first},"size":{sum(map(len, changes))},"frames":[{",".join(changes)}]}}'
-        return Response(told, media_type="application/json")
+        first, changes = self.source.film.changes_since(_number(request, "since"))
+        answer = f'{{"first":{first},"size":{sum(map(len, changes))},"frames":[{",".join(changes)}]}}'
+        return Response(answer, media_type="application/json")
 
     async def _live(self, request: Request) -> Response:
         return StreamingResponse(self._stream(request), media_type="text/event-stream")
@@ -179,7 +179,7 @@ class LivePage:
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
             outcome = source.outcome()
-            first, changes = source.film.told(number)
+            first, changes = source.film.changes_since(number)
             if run != self._shown or first > number:  # another run, or this browser fell behind: it asks again
                 yield "event: source\ndata: {}\n\n"
                 return
@@ -230,14 +230,14 @@ class LivePage:
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with text and world, of a megabyte at most"}, 400)
         try:
-            if (told := await self._workers.run(self._check_text, text))["mistakes"]:
-                return JSONResponse({"error": "it has mistakes", **told}, 422)
-            if told["programs"]:
+            if (answer := await self._workers.run(self._check_text, text))["mistakes"]:
+                return JSONResponse({"error": "it has mistakes", **answer}, 422)
+            if answer["programs"]:
                 raise LabError("this scenario runs programs, which the page does not; `mrclab run` does")
-            self._show(await self._workers.run(self._editor.run, text, told, world))
+            self._show(await self._workers.run(self._editor.run, text, answer, world))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({"said": f"{told['name']} runs"})
+        return JSONResponse({"said": f"{answer['name']} runs"})
 
     async def _results(self, _request: Request) -> Response:
         try:
@@ -284,13 +284,13 @@ class WatchedPackets:
             self._rest -= 1
             return ""
         try:
-            told = await self._workers.run(self._packets, self._number)
+            answer = await self._workers.run(self._packets, self._number)
         except LabError:  # the wire's, or gone
             self._packets = None
             return ""
-        was, self._slow, self._number = self._slow, told["slow"], told["next"]
+        was, self._slow, self._number = self._slow, answer["slow"], answer["next"]
         self._rest = 0 if self._slow else _FAST
-        return json.dumps(told) if self._slow or was else ""
+        return json.dumps(answer) if self._slow or was else ""
 
 
 @cache

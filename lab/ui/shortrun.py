@@ -1,4 +1,4 @@
-"""Short runs for figures: a scenario in virtual time, told whole, with every packet on every cable."""
+"""Short runs for figures: a scenario in virtual time as frames, with every packet on every cable."""
 
 import json
 import tempfile
@@ -44,10 +44,10 @@ class ShortRun:
         self.write_now_and_then()
 
 
-def told(text: str, begin: float, end: float, step: float) -> dict[str, Any]:
+def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any]:
     """Run a scenario; return its layout, frames every `step` from `begin` to `end`, and packets of that time.
 
-    Frames are told as JSON merge patches of the one before. LabError with what is wrong with the text.
+    Each frame is a JSON merge patch of the one before. Raises LabError where the text has mistakes.
     """
     if not 0 <= begin < end or step <= 0:
         raise LabError(f"a figure shows a time above 0: {begin:g} s to {end:g} s every {step:g} s is none")
@@ -78,6 +78,8 @@ class Figures:
             if path != "api/figure":
                 raise LabError(f"figures have no {path}")
             wanted = json.loads(body)
-            return json.dumps(told(str(wanted["text"]), *(float(wanted[name]) for name in ("begin", "end", "step"))))
+            return json.dumps(
+                frames_of(str(wanted["text"]), *(float(wanted[name]) for name in ("begin", "end", "step")))
+            )
         except (LabError, TopoError, ValueError, TypeError, KeyError) as error:
             return json.dumps({"error": str(error)})

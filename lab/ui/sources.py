@@ -75,14 +75,14 @@ class Replay:
 
     def outcome(self) -> dict[str, Any] | None:
         """The run's result."""
-        told = [
+        judged = [
             {
                 "state": "passed" if each["ok"] else "failed",
                 **{name: each[name] for name in ("expected", "observed", "when")},
             }
             for each in map(verdict_row, self._outcome["verdicts"])
         ]
-        return {"state": self._outcome["state"], "expectations": told}
+        return {"state": self._outcome["state"], "expectations": judged}
 
     def stop(self) -> None:
         """There is nothing to read."""

@@ -58,7 +58,7 @@ class Followed:
         self._reel = FrameStream(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._publish = publish
-        self._seen = self._told = 0  # records, frames
+        self._seen = self._sent = 0  # records, frames
         self._due = 0.0
         self._outcome: dict[str, Any] | None = None
 
@@ -118,8 +118,8 @@ class Followed:
             self.film.add(frame)
 
     def _push(self) -> None:
-        first, changes = self.film.told(self._told)
-        self._told = first + len(changes)
+        first, changes = self.film.changes_since(self._sent)
+        self._sent = first + len(changes)
         if changes:
             self._publish(self, changes)
 
@@ -136,7 +136,7 @@ class Side:
         self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
         self.frames = Followed(fabric, TITLE, publish)
         self.frames.world = world
-        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets that were told
+        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets sent to the page so far
         self._was_slow = False
 
     def step(self) -> None:
@@ -154,10 +154,10 @@ class Side:
 
     def packets(self) -> dict[str, Any] | None:
         """Return what crossed cables since the last time; None where there is nothing to tell."""
-        told = self._packets.look(self._drawn)
-        news = told["slow"] or told["next"] > self._drawn or self._was_slow
-        self._drawn, self._was_slow = told["next"], told["slow"]
-        return told if news else None
+        message = self._packets.look(self._drawn)
+        news = message["slow"] or message["next"] > self._drawn or self._was_slow
+        self._drawn, self._was_slow = message["next"], message["slow"]
+        return message if news else None
 
     def close(self) -> None:
         """Take the lab down."""
@@ -236,21 +236,21 @@ class Tab:
 
     def _tell_packets(self) -> None:
         for side in self._sides():
-            if told := side.packets():
-                self._tell(json.dumps({"kind": "packets", "rival": side is self._rival, **told}))
+            if message := side.packets():
+                self._tell(json.dumps({"kind": "packets", "rival": side is self._rival, **message}))
 
     def source(self) -> None:
         """Publish all of what is shown now."""
-        first, changes = self._shown.film.told(0)
-        told: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
-        if told["layout"].get("beside") and self._rival is not None:
-            told["rival"] = [json.loads(change) for change in self._rival.frames.film.told(0)[1]]
-        self._tell(f'{json.dumps(told)[:-1]}, "frames": [{",".join(changes)}]}}')
+        first, changes = self._shown.film.changes_since(0)
+        message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
+        if message["layout"].get("beside") and self._rival is not None:
+            message["rival"] = [json.loads(change) for change in self._rival.frames.film.changes_since(0)[1]]
+        self._tell(f'{json.dumps(message)[:-1]}, "frames": [{",".join(changes)}]}}')
 
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._side.frames
-        told = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
-        told |= (
+        message = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
+        message |= (
             {"paced": True, "pace": self.desk.pace, "rivals": True, "beside": self._rival is not None} if own else {}
         )
         more = {
@@ -261,7 +261,7 @@ class Tab:
             "worlds": ["sim"],
             "run": self._runs,
         }
-        return {**shown.layout(), **told, **more, "outcome": shown.outcome()}
+        return {**shown.layout(), **message, **more, "outcome": shown.outcome()}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
         if source is self._shown:
@@ -294,12 +294,12 @@ class Tab:
             raise LabError("this run is over; go back to the lab first")
         wanted = json.loads(body)
         operation = self._operations[str(wanted["operation"])]
-        told = [operation(side.desk, **wanted.get("arguments", {})) for side in self._sides()]
+        message = [operation(side.desk, **wanted.get("arguments", {})) for side in self._sides()]
         for side in self._sides():
             side.frames.take_in()
         if wanted["operation"] == "slow":
             self._tell_packets()
-        return {"said": told[0]}
+        return {"said": message[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
         source = self._shelf.take(name)
@@ -320,8 +320,8 @@ class Tab:
     def _run(self, body: str) -> dict[str, Any]:
         wanted = json.loads(body)
         self._text = str(wanted["text"])
-        if (told := checked(self._text))["mistakes"]:
-            return {"error": "it has mistakes", **told}
+        if (message := checked(self._text))["mistakes"]:
+            return {"error": "it has mistakes", **message}
         loaded = scenario.in_world(scenario.loads(self._text, "scenario.yaml"), "sim")
         if "seed" in wanted:
             loaded = scenario.with_seed(loaded, int(wanted["seed"]))
@@ -333,7 +333,7 @@ class Tab:
             raise LabError(f"a page shows one run, and this scenario has the variants {names}; leave all but one out")
         self._waiting, self._ended = loaded, None
         self._show(Followed(loaded.fabric, loaded.scenario.name, self._frames))
-        return {"said": f"{told['name']} runs"}
+        return {"said": f"{message['name']} runs"}
 
     def _run_now(self, loaded: scenario.Loaded) -> None:
         source, digest, trouble = self._shown, "", ""
@@ -356,5 +356,5 @@ class Tab:
             trouble = str(error) or "the browser gave it no more memory"
         source.decide(digest, trouble)
         source.stop()
-        told = {"kind": "outcome", "outcome": source.outcome()}
-        self._tell(json.dumps(told))
+        message = {"kind": "outcome", "outcome": source.outcome()}
+        self._tell(json.dumps(message))

@@ -71,8 +71,8 @@ def main() -> int:
         sys.stderr.write("make site needs node and npm: apt-get install nodejs npm\n")
         return 1
     engine = parts()
-    told: list[str] = []
-    with contextlib.closing(Tab(told.append)) as tab:
+    parsed: list[str] = []
+    with contextlib.closing(Tab(parsed.append)) as tab:
         tab.source()
     shutil.rmtree(target, ignore_errors=True)
     (target / "engine").mkdir(parents=True)
@@ -95,7 +95,7 @@ def main() -> int:
     (target / "engine" / "xz.mjs").write_text(xz.read_text(encoding="utf-8").replace("}(this,", "}(globalThis,"))
     lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
     (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
-    (target / "first.json").write_text(told[0], encoding="utf-8")  # what the page shows until Python runs
+    (target / "first.json").write_text(parsed[0], encoding="utf-8")  # what the page shows until Python runs
     (target / "lessons.json").write_text(json.dumps(lessons()), encoding="utf-8")
     (target / "figures.json").write_text(json.dumps(figures(), separators=(",", ":")), encoding="utf-8")
     keep_offline(target)
@@ -145,10 +145,10 @@ def pages(target: Path) -> None:
 
 def figures() -> dict[str, Any]:
     """Figures of the page on a dying cable, and what each shows before Python runs in the page."""
-    told = YAML(typ="safe", pure=True).load((HERE / "cable" / "figures.yaml").read_text(encoding="utf-8"))
-    first = {name: [shortrun.told(text, *span(each)) for text in texts(each, each["start"])]
-             for name, each in told.items()}  # fmt: skip
-    return {"figures": told, "first": first}
+    parsed = YAML(typ="safe", pure=True).load((HERE / "cable" / "figures.yaml").read_text(encoding="utf-8"))
+    first = {name: [shortrun.frames_of(text, *span(each)) for text in texts(each, each["start"])]
+             for name, each in parsed.items()}  # fmt: skip
+    return {"figures": parsed, "first": first}
 
 
 def lessons() -> list[dict[str, Any]]:

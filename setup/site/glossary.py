@@ -39,7 +39,7 @@ def _pattern() -> re.Pattern[str]:
 def marked(page: str, make: Callable[[str, str, str], str]) -> str:
     """Replace the first of each word by what `make` gives for its text, anchor and meaning."""
     seen: set[str] = set()
-    depth, told = 0, []
+    depth, parts = 0, []
 
     def replaced(found: re.Match[str]) -> str:
         where, meaning = meanings()[found[1]]
@@ -53,10 +53,10 @@ def marked(page: str, make: Callable[[str, str, str], str]) -> str:
             name = part.strip("</>").split()[0].lower() if part.strip("</>") else ""
             if name in _CLOSED:
                 depth += -1 if part.startswith("</") else 1
-            told.append(part)
+            parts.append(part)
         else:
-            told.append(part if depth > 0 else _pattern().sub(replaced, part))
-    return "".join(told)
+            parts.append(part if depth > 0 else _pattern().sub(replaced, part))
+    return "".join(parts)
 
 
 def anchored(page: str) -> str:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -146,8 +147,10 @@ def test_without_ray_its_extra_is_named(monkeypatch):
 
 
 def test_sources_are_other_ones_when_a_line_or_a_name_is(tmp_path):
+    tree = SimpleNamespace(__file__=str(tmp_path / "mrclab" / "__init__.py"), HOME=tmp_path, PACKAGES=("inner",))
+
     def digest():
-        return remote._digest(tmp_path)
+        return remote._digest(tree)
 
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "a.py").write_text("a = 1\n", encoding="utf-8")

@@ -96,7 +96,7 @@ def test_status_tells_of_switches_that_are_not_there(tmp_path: Path) -> None:
 def test_a_denial_is_in_the_files_before_any_agent_is_there(tmp_path: Path) -> None:
     async def body(ask: Ask) -> None:
         answer = await ask("deny", what="t1-p2-1", reason="noisy")
-        assert answer == {"element": "t1-p2-1", "kind": "t1", "changed": True, "version": 2, "untold": {}}
+        assert answer == {"element": "t1-p2-1", "kind": "t1", "changed": True, "version": 2, "unnotified": {}}
         assert not (await ask("deny", what="t1-p2-1"))["changed"]
         config = nodeconfig.load(tmp_path / "node" / "h1.json")
         assert config.denied(2, 1, FABRIC.host("h2").address)

@@ -95,7 +95,7 @@ def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_
                 await asyncio.sleep(0.01)
             why = f"is stopped (process {process.pid}, state T"
             denied = await api["deny"](what="t1-p2-1")
-            assert denied["untold"]["h1"].startswith(why)
+            assert denied["unnotified"]["h1"].startswith(why)
             status = await api["status"](ask=0.1)
             assert status["agents_silent"]["h1"].startswith(why)
             assert status["agents"]["h1"] == 0

@@ -40,8 +40,8 @@ def test_a_job_that_broke_off_is_counted_and_costs_no_time():
     found = costs.cost(rows(), "roce-1", "flap")
     assert found.ended == 1
     assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
-    assert page.told(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
-    assert page.told(costs.FaultCost((), 2)) == "ends (2 of 2)"
+    assert page.cost_text(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
+    assert page.cost_text(costs.FaultCost((), 2)) == "ends (2 of 2)"
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):

@@ -76,7 +76,7 @@ def test_the_map_tells_verdict_rivals_and_cables_that_nobody_probed():
 def test_a_failed_precheck_and_an_incomplete_drain_say_so():
     told = {"ok": False, "checks": [{"name": "h1", "ok": False, "detail": "ports down: h1-p2"}]}
     assert shown(views.precheck(told)).splitlines() == ["no  h1  ports down: h1-p2", "a job should not start"]
-    drain = {"switch": "t1-p1-1", "drained": False, "seconds": 30.0, "unread": "", "untold": {}}
+    drain = {"switch": "t1-p1-1", "drained": False, "seconds": 30.0, "unread": "", "unnotified": {}}
     text = views.drained(drain)
     assert text == "t1-p1-1 is denied but still carried packets of QPs after 30.0 s; ask again before it is rebooted"
     text = views.drained({**drain, "unread": "does not answer"})
@@ -84,7 +84,7 @@ def test_a_failed_precheck_and_an_incomplete_drain_say_so():
 
 
 def test_a_denial_names_the_hosts_that_do_not_know_of_it():
-    told = {"element": "t1-p1-1", "changed": True, "version": 3, "untold": {}}
+    told = {"element": "t1-p1-1", "changed": True, "version": 3, "unnotified": {}}
     assert views.denied(told).endswith("say so to every host")
-    text = views.denied({**told, "untold": {"h1": "is stopped"}})
+    text = views.denied({**told, "unnotified": {"h1": "is stopped"}})
     assert text.endswith("say so to every host but these: the agent of h1 is stopped")

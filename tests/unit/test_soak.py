@@ -86,7 +86,7 @@ def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
 def test_a_completion_that_is_lost_is_found(monkeypatch):
     monkeypatch.setattr(soak, "LIMIT_S", 0.01)
     advance = MrcResponder._advance
-    monkeypatch.setattr(MrcResponder, "_advance", lambda self, packet: self.base > 30 or advance(self, packet))
+    monkeypatch.setattr(MrcResponder, "_advance", lambda self, *given: self.base > 30 or advance(self, *given))
     plan = planned(SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}))
     assert any("completions" in text for text in soak.run_plan(plan))
 

@@ -168,13 +168,13 @@ def test_a_beat_keeps_the_worst_delay_whether_it_slept_or_worked():
     beat = Beat(100.0)
     assert beat.wait(None, 100.0) == pytest.approx(BEAT_S)
     beat.woken(100.0 + BEAT_S)
-    assert beat.told()["late"] == pytest.approx(0.0, abs=1e-6)
+    assert beat.report()["late"] == pytest.approx(0.0, abs=1e-6)
     assert beat.wait(100.06, 100.05) == pytest.approx(0.01)
     beat.woken(103.06)  # asleep for three seconds too long
-    assert beat.told() == {"late": 3.0, "at": 103.06}
+    assert beat.report() == {"late": 3.0, "at": 103.06}
     beat.wait(None, 110.0)  # at work for seven
     beat.woken(110.0)
-    assert beat.told()["late"] == pytest.approx(110.0 - 103.06 - BEAT_S)
+    assert beat.report()["late"] == pytest.approx(110.0 - 103.06 - BEAT_S)
 
 
 def test_a_client_waits_for_ever_where_it_is_told_to(tmp_path):

@@ -151,7 +151,7 @@ def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     replay, live = Replay(finished(tmp_path / "finished", told)), live_over(tmp_path / "lab", told)
     assert list(live.film.frames()) == list(replay.film.frames())
     assert len(list(live.film.frames())) > 100
-    assert live.film.told(10**6)[1] == []
+    assert live.film.changes_since(10**6)[1] == []
 
 
 def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
@@ -260,15 +260,15 @@ def test_a_film_forgets_its_oldest_frames_and_tells_the_first_that_is_left_whole
         whole.add(frame)
         film.add(frame)
     assert list(whole.frames()) == json.loads(json.dumps(made))
-    first, changes = film.told(0)
+    first, changes = film.changes_since(0)
     assert first > 0
     assert json.loads(changes[0]) == json.loads(json.dumps(made[first]))
-    assert film.told(first + 3) == (first + 3, changes[3:])
+    assert film.changes_since(first + 3) == (first + 3, changes[3:])
     assert list(film.frames())[-1] == json.loads(json.dumps(film.last))
     small = Film(most_text=2 * len(json.dumps(made[-1])))
     for frame in made * 5:
         small.add(frame)
-    assert sum(map(len, small.told(10**6)[1] or small.told(0)[1])) < 4 * len(json.dumps(made[-1]))
+    assert sum(map(len, small.changes_since(10**6)[1] or small.changes_since(0)[1])) < 4 * len(json.dumps(made[-1]))
 
 
 def test_frames_as_told_are_the_frames(page):

@@ -24,7 +24,7 @@ def texts(figure: dict, place: int) -> list[str]:
 def told(name: str, number: int = 0) -> tuple[dict, dict, set[str]]:
     """Return a figure's words at the first place of its handle, its last frame, and the cables that lost something."""
     figure = FIGURES[name]
-    run = shortrun.told(texts(figure, figure["start"])[number], figure["begin"], figure["end"], 0.01)
+    run = shortrun.frames_of(texts(figure, figure["start"])[number], figure["begin"], figure["end"], 0.01)
     last: dict = {}
     for change in run["frames"]:
         last = merge(last, change)
@@ -59,7 +59,7 @@ def test_of_a_transport_whose_path_the_switches_choose_the_cables_of_the_hosts_a
 
 def test_what_is_no_figure_is_said():
     with pytest.raises(LabError, match="shows a time above 0"):
-        shortrun.told("name: x", 1.0, 1.0, 0.1)
+        shortrun.frames_of("name: x", 1.0, 1.0, 0.1)
     asked = shortrun.Figures()
     assert "no api/run" in json.loads(asked.request("api/run", "{}"))["error"]
     assert "error" in json.loads(asked.request("api/figure", '{"text": "name: x", "begin": 0, "end": 1, "step": 0.1}'))

@@ -23,6 +23,6 @@ class Beat:
             self._late, self._at = now - self._due, now
         self._due = now + BEAT_S
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return `late` (seconds at most) and `at` (when that ended), for the lab."""
         return {"late": round(self._late, 6), "at": self._at}

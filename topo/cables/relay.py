@@ -72,7 +72,7 @@ def main(argument: str) -> None:
     sys.stdout.flush()
     beat = _relay(directions, wake)
     counts = [asdict(direction.fate.counts) for direction in directions]
-    sys.stdout.write(json.dumps({"counts": counts, **beat.told()}) + "\n")
+    sys.stdout.write(json.dumps({"counts": counts, **beat.report()}) + "\n")
 
 
 def _relay(directions: list[_Direction], wake: socket.socket) -> Beat:

@@ -55,7 +55,7 @@ def _send(
         readable, _, _ = select.select([wake], [], [], beat.wait(due, time.monotonic()))
         beat.woken(time.monotonic())
         if readable:
-            return {"sent": sent, "refused": refused, **beat.told()}
+            return {"sent": sent, "refused": refused, **beat.report()}
 
 
 if __name__ == "__main__":

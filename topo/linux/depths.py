@@ -69,9 +69,9 @@ class QueueDepths:
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 connection: _DepthConnection = key.data
-                told = connection.take()
-                if told is not None and connection in waiting:
-                    found[connection.name] = Told(told.depths, connection.take_late())
+                reply = connection.take()
+                if reply is not None and connection in waiting:
+                    found[connection.name] = Told(reply.depths, connection.take_late())
                 if not connection.owes:
                     waiting.discard(connection)
         return found
@@ -117,18 +117,18 @@ class _DepthConnection:
         try:
             data = self._socket.recv(_READ_BYTES)
             self._answer += data
-            told = self._query.read(self._answer) if data else None
+            reply = self._query.read(self._answer) if data else None
         except BlockingIOError:
             return None
         except (OSError, ValueError):
-            data, told = b"", None
+            data, reply = b"", None
         if not data:
             self.close()
-        elif told is not None:
+        elif reply is not None:
             self._answer, self.owes = b"", False
-            if told.late is not None:
-                self._late = max(told.late, self._late or 0.0)
-        return told
+            if reply.late is not None:
+                self._late = max(reply.late, self._late or 0.0)
+        return reply
 
     def take_late(self) -> float | None:
         """Return how late the switch was at most since the last call, None where it cannot tell."""

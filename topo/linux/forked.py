@@ -154,17 +154,17 @@ class ForkServer:
         """
         request = json.dumps({"name": name, "argv": list(argv), "node": node}).encode()
         with self._lock:
-            told = self._ask(request, output)
-            if not told and self._silent < 2:
+            reply = self._ask(request, output)
+            if not reply and self._silent < 2:
                 self.close()
                 self._launch()
-                told = self._ask(request, output)
-            if "pid" not in told:
+                reply = self._ask(request, output)
+            if "pid" not in reply:
                 self._gone = True
                 self._process.kill()
                 return None
             self._silent = 0
-        return Forked(int(told["pid"]), argv)
+        return Forked(int(reply["pid"]), argv)
 
     def _ask(self, request: bytes, output: IO[bytes]) -> dict[str, Any]:
         """Return its response; empty where it is gone, which is then noted."""
@@ -173,10 +173,10 @@ class ForkServer:
             if not self._will_answer():
                 self._process.kill()
                 self._process.wait()  # what it said last can still be read
-            told: dict[str, Any] = json.loads(self._socket.recv(forkserver.MAX_REQUEST) or "{}")
+            reply: dict[str, Any] = json.loads(self._socket.recv(forkserver.MAX_REQUEST) or "{}")
         except OSError:
             return {}
-        return told
+        return reply
 
     def _will_answer(self) -> bool:
         """Wait until it has answered or hung up; False where it is stopped or does nothing at all."""

@@ -11,5 +11,5 @@ AsJson = Annotated[bool, typer.Option("--json", help="print what a program can r
 
 def give(command: str, status: int, /, **fields: Any) -> None:
     """Write the answer: `command`, `ok`, `exit` (the status that follows), then what the command has to tell."""
-    told = {"command": command, "ok": status == 0, "exit": status, **fields}
-    sys.stdout.write(json.dumps(told, indent=1, default=str) + "\n")
+    answer = {"command": command, "ok": status == 0, "exit": status, **fields}
+    sys.stdout.write(json.dumps(answer, indent=1, default=str) + "\n")

@@ -17,74 +17,76 @@ _SHOWN = 6  # names in one line before the rest is only counted
 Answer = Mapping[str, Any]
 
 
-def status(told: Answer) -> RenderableType:
+def status(reply: Answer) -> RenderableType:
     """Answer of `status`: how far switches, cables and agents are, and what is denied."""
-    verified = told["state"] == "verified" and told.get("seconds") is not None
-    seconds = f" in {told['seconds']:.1f} s" if verified else ""
+    verified = reply["state"] == "verified" and reply.get("seconds") is not None
+    seconds = f" in {reply['seconds']:.1f} s" if verified else ""
     lines = [
-        f"fabric    {_coloured(told['state'])}{seconds}" + (f": {escape(told['message'])}" if told["message"] else ""),
-        f"switches  {told['switches_ready']} of {told['switches']} ready{_unready(told['by_switch'])}",
-        f"cables    {told['links_verified']} of {told['links']} verified both ways",
-        f"entries   {_entries(told['wrong_entries'], told['entries_unread'])}",
-        f"agents    {_agents(told['agents'], told['version'], told['agents_silent'])}",
+        f"fabric    {_coloured(reply['state'])}{seconds}"
+        + (f": {escape(reply['message'])}" if reply["message"] else ""),
+        f"switches  {reply['switches_ready']} of {reply['switches']} ready{_unready(reply['by_switch'])}",
+        f"cables    {reply['links_verified']} of {reply['links']} verified both ways",
+        f"entries   {_entries(reply['wrong_entries'], reply['entries_unread'])}",
+        f"agents    {_agents(reply['agents'], reply['version'], reply['agents_silent'])}",
     ]
-    if not told["denied"]:
+    if not reply["denied"]:
         lines.append("denied    nothing")
-    return Group(*map(_line, lines), *([_denials(told["denied"])] if told["denied"] else []))
+    return Group(*map(_line, lines), *([_denials(reply["denied"])] if reply["denied"] else []))
 
 
-def link_map(told: Answer) -> RenderableType:
+def link_map(reply: Answer) -> RenderableType:
     """Answer of `map`: what is at fault, and the state of every cable by the hosts' probes."""
-    verdicts = [_verdict(verdict) for verdict in told["verdicts"]] or ["[green]nothing is at fault[/]"]
+    verdicts = [_verdict(verdict) for verdict in reply["verdicts"]] or ["[green]nothing is at fault[/]"]
     table = grid("cable", "state", "loss", "RTT", right=("loss", "RTT"))
-    for name, link in told["links"].items():
+    for name, link in reply["links"].items():
         loss = "–" if link["loss"] is None else f"{link['loss']:.1%}"
         rtt = "–" if link["rtt"] is None else f"{1000 * link['rtt']:.1f} ms"
         table.add_row(name, _coloured(link["state"]), loss, rtt)
-    seen = f"{told['reports']} reports, one per host every {told['cycle']:g} s"
-    rejected = f", {told['rejected']} rejected" if told["rejected"] else ""
+    seen = f"{reply['reports']} reports, one per host every {reply['cycle']:g} s"
+    rejected = f", {reply['rejected']} rejected" if reply["rejected"] else ""
     return Group(*map(_line, verdicts), table, _line(f"[dim]{seen}{rejected}[/]"))
 
 
-def precheck(told: Answer) -> RenderableType:
+def precheck(reply: Answer) -> RenderableType:
     """Answer of `precheck`: one line per check, and the verdict."""
     table = Table(box=None, show_header=False, pad_edge=False)
-    for check in told["checks"]:
+    for check in reply["checks"]:
         mark = "[green]ok[/]" if check["ok"] else f"[{_BAD}]no[/]"
         table.add_row(mark, check["name"], escape(check["detail"]))
-    verdict = "[green]a job may start[/]" if told["ok"] else f"[{_BAD}]a job should not start[/]"
+    verdict = "[green]a job may start[/]" if reply["ok"] else f"[{_BAD}]a job should not start[/]"
     return Group(table, _line(verdict))
 
 
-def denied(told: Answer, word: str = "denied") -> str:
+def denied(reply: Answer, word: str = "denied") -> str:
     """Answer of `deny` or `undeny` in one sentence."""
-    unknown = _untold(told)
-    if not told["changed"]:
+    unknown = _unnotified(reply)
+    if not reply["changed"]:
         return (
-            f"{told['element']} was {'denied already' if word == 'denied' else 'not denied'}; nothing changed{unknown}"
+            f"{reply['element']} was {'denied already' if word == 'denied' else 'not denied'}; nothing changed{unknown}"
         )
     reached = f"every host{' but these' if unknown else ''}"
-    return f"{told['element']} is {word}; node configs of version {told['version']} say so to {reached}{unknown}"
+    return f"{reply['element']} is {word}; node configs of version {reply['version']} say so to {reached}{unknown}"
 
 
-def drained(told: Answer) -> str:
+def drained(reply: Answer) -> str:
     """Answer of `drain` in one sentence."""
-    name, seconds = told["switch"], told["seconds"]
-    if told["drained"]:
-        return f"{name} is drained after {seconds:.1f} s: no QP uses it any more, and it may be rebooted{_untold(told)}"
-    if told["unread"]:
-        return f"{name} is denied; whether packets of QPs still cross it could not be read: it {told['unread']}"
+    name, seconds = reply["switch"], reply["seconds"]
+    if reply["drained"]:
+        unknown = _unnotified(reply)
+        return f"{name} is drained after {seconds:.1f} s: no QP uses it any more, and it may be rebooted{unknown}"
+    if reply["unread"]:
+        return f"{name} is denied; whether packets of QPs still cross it could not be read: it {reply['unread']}"
     return f"{name} is denied but still carried packets of QPs after {seconds:.1f} s; ask again before it is rebooted"
 
 
-def undrained(told: Answer) -> str:
+def undrained(reply: Answer) -> str:
     """Answer of `undrain` in one sentence."""
-    return f"{told['switch']} carries traffic again after {told['seconds']:.1f} s"
+    return f"{reply['switch']} carries traffic again after {reply['seconds']:.1f} s"
 
 
-def _untold(told: Answer) -> str:
+def _unnotified(reply: Answer) -> str:
     """Hosts that do not know of a denial, behind the sentence that says it."""
-    silent = [f"the agent of {name} {why}" for name, why in told["untold"].items()]
+    silent = [f"the agent of {name} {why}" for name, why in reply["unnotified"].items()]
     return f": {_some(silent)}" if silent else ""
 
 

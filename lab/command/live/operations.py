@@ -47,8 +47,8 @@ _REPLY = 10.0  # seconds a controller may take beyond what it was given
 @app.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say how the running lab is: switches, cables, table entries, agents, denials."""
-    told = _ask(context, "status", _LOOK_S, ask=_LOOK_S)
-    _print(told, as_json, views.status)
+    response = _ask(context, "status", _LOOK_S, ask=_LOOK_S)
+    _print(response, as_json, views.status)
 
 
 @app.command("map")
@@ -69,18 +69,18 @@ def link_map(
 @app.command()
 def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: AsJson = False) -> None:
     """Keep all QPs off a switch, cable, plane or path; returns when every host knows."""
-    told = _ask(context, "deny", what=" ".join(what), reason=reason)
-    _print(told, as_json, views.denied)
-    if told["untold"]:
+    response = _ask(context, "deny", what=" ".join(what), reason=reason)
+    _print(response, as_json, views.denied)
+    if response["unnotified"]:
         raise typer.Exit(1)
 
 
 @app.command()
 def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
     """Lift a denial, whoever made it."""
-    told = _ask(context, "undeny", what=" ".join(what))
-    _print(told, as_json, lambda answer: views.denied(answer, "allowed again"))
-    if told["untold"]:
+    response = _ask(context, "undeny", what=" ".join(what))
+    _print(response, as_json, lambda answer: views.denied(answer, "allowed again"))
+    if response["unnotified"]:
         raise typer.Exit(1)
 
 
@@ -89,9 +89,9 @@ def drain(
     context: typer.Context, switch: SwitchName, reason: Reason = "", timeout: Timeout = 30.0, as_json: AsJson = False
 ) -> None:
     """Take a T0 or T1 out of service without losing a packet: deny it, wait until nothing crosses it."""
-    told = _ask(context, "drain", timeout, switch=switch, reason=reason, timeout=timeout)
-    _print(told, as_json, views.drained)
-    if not told["drained"]:
+    response = _ask(context, "drain", timeout, switch=switch, reason=reason, timeout=timeout)
+    _print(response, as_json, views.drained)
+    if not response["drained"]:
         raise typer.Exit(1)
 
 
@@ -104,9 +104,9 @@ def undrain(context: typer.Context, switch: SwitchName, timeout: Timeout = 30.0,
 @app.command()
 def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Say whether a job may start: switches, entries, cables, agents, NIC ports. Exit status 1 where it should not."""
-    told = _ask(context, "precheck", timeout, timeout=timeout)
-    _print(told, as_json, views.precheck)
-    if not told["ok"]:
+    response = _ask(context, "precheck", timeout, timeout=timeout)
+    _print(response, as_json, views.precheck)
+    if not response["ok"]:
         raise typer.Exit(1)
 
 
@@ -156,11 +156,11 @@ def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: 
         return ask(context.obj, op, seconds, **arguments)
 
 
-def _print(told: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
+def _print(response: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(told, indent=1) + "\n")
+        sys.stdout.write(json.dumps(response, indent=1) + "\n")
     else:
-        shown = view(told)
+        shown = view(response)
         out.print(escape(shown) if isinstance(shown, str) else shown, soft_wrap=isinstance(shown, str))
 
 

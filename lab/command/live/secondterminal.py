@@ -78,8 +78,8 @@ def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> N
 
 
 def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    told: dict[str, Any] = remote.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
-    sys.stdout.write(json.dumps(told["data"]) + "\n" if as_json else told["text"])
+    response: dict[str, Any] = remote.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
+    sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
 
 
 def _register(name: str, hidden: bool = False) -> None:

@@ -84,8 +84,8 @@ def up(
         virtual = chosen == "sim"
         if not virtual:
             lab.forgiving = True
-        told = stack.enter_context(_mirrored(lab)) if virtual else None
-        run_dir, mirror = (told.place, told.write) if told else (context.obj, lambda: None)
+        settings = stack.enter_context(_mirrored(lab)) if virtual else None
+        run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, asked, probing)
         desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller, setting).open())
@@ -104,8 +104,10 @@ def up(
 def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
     """Return the scenario fields of this lab, beside its fabric and seed."""
     models = {"transport": asked.transport if asked else None, "mapper": mapper}
-    told = {name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None}
-    return {"world": world, **told}
+    settings = {
+        name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None
+    }
+    return {"world": world, **settings}
 
 
 def _say_plainly(text: str) -> None:

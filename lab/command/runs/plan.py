@@ -46,7 +46,7 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
 
 def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> dict[str, Any]:
     """The same for programs, of long lists everything; `tables` adds the table entries of the switches."""
-    told: dict[str, Any] = {
+    plan: dict[str, Any] = {
         "fabric": fabric.spec.model_dump(mode="json"),
         "hosts": [
             {"name": host.name, "group": host.group, "downlink": host.downlink, "address": host.address,
@@ -61,7 +61,7 @@ def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> 
         "cables": [{"name": link.name, "plane": link.plane} for link in fabric.links],
     }  # fmt: skip
     if tables:
-        told["entries"] = {
+        plan["entries"] = {
             switch.name: [
                 {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
                 for entry in intent.entries(fabric, switch)
@@ -69,18 +69,18 @@ def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> 
             for switch in fabric.switches
         }
     if scenario is not None:
-        told["scenario"] = scenario.model_dump(mode="json", exclude={"fabric"})
-        told["flows"] = [
+        plan["scenario"] = scenario.model_dump(mode="json", exclude={"fabric"})
+        plan["flows"] = [
             {"name": flow.name, "source": flow.source, "destination": flow.destination, "bytes": flow.size,
              "paths": len(fabric.paths(flow.source, flow.destination)),
              "base_rtt": fabric.base_rtt(flow.source, flow.destination)}
             for flow in scenario.flows(fabric)
         ]  # fmt: skip
-        told["faults"] = [
+        plan["faults"] = [
             {"name": fault.name, "kind": fault.kind_name, "what": fault.text(fabric), "at": str(fault.at)}
             for fault in scenario.faults
         ]
-    return told
+    return plan
 
 
 def _of_plane(spec: FabricSpec) -> str:

@@ -60,11 +60,11 @@ def send(
             raise LabError(
                 "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
             )
-        told = remote.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
+        response = remote.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
         if as_json:
-            answer.give("send", 0, **told["data"])
+            answer.give("send", 0, **response["data"])
         else:
-            sys.stdout.write(told["text"])
+            sys.stdout.write(response["text"])
         return
     where: WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)

@@ -34,7 +34,7 @@ def slowdown(
         raise LabError(f"{directory}: no flow{f' of {traffic}' if traffic else ''} ended")
     rows = measured.table(run.measures.fabric, done)
     if as_json:
-        told = [
+        as_rows = [
             {
                 "least": row.least,
                 "most": row.most,
@@ -44,7 +44,7 @@ def slowdown(
             }
             for row in rows
         ]
-        answer.give("slowdown", 0, rows=told)
+        answer.give("slowdown", 0, rows=as_rows)
         return
     table = Table(box=_BOX, padding=0, pad_edge=False)
     for heading in ("size", "flows", *(f"{what}\n{name}" for what in ("time", "slowdown") for name in _NAMES)):

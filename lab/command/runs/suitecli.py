@@ -49,8 +49,8 @@ def run_suite(
     planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
     worlds.check(*planned)
     if dry_run and as_json:
-        told = [{"name": one.scenario.name, "seed": one.scenario.seed, "source": str(one.source)} for one in planned]
-        answer.give("suite", 0, dry_run=True, runs=told)
+        runs = [{"name": one.scenario.name, "seed": one.scenario.seed, "source": str(one.source)} for one in planned]
+        answer.give("suite", 0, dry_run=True, runs=runs)
         return
     if dry_run:
         for one in planned:

@@ -20,14 +20,14 @@ READING_S = 1.0  # seconds between two readings of the switches' counters
 def switches(measures: Measures) -> Figure | None:
     """Queue depth, trims, ECN marks and drops, each where there were any."""
     ports = {(s.name, port.number): f"{s.name}→{port.peer.node}" for s in measures.fabric.switches for port in s.ports}
-    told = measures.switches
+    measured = measures.switches
     counts: list[tuple[str, Mapping[str, CountSeries]]] = [
-        ("packets trimmed a second", _busiest(told.trims, ports)),
-        ("packets marked a second", _busiest(told.marks, ports)),
-        ("packets dropped a second, by reason", {k: c for k, c in told.drops_over_time.items() if _grew(c)}),
+        ("packets trimmed a second", _busiest(measured.trims, ports)),
+        ("packets marked a second", _busiest(measured.marks, ports)),
+        ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if _grew(c)}),
     ]
     counts = [(title, lines) for title, lines in counts if lines]
-    deepest = dict(sorted(told.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
+    deepest = dict(sorted(measured.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
     if not counts and not deepest:
         return None
     figure, axes = style.panels([1.35] * (len(counts) + bool(deepest)), gap=0.36)

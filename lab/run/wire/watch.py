@@ -102,10 +102,10 @@ class Watch:
 
     def _look_into_queues(self, depths: QueueDepths) -> None:
         asked = time.monotonic()
-        told = depths.sample()
-        waiting = {switch: {port: n for port, n in it.depths.items() if n} for switch, it in told.items()}
-        silent = [switch for switch in depths.switches if switch not in told]
-        late = {switch: it.late for switch, it in told.items() if it.late is not None}
+        sampled = depths.sample()
+        waiting = {switch: {port: n for port, n in it.depths.items() if n} for switch, it in sampled.items()}
+        silent = [switch for switch in depths.switches if switch not in sampled]
+        late = {switch: it.late for switch, it in sampled.items() if it.late is not None}
         switches = {switch: ports for switch, ports in waiting.items() if ports}
         self.depths = {name: {str(port): n for port, n in ports.items()} for name, ports in switches.items()}
         self._log.add(QueueDepthSample(switches=self.depths, silent=silent, late=late), asked)
