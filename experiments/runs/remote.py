@@ -44,6 +44,8 @@ def _digest(mrclab: Any) -> str:
     found = {path.relative_to(own).as_posix(): path.read_bytes() for path in own.glob("*.py")}
     for package in mrclab.PACKAGES:
         for path in (mrclab.HOME / package).rglob("*.py"):
+            if path.parent.name == "__pycache__":
+                continue
             found[path.relative_to(mrclab.HOME).as_posix()] = path.read_bytes()
     whole = hashlib.sha256()
     for name in sorted(found):

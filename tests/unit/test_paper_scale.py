@@ -119,7 +119,7 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     said: list[str] = []
     (row,) = curves.run(sweep, tmp_path, 1, said.append)
     assert (row["state"], len(said)) == ("passed", 1)
-    took = sweep.told[0].of(row)
+    took = sweep.columns[0].of(row)
     assert took is not None
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
@@ -130,7 +130,7 @@ def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
     for sweep in curves.SWEEPS:
         loaded = scenario.load(table.SCENARIOS / "curves" / f"{sweep.name}.yaml")
         named = {f"{entry.kind} ({entry.name})" for entry in loaded.scenario.expect}
-        asked = {name for one in (sweep.drawn, *sweep.told) for name in (one.expectation, one.minus) if name}
+        asked = {name for one in (sweep.drawn, *sweep.columns) for name in (one.expectation, one.minus) if name}
         assert asked <= named, sweep.name
         assert len({sweep.x(job.values) for job in plan.make(loaded, sweep.seeds, sweep.swept)}) > 2
 

@@ -147,8 +147,8 @@ def test_a_path_that_stays_out_of_rotation_is_found(monkeypatch):
     assert holds(plan)
     restore = EvSet.restore
 
-    def as_backup(self, ev, reason, skip=False):
-        restore(self, ev, reason, skip)
+    def as_backup(self, ev, now, reason, marked=False):
+        restore(self, ev, now, reason, marked)
         self._deactivate(self.planes[ev.plane], ev)
 
     with monkeypatch.context() as patch:
