@@ -255,7 +255,8 @@ class Drill:
     def _tidy(self, made: Round) -> None:
         """Nothing may be left; what a killed lab left, `mrclab clean` removes."""
         if made.what == mischief.KILL_LAB:
-            done = subprocess.run(self._argv("clean"), capture_output=True, text=True, check=False)
+            place = {**os.environ, "TMPDIR": str(self._temporary)}
+            done = subprocess.run(self._argv("clean"), capture_output=True, text=True, check=False, env=place)
             if done.returncode or (made.during != "tear-down" and "removed " not in done.stdout):
                 made.wrong.append(f"clean ended with {done.returncode}: {done.stderr[-600:]}{done.stdout[-300:]}")
         left = processes.of_labs().get(self._run_dir.parent.resolve(), set())

@@ -83,11 +83,15 @@ def test_clean_removes_what_a_killed_lab_left(mrclab, tmp_path):
     process.kill()
     process.communicate()
     assert mrclab.remains(token) != []
-    done = mrclab.run("clean")
+    place = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = mrclab.run("clean", env=place)
     assert done.returncode == 0
     assert "removed process" in done.stdout
     assert mrclab.remains(token) == []
-    assert mrclab.run("clean").stdout == "nothing to clean\n"
+    (kept,) = tmp_path.glob("mrclab-killed-*")
+    assert f"kept in {kept})" in done.stdout
+    assert (kept / "history" / "lab.jsonl").stat().st_size
+    assert mrclab.run("clean", env=place).stdout == "nothing to clean\n"
 
 
 def test_an_agent_that_dies_ends_the_run_with_a_report_that_names_it(mrclab, tmp_path):
