@@ -149,7 +149,7 @@ def test_a_path_that_stays_out_of_rotation_is_found(monkeypatch):
 
     def as_backup(self, ev, now, reason, marked=False):
         restore(self, ev, now, reason, marked)
-        self._deactivate(self.planes[ev.plane], ev)
+        self._deactivate(self.planes[ev.plane], ev, now)
 
     with monkeypatch.context() as patch:
         patch.setattr(EvSet, "restore", as_backup)
