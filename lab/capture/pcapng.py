@@ -1,10 +1,12 @@
 """pcapng files: named interfaces, directions, comments (draft-ietf-opsawg-pcapng; little-endian, nanoseconds)."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from mrclab.topo import files
 
 _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6  # block types
 _BYTE_ORDER = 0x1A2B3C4D
@@ -87,6 +89,59 @@ def store(
                 writer.comment(waiting.pop(0)[1])
             writer.write(frame)
         return writer.frames
+
+
+def load(path: Path) -> tuple[list[Interface], list[CapturedFrame]]:
+    """Read a file of `store` or `mrclab capture`, also one that Wireshark has filtered.
+
+    OSError where it cannot be read, ValueError where it is no such file.
+    """
+    data = files.read_bytes(path)
+    interfaces: list[Interface] = []
+    frames: list[CapturedFrame] = []
+    try:
+        for kind, body in _blocks(data):
+            if kind == _INTERFACE:
+                told = _told(body[8:])
+                if told.get(_RESOLUTION, b"") != _NANOSECONDS:
+                    raise ValueError("its times are not in nanoseconds")
+                interfaces.append(Interface(told.get(_NAME, b"").decode(), told.get(_DESCRIPTION, b"").decode()))
+            elif kind == _PACKET:
+                number, high, low, kept, length = struct.unpack_from("<IIIII", body)
+                packet, rest = body[20 : 20 + kept], body[20 + kept + -kept % 4 :]
+                flags = int.from_bytes(_told(rest).get(_FLAGS, b"")[:4], "little") & 3
+                if len(packet) < kept or number >= len(interfaces):
+                    raise ValueError("a packet of it is cut short, or of no interface")
+                frames.append(CapturedFrame(high << 32 | low, number, flags, packet, length))
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ValueError(f"it is damaged ({error})") from None
+    return interfaces, frames
+
+
+def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and body of each block; ValueError where it is no little-endian pcapng file, or is cut short."""
+    if data[:4] != struct.pack("<I", _SECTION) or data[8:12] != struct.pack("<I", _BYTE_ORDER):
+        raise ValueError("it is no little-endian pcapng file")
+    at = 0
+    while at < len(data):
+        kind, length = struct.unpack_from("<II", data, at)
+        if length < 12 or length % 4 or at + length > len(data):
+            raise ValueError("it is cut short")
+        yield kind, data[at + 8 : at + length - 4]
+        at += length
+
+
+def _told(data: bytes) -> dict[int, bytes]:
+    """Options of a block by their code."""
+    found: dict[int, bytes] = {}
+    at = 0
+    while at + 4 <= len(data):
+        code, length = struct.unpack_from("<HH", data, at)
+        if code == 0:
+            break
+        found.setdefault(code, data[at + 4 : at + 4 + length])
+        at += 4 + length + -length % 4
+    return found
 
 
 def _padded(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from mrclab.lab.history import Record
 _LOOK = 0.05  # seconds between two looks at the history
 _LATE = 0.2  # seconds that a frame may wait in its socket
 _NANO = 1_000_000_000
-_MARKS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
+MARKS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
 
 
 class Faults:
@@ -35,7 +35,7 @@ class Faults:
         """Those that were written since the last call."""
         *lines, self._half = (self._half + self._file.read()).split("\n")
         offset = time.time_ns() - time.monotonic_ns()
-        records = (record for record in history.parse(lines) if record.kind in _MARKS)
+        records = (record for record in history.parse(lines) if record.kind in MARKS)
         return [(round(record.t * _NANO) + offset, record) for record in records]
 
 
@@ -51,7 +51,7 @@ class _Wanted:
 def phrase(record: Record) -> str:
     """A comment: `core-link begins: cable t0-p1-1/t1-p1-2 down`."""
     what = record.get("text") or record.get("link") or record.get("fault_kind", "")
-    return f"{record['fault']} {_MARKS[record.kind]}: {what}".rstrip(": ")
+    return f"{record['fault']} {MARKS[record.kind]}: {what}".rstrip(": ")
 
 
 def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:

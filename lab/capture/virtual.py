@@ -29,9 +29,19 @@ class _Sent:
 
 
 class VirtualTaps:
-    """Taps at both ends of some cables, until `remove`: the `frames` they saw, and how many there was no room for."""
+    """Taps at both ends of some cables, until `remove`: the `frames` they saw, and how many there was no room for.
 
-    def __init__(self, fabric: SimFabric, links: Sequence[Link]) -> None:
+    `keeps` chooses frames, where it is given; `most` are kept.
+    """
+
+    def __init__(
+        self,
+        fabric: SimFabric,
+        links: Sequence[Link],
+        keeps: Callable[[CapturedFrame], bool] | None = None,
+        most: int = MOST,
+    ) -> None:
+        self._keeps, self._most = keeps, most
         self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]
         self.frames: list[CapturedFrame] = []
         self.missed = 0
@@ -48,11 +58,17 @@ class VirtualTaps:
 
     def note(self, frame: SimFrame, place: int, direction: int, ago: int = 0) -> None:
         """Keep a frame as it is now."""
-        if len(self.frames) >= MOST:
+        if self._keeps is None and len(self.frames) >= self._most:
             self.missed += 1
             return
         data = frame.to_bytes()
-        self.frames.append(CapturedFrame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data)))
+        made = CapturedFrame((self._clock.now - ago) // _PS_PER_NS, place, direction, data, len(data))
+        if self._keeps is not None and not self._keeps(made):
+            return
+        if len(self.frames) < self._most:
+            self.frames.append(made)
+        else:
+            self.missed += 1
 
     def _tap(self, way: HalfLink, here: int, there: int) -> None:
         sent, (far, port) = _Sent(self, here), way.end

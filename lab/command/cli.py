@@ -45,6 +45,7 @@ PANELS: dict[str, dict[str, str]] = {
         "compare": _HERE + "runs.suitecli",
         "schema": _HERE + "runs.suitecli",
         "slowdown": _HERE + "runs.slowdown",
+        "packets": _HERE + "runs.packets",
     },
     "Operate the lab that runs": {
         **dict.fromkeys(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
@@ -27,6 +27,9 @@ from mrclab.lab.session.lab import Lab
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.paths import RUN_DIR
+
+if TYPE_CHECKING:
+    from mrclab.lab.capture.tracing import RunTrace
 
 T = TypeVar("T")
 
@@ -195,17 +198,27 @@ def run_scenario(
 
     lines, keeps = CompressedLog(), loaded.scenario.history == "full"
 
+    trace = _trace(loaded, say)
+
+    def shown(world: World) -> None:
+        if trace is not None:
+            trace.begin(world)
+        show(world)
+
     def take(world: World, trouble: str) -> Path:
         nonlocal lines
         lines = lines if keeps else world.hand_over()
-        return results.collect(world, loaded, parent, trouble)
+        directory = results.collect(world, loaded, parent, trouble)
+        if trace is not None:
+            trace.store(directory)
+        return directory
 
     def judge(directory: Path) -> Outcome:
         if not keeps:
             return _counted(results.measured(lines, loaded, directory=directory))
         return judged(directory) if not report else finish(directory) if drawn else figures(directory)
 
-    directory, interrupted = _taken(loaded, place, progress, say, show, references, take)
+    directory, interrupted = _taken(loaded, place, progress, say, shown, references, take)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
     drawn = loaded.scenario.report
@@ -238,6 +251,15 @@ def measure(loaded: Loaded, parent: Path, progress: Progress, say: Callable[[str
     results.forget()  # the world: its history is read into the memory that it had
     run = results.measured(lines, loaded, trouble)
     return Outcome(run.measures, run.judge(), run.directory, run.trouble)
+
+
+def _trace(loaded: Loaded, say: Callable[[str], None]) -> "RunTrace | None":
+    """Return the trace that a scenario asks for."""
+    if loaded.scenario.trace is None:
+        return None
+    from mrclab.lab.capture.tracing import RunTrace  # noqa: PLC0415 - few runs are traced
+
+    return RunTrace(loaded.scenario.trace, loaded.fabric, say)
 
 
 def _handed_over(

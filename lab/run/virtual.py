@@ -142,11 +142,11 @@ class VirtualWorld:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}
 
-    def tap(self, links: Sequence[Link]) -> "VirtualTaps":
-        """Capture frames at both ends of some cables from now on."""
+    def tap(self, links: Sequence[Link], **options: Any) -> "VirtualTaps":
+        """Capture frames at both ends of some cables from now on; options are those of `VirtualTaps`."""
         from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - few runs are captured
 
-        return VirtualTaps(self._sim.sim, links)
+        return VirtualTaps(self._sim.sim, links, **options)
 
     def watch(self) -> Crossings:
         """Watch every frame that crosses a cable from now on, until the watch is closed."""

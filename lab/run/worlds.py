@@ -113,6 +113,11 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: history: none: on the wire all figures are made of the history; leave it out,"
             " or run with --world sim"
         )
+    if loaded.scenario.trace is not None:
+        yield (
+            f"{loaded.source}: trace: on the wire `mrclab capture` records frames, and `mrclab packets` filters them;"
+            " leave it out, or run with --world sim"
+        )
     if mapper is not None and mapper.cycle < WIRE_LEAST_CYCLE:
         yield (
             f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.nodefiles import MOST_EVS, default_profile
 from mrclab.controller.provisioning.counters import DROP_REASONS
+from mrclab.lab.capture import where
 from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.measure.faults import links_of
 from mrclab.lab.scenario import overlaps, timeorder
 from mrclab.lab.scenario.timeorder import Mistake
 from mrclab.lab.scenario.units import show_seconds
+from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.sentences import nearest
 
@@ -34,6 +36,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found += _transports(scenario, fabric)
     found += _evs(scenario, fabric)
     found += _pods(scenario, fabric)
+    found += _traced(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
     traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
@@ -82,6 +85,15 @@ def _transports(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
                 text = f"{host} has the transport of {other.name} already, and a host has one; name other hosts"
                 yield ("traffic", index, "transport" if entry.transport is not None else "name"), text
                 return
+
+
+def _traced(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
+    """Places of a trace that the fabric does not have."""
+    for place, word in enumerate(scenario.trace.where if scenario.trace is not None else ()):
+        try:
+            where.cables(fabric, [word])
+        except TopoError as error:
+            yield ("trace", "where", place), str(error)
 
 
 def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:

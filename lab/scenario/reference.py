@@ -20,6 +20,7 @@ from mrclab.lab.kinds import OneKind
 from mrclab.lab.report.grid import markdown
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.trace import TraceSpec
 from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
 from mrclab.lab.scenario.variants import Variant
 from mrclab.lab.topology import Topology
@@ -86,6 +87,7 @@ def build() -> str:
         *_algorithms("transport.path_selection", PATH_SELECTIONS),
         *_algorithms("transport.scheduler", QP_SCHEDULERS),
         *_section("mapper", MapperSpec),
+        *_section("trace", TraceSpec),
         *_union("traffic", Traffic),
         *_union("faults", Fault),
         *_union("faults.model", LossModel),

@@ -29,6 +29,7 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.trace import TraceSpec
 from mrclab.lab.scenario.transport import ScenarioTransport
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.scenario.variants import Variant
@@ -89,6 +90,9 @@ class Scenario(LabSetting):
     )
     history: Literal["full", "none"] = Field(
         default="full", description="none: keep no history, for figures alone that need none; virtual time only"
+    )
+    trace: TraceSpec | None = Field(
+        default=None, description="packets to write into the results; left out: none. Virtual time only"
     )
     timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST, description="seconds the traffic may take")
     linger: Duration = Field(
