@@ -80,7 +80,7 @@ class Adaptive(Balancer):
         return best[0] if best else 0
 
 
-class Flowlet(Balancer):
+class FlowletBalancer(Balancer):
     """A flow keeps its uplink until it pauses for longer than the gap, and then takes the least loaded one."""
 
     flowlets = True
@@ -114,4 +114,4 @@ def balancer(spec: FabricSpec, seed: str) -> Balancer | None:
     adaptive = Adaptive(rng, 1 if spec.link.rate is None else spec.path_mtu + FULL_HEADER_BYTES)
     if spec.load_balancing == "adaptive":
         return adaptive
-    return Flowlet(adaptive, ticks(spec.gap))
+    return FlowletBalancer(adaptive, ticks(spec.gap))

@@ -1,6 +1,6 @@
 """The sending half of a QP: messages to packets, windows, retransmission, timeouts, completion.
 
-docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `Recovery` takes
+docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery` takes
 in SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
 """
 
@@ -18,7 +18,7 @@ from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.inflight import InFlight
 from mrclab.hosts.mrc.recovery.loss import ROUNDING
-from mrclab.hosts.mrc.recovery.recovery import Finding, Recovery, Verdict
+from mrclab.hosts.mrc.recovery.recovery import LossFinding, LossRecovery, RecoveryVerdict
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.stalls import StallReport
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _FLIGHT: Final = PacketState.FLIGHT
 _LOST: Final = PacketState.LOST
-_LATE: Final = Finding.LATE
-_SPURIOUS: Final = Finding.SPURIOUS
+_LATE: Final = LossFinding.LATE
+_SPURIOUS: Final = LossFinding.SPURIOUS
 _TRIM_REASONS: Final = frozenset({int(h.Reason.TRIMMED), int(h.Reason.TRIMMED_LASTHOP)})
 _NO_MARK: Final = int(h.Mark.NONE)
 _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
@@ -93,7 +93,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
         self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
-        self.recovery = Recovery(s, qp.peer.byte_time, qp.peer.full_nominal)
+        self.recovery = LossRecovery(s, qp.peer.byte_time, qp.peer.full_nominal)
         self._window = self.recovery.window
         self._loss = self.recovery.loss
         self.in_flight_bytes = InFlight(qp.cc)
@@ -367,7 +367,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if self._retry_after_nack(now):
             self._after_feedback(now)
 
-    def _apply(self, verdict: Verdict, now: float) -> None:
+    def _apply(self, verdict: RecoveryVerdict, now: float) -> None:
         """Apply the consequences of a SACK or ACK to counters, EVs and congestion control."""
         acked = verdict.acked
         if acked:
@@ -391,7 +391,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             if packet.state is _FLIGHT:  # else found by two rules
                 self.qp.cc.on_loss(self._declare_lost(packet, rule, now), now)
 
-    def _apply_finding(self, packet: SentPacket, finding: Finding, now: float) -> None:
+    def _apply_finding(self, packet: SentPacket, finding: LossFinding, now: float) -> None:
         stats, ev = self._stats, packet.lost_ev
         if finding is _LATE:
             stats.late_packets += 1

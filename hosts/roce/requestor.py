@@ -20,7 +20,7 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
-from mrclab.hosts.roce.selective import Recovery
+from mrclab.hosts.roce.selective import SelectiveRepeat
 from mrclab.hosts.roce.telemetry import Hop
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             line = s.line_rate * qp.endpoint.config.weight(qp.port)
             bdp = line * s.base_rtt / (s.path_mtu + h.HEADER_BYTES)
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
-        self._recovery = Recovery(s.reorder_packets) if s.recovery == "selective_repeat" else None
+        self._recovery = SelectiveRepeat(s.reorder_packets) if s.recovery == "selective_repeat" else None
         self._telemetry = type(qp.cc).telemetry
         self._limit = self._window  # packets in flight, of the congestion control's window too
         self._ack_every = 1 if self._telemetry else s.ack_packets
@@ -267,7 +267,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         else:
             self._timer.cancel()
 
-    def _note(self, recovery: Recovery, came: int, now: float) -> None:
+    def _note(self, recovery: SelectiveRepeat, came: int, now: float) -> None:
         """A NAK of selective repeat: a packet beyond the oldest one has come."""
         if self.qp.state is not QpState.RTS or not self.una < came < self.high:
             return

@@ -12,7 +12,7 @@ until they can be placed in order, where IRN's NIC places them at once.
 from __future__ import annotations
 
 
-class Recovery:
+class SelectiveRepeat:
     """The sender's side: what is known to have come, and what to send again, in unwrapped PSNs."""
 
     __slots__ = ("_again", "_by_timer", "_came", "_highest", "_reorder", "until")

@@ -33,16 +33,16 @@ class _Values(dict[str, str]):
         self.update(values)
 
 
-class TableEntry:
+class ShellEntry:
     """An entry in the making: `TableEntry("MrcIngress.usid_fib")(action="MrcIngress.forward")`."""
 
-    def __init__(self, device: "Device", table: str) -> None:
+    def __init__(self, device: "ShellDevice", table: str) -> None:
         self._device, self._table, self._what = device, table, ""
         info = device.switch.runtime.table(_known(device.switch, table)).info
         self._fields = [key.name for key in info.key]
         self.match, self.action = _Values(), _Values()
 
-    def __call__(self, action: str = "") -> "TableEntry":
+    def __call__(self, action: str = "") -> "ShellEntry":
         """Choose the action."""
         self._what = action or self._what
         return self
@@ -75,7 +75,7 @@ class TableEntry:
         words.write(self._device.switch, kind, self._table, key, self._what, params)
 
 
-class Device:
+class ShellDevice:
     """A switch that a controller connects to; without a program until `setup` brings one."""
 
     def __init__(self) -> None:
@@ -115,16 +115,16 @@ def _known(switch: MrcSwitch, table: str) -> str:
         raise LabError(f"the program has no table {table}; it has {names}") from None
 
 
-def _modules(device: Device) -> dict[str, ModuleType]:
+def _modules(device: ShellDevice) -> dict[str, ModuleType]:
     package, shell = ModuleType("p4runtime_sh"), ModuleType("p4runtime_sh.shell")
     shell.setup, shell.teardown, shell.FwdPipeConfig = device.setup, device.teardown, FwdPipeConfig  # type: ignore[attr-defined]
-    shell.TableEntry = lambda table: TableEntry(device, table)  # type: ignore[attr-defined]
+    shell.TableEntry = lambda table: ShellEntry(device, table)  # type: ignore[attr-defined]
     package.shell = shell  # type: ignore[attr-defined]
     return {"p4runtime_sh": package, "p4runtime_sh.shell": shell}
 
 
 @contextlib.contextmanager
-def _installed(device: Device) -> Iterator[None]:
+def _installed(device: ShellDevice) -> Iterator[None]:
     names, argv = _modules(device), sys.argv
     former = {name: sys.modules.get(name) for name in names}
     sys.modules.update(names)
@@ -140,7 +140,7 @@ def _installed(device: Device) -> Iterator[None]:
                 sys.modules[name] = module
 
 
-def run(text: str, device: Device) -> tuple[str, str]:
+def run(text: str, device: ShellDevice) -> tuple[str, str]:
     """Run a controller's source; returns what it printed, and what it failed with (empty: it went to its end)."""
     said = io.StringIO()
     with _installed(device), contextlib.redirect_stdout(said):

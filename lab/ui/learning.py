@@ -38,7 +38,7 @@ def graded(number: int, text: str, records: Iterable[str]) -> dict[str, Any]:
 
 def programmed(text: str) -> list[Check]:
     """Grade lesson 3 on a controller that runs in this process."""
-    device = shell.Device()
+    device = shell.ShellDevice()
     _, trouble = shell.run(text, device)
     if trouble:
         return [Check(False, "the controller runs to its end", trouble)]

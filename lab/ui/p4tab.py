@@ -80,7 +80,7 @@ class P4Tab:
 
     def _controller(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Run a learner's controller on an empty switch of the fabric, which has its entries from then on."""
-        name, device = str(wanted["switch"]), shell.Device()
+        name, device = str(wanted["switch"]), shell.ShellDevice()
         self._fabric.switch(name)
         printed, trouble = shell.run(str(wanted["text"]), device)
         if device.programmed is not None:

@@ -124,7 +124,7 @@ class Followed:
             self._publish(self, changes)
 
 
-class Side:
+class LabSide:
     """A lab in virtual time with one transport: its desk, its frames, its packets."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Side:
         self.desk.step()
         self.frames.take_in(self.desk.pace or 1.0)
 
-    def follow(self, other: "Side") -> None:
+    def follow(self, other: "LabSide") -> None:
         """Let time pass as far as in another lab, at its pace."""
         if self.desk.pace != other.desk.pace and other.desk.pace is not None:
             self.desk.pace = other.desk.pace
@@ -173,8 +173,8 @@ class Tab:
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
         self._pace = pace
-        self._side = Side(pace, self._frames)
-        self._rival: Side | None = None  # the same with RoCEv2: what is done to one is done to the other
+        self._side = LabSide(pace, self._frames)
+        self._rival: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
         self._runs = 0  # how often another source was shown
@@ -209,7 +209,7 @@ class Tab:
         for side in self._sides():
             side.close()
 
-    def _sides(self) -> list[Side]:
+    def _sides(self) -> list[LabSide]:
         return [self._side] if self._rival is None else [self._side, self._rival]
 
     def request(self, path: str, body: str = "") -> str:
@@ -275,10 +275,10 @@ class Tab:
         """Begin anew, with the same fabric and RoCEv2 beside it or without."""
         for side in self._sides():
             side.close()
-        self._side = Side(self._pace, self._frames)
+        self._side = LabSide(self._pace, self._frames)
         self._shown, self._rival = self._side.frames, None
         if on:
-            self._rival = Side(self._pace, self._rivals_frames, TransportSpec(kind="roce"))
+            self._rival = LabSide(self._pace, self._rivals_frames, TransportSpec(kind="roce"))
         for side in self._sides():
             side.frames.take_in()
         return self._show(self._side.frames)

@@ -29,7 +29,7 @@ def test_the_worst_is_told_once_with_its_time() -> None:
 
 
 def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "TELL_S", 0.0)  # at every beat
+    monkeypatch.setattr(pulse, "REPORT_S", 0.0)  # at every beat
     still, history = 0.3, Records()
 
     async def stand_still() -> tuple[float, float, dict[str, float]]:

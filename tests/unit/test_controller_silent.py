@@ -37,7 +37,7 @@ class Session:
         if self._error is not None:
             raise self._error
         await asyncio.sleep(1000 if self._worker.pid else 0)
-        return tuple(self._worker.expected)
+        return tuple(self._worker.intended)
 
 
 def with_controller(directory: Path, error: SwitchError | None, pid: int | None, body: Any) -> None:

@@ -5,7 +5,7 @@ from roce_sim import PORT_RATE, RTT, Simulation
 from test_roce_endpoint import losing, of_kind, transfer
 
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.roce.selective import Recovery
+from mrclab.hosts.roce.selective import SelectiveRepeat
 
 SELECTIVE = {"recovery": "selective_repeat"}
 
@@ -99,7 +99,7 @@ def test_wrong_attributes_are_refused():
 
 
 def test_what_came_is_not_lost():
-    recovery = Recovery()
+    recovery = SelectiveRepeat()
     assert recovery.came(12, 10, 20)
     assert not recovery.came(14, 10, 21)
     found = []
@@ -112,7 +112,7 @@ def test_what_came_is_not_lost():
 
 
 def test_with_a_reordering_window_a_packet_that_is_only_late_is_not_sent_again():
-    recovery = Recovery(reorder=3)
+    recovery = SelectiveRepeat(reorder=3)
     assert not recovery.came(13, una=10, high=20)
     assert recovery.lost() is None
     assert recovery.came(14, una=10, high=20)

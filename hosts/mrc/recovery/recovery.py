@@ -1,6 +1,6 @@
 """Recovery of one requestor: what a SACK, Transport ACK or NACK shows about the packets that were sent.
 
-docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `Verdict`, which the requestor applies to
+docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `RecoveryVerdict`, which the requestor applies to
 counters, EVs, congestion control and the send queue. Within one SACK everything that it acknowledges is taken in first,
 then the loss rules judge what it shows missing.
 """
@@ -24,7 +24,7 @@ _ACKED: Final = PacketState.ACKED
 _SLACK: Final = 2000  # µs that a peer's timer may be late
 
 
-class Finding(Enum):
+class LossFinding(Enum):
     """Finding on an earlier loss of a packet that has arrived."""
 
     LATE = 0  # declared lost, and arrived before it was sent again
@@ -32,14 +32,14 @@ class Finding(Enum):
     TAIL_LOST = 2  # the copy of a tail loss probe arrived, and not the one before it
 
 
-_LATE: Final = Finding.LATE
-_SPURIOUS: Final = Finding.SPURIOUS
-_TAIL_LOST: Final = Finding.TAIL_LOST
-_NO_FINDINGS: Final[list[tuple[SentPacket, Finding]]] = []  # stays empty
+_LATE: Final = LossFinding.LATE
+_SPURIOUS: Final = LossFinding.SPURIOUS
+_TAIL_LOST: Final = LossFinding.TAIL_LOST
+_NO_FINDINGS: Final[list[tuple[SentPacket, LossFinding]]] = []  # stays empty
 _NONE_LOST: Final[list[tuple[SentPacket, str]]] = []  # stays empty
 
 
-class Verdict:
+class RecoveryVerdict:
     """Consequences of one SACK or ACK. One object per QP: it is valid until the next."""
 
     __slots__ = ("acked", "findings", "late", "lost", "rtt")
@@ -59,14 +59,14 @@ class Verdict:
         self.lost = _NONE_LOST
         self.rtt = None
 
-    def find(self, packet: SentPacket, finding: Finding) -> None:
+    def find(self, packet: SentPacket, finding: LossFinding) -> None:
         """Append a finding."""
         if self.findings is _NO_FINDINGS:
             self.findings = []
         self.findings.append((packet, finding))
 
 
-class Recovery:
+class LossRecovery:
     """Window, loss detector and round-trip times. Counts in unwrapped PSNs from 0."""
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Recovery:
         self.rtt = RttEstimator(settings)
         self._byte_time = byte_time  # serialization delay of one byte over a path, seconds
         self._full_nominal = full_nominal  # bytes of the link's full packet
-        self._verdict = Verdict()
+        self._verdict = RecoveryVerdict()
         self._newest: list[SentPacket] = []  # whose last copy the SACK at hand proves to have arrived
         self._unstamped = not settings.timestamps
         self._longest_hold = int(IDLE_RTTS * settings.base_rtt * 1e6) + _SLACK
@@ -88,7 +88,7 @@ class Recovery:
 
     # --- SACK, ACK and NACK -----------------------------------------------------------------------
 
-    def on_sack(self, sack: h.Sack, cack: int, now: float, probe_sent_at: float | None) -> Verdict:
+    def on_sack(self, sack: h.Sack, cack: int, now: float, probe_sent_at: float | None) -> RecoveryVerdict:
         """Take a SACK with this plausible `cack`; `probe_sent_at` is set where it answers a reliability probe."""
         verdict, window = self._verdict, self.window
         verdict.begin()
@@ -106,7 +106,7 @@ class Recovery:
             self.rtt.sample(verdict.rtt)
         return verdict
 
-    def on_ack(self, cack: int, now: float) -> Verdict:
+    def on_ack(self, cack: int, now: float) -> RecoveryVerdict:
         """Take a Transport ACK with this plausible `cack`: everything up to it has arrived."""
         verdict, window = self._verdict, self.window
         verdict.begin()
@@ -223,7 +223,7 @@ class Recovery:
         packet.exposed = packet.settled = True
         self._not_lost(packet, _SPURIOUS)
 
-    def _not_lost(self, packet: SentPacket, finding: Finding) -> None:
+    def _not_lost(self, packet: SentPacket, finding: LossFinding) -> None:
         """The rule that declared it lost was wrong, if it was one. (A port or a NACK is not.)"""
         if packet.lost_by in INFERRED:
             self.loss.spurious(packet.lost_by)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from mrclab.hosts.mrc.evs.selections.oblivious import RoundRobin
+from mrclab.hosts.mrc.evs.selections.oblivious import RotatingPaths
 from mrclab.topo.algorithms import PATH_SELECTIONS
 from mrclab.topo.registry import Setting
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
 
 
-class Bitmap(RoundRobin):
+class Bitmap(RotatingPaths):
     """EVs in turn; a mark or a loss adds penalties, and each penalty leaves the EV out once."""
 
     name: ClassVar[str] = "bitmap"

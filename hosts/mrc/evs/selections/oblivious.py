@@ -26,7 +26,7 @@ class Oblivious(PathSelection):
         return drawn(self._rng, active, avoid)
 
 
-class RoundRobin(PathSelection):
+class RotatingPaths(PathSelection):
     """The active EVs in one order, again and again; marks move nothing."""
 
     name: ClassVar[str] = "round_robin"
@@ -60,4 +60,4 @@ def drawn(rng: random.Random, active: list[Ev], avoid: Ev | None) -> Ev:
 
 
 PATH_SELECTIONS.register(Oblivious)
-PATH_SELECTIONS.register(RoundRobin)
+PATH_SELECTIONS.register(RotatingPaths)
