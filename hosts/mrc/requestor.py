@@ -1,7 +1,7 @@
 """The sending half of a QP: messages to packets, windows, retransmission, timeouts, completion.
 
-docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery` takes
-in SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
+docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery`
+takes in SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
 """
 
 from __future__ import annotations
