@@ -1,8 +1,8 @@
 """Recovery of one requestor: what a SACK, Transport ACK or NACK shows about the packets that were sent.
 
 docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `RecoveryVerdict`, which the requestor applies
-to counters, EVs, congestion control and the send queue. Within one SACK everything that it acknowledges is taken in first,
-then the loss rules judge what it shows missing.
+to counters, EVs, congestion control and the send queue. Within one SACK everything that it acknowledges is taken in
+first, then the loss rules judge what it shows missing.
 """
 
 from __future__ import annotations
