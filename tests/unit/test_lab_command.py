@@ -186,6 +186,7 @@ def test_every_command_that_tells_something_has_json():
         "capture",
         "schema",
         "train",
+        "packets",
     }  # others' output, a prompt, a page, files
     commands = typer.main.get_command(cli.app).commands
     lacking = {

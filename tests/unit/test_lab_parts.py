@@ -151,7 +151,7 @@ def test_junit_has_a_case_per_expectation_and_says_what_failed():
     assert (root.get("tests"), root.get("failures")) == ("2", "1")
     failure = root.findall("testcase")[1].find("failure")
     assert failure is not None
-    assert failure.get("message") == "saw <7 RTT>"
+    assert failure.get("message") == "observed <7 RTT>"
     assert "at 3 s" in (failure.text or "")
 
 
