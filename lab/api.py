@@ -33,7 +33,7 @@ WorldName = Literal["sim", "wire"]
 
 
 class Scenario:
-    """A scenario that was checked: what is valid here can be run. Immutable; `with_values` gives another one."""
+    """A validated scenario, which can be run. Immutable; `with_values` returns a changed copy."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded  # of the modules inside, no part of the API
@@ -80,7 +80,7 @@ class Scenario:
     def with_values(self, values: Mapping[str, Any]) -> Scenario:
         """Return the scenario with other values at dotted paths, such as `{"fabric.t1s": 4}`.
 
-        Raises ScenarioError for a path that leads nowhere and for a value that the models refuse.
+        Raises ScenarioError for an unknown path and for an invalid value.
         """
         return Scenario(files.with_values(self.loaded, values))
 
@@ -121,7 +121,7 @@ def _dicts(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Run:
-    """A run that ended: verdicts, tables and pictures. Made by `run` and `read`."""
+    """A run that ended: verdicts, tables and pictures. Returned by `run` and `read`."""
 
     def __init__(self, loaded: Loaded, outcome: runner.Outcome, directory: Path | None) -> None:
         self._measures: Measures = outcome.measures
@@ -131,9 +131,9 @@ class Run:
         self.verdicts: tuple[Verdict, ...] = tuple(outcome.verdicts)
         """Verdicts of all expectations, in the scenario's order."""
         self.state = outcome.state
-        """`passed`, `failed`, `invalid` (the machine could not keep up) or `aborted` (it broke off)."""
+        """`passed`, `failed`, `invalid` (the machine could not keep up) or `aborted` (it did not reach its end)."""
         self.trouble = outcome.trouble
-        """Reason for which it broke off; empty where it did not."""
+        """Why the run was aborted; empty where it was not."""
 
     @property
     def passed(self) -> bool:
@@ -214,10 +214,9 @@ def run(
     """Run a scenario to its end.
 
     `world`: `sim` is virtual time, `wire` real frames (root, Linux), None what the scenario says. `results`: folder
-    below which a result directory with a report is written; None keeps nothing on disk. `target`: P4 switch of the
-    wire. Raises ScenarioError for a scenario that the world cannot run, Refused where this machine cannot have the
-    world. A run that breaks off raises nothing: its `state` is `aborted`. Call it in the main thread: it handles
-    Ctrl-C.
+    below which a result directory with a report is written; None keeps nothing on disk. `target`: P4 switch on the
+    wire. Raises ScenarioError for a scenario that the world does not support, Refused where this machine cannot run the
+    world. A run that is aborted raises nothing; its `state` says so. Call it in the main thread: it handles Ctrl-C.
     """
     loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
     worlds.check(loaded)
@@ -250,7 +249,7 @@ def up(
     """Bring up a lab for the block, to be stepped live; it is gone after the block.
 
     `fabric` has the fields of a scenario's section, and so have the `options` transport, mapper and repeatable. Raises
-    ScenarioError for a field that the models refuse, Refused where this machine cannot have the world.
+    ScenarioError for an invalid field, Refused where this machine cannot run the world.
     """
     setting, made = files.setting({"world": world, "seed": seed, "fabric": dict(fabric or {}), **options})
     worlds.check_machine_for(setting.world)
@@ -272,8 +271,8 @@ def up(
 
 
 def _unwatched(stage: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress."""
 
 
 def _unheard(text: str) -> None:
-    """Sentences for a terminal."""
+    """Ignore sentences for a terminal."""

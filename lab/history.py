@@ -1,7 +1,7 @@
-"""The history of a run: what every process wrote down, on the one monotonic clock of the machine.
+"""The history of a run: the records of all processes on the machine's monotonic clock.
 
 Each process appends JSON lines to a file of its own, `<node>.jsonl`, with `t` (seconds, CLOCK_MONOTONIC), `node` and
-`kind`. Here they are read, merged by time, and stored again as one file.
+`kind`. This module reads them, merges them by time, and stores them as one file.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class Record:
 
 
 class _StoredSample(Record):
-    """A host's sample, whose fields are read when they are asked for: as objects, they take twenty times more."""
+    """A host's sample, parsed on access: as objects, its fields need twenty times the memory."""
 
     __slots__ = ("_at", "_lines")
 
@@ -113,7 +113,7 @@ _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"
 
 
 def _is_whole(line: str) -> bool:
-    """Return True if a line has an end for each beginning, as none has that a full disk cut, whatever stands behind it.
+    """Return True if all braces of a line are closed, as in no line that a full disk truncated.
 
     Braces inside text may have it False of a whole line: such a line is parsed then.
     """

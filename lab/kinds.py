@@ -1,9 +1,9 @@
 """Registry of kinds: classes told apart by the value of their `kind` field, from this tree and from installed packages.
 
 A family (faults, traffic, expectations) is a package whose modules register their classes as they are imported, which
-is when one of their kinds is first wanted. Unions, schema, references, completion and error messages are derived from
-the registry; a new kind is one class in one file.
-A package outside this tree adds kinds by an entry point of the family's group, whose value names a module:
+happens when one of their kinds is first looked up. Unions, schema, references, completion and error messages are
+derived from the registry; a new kind is one class in one file. A package outside this tree adds kinds by an entry point
+of the family's group, whose value names a module:
 
     [project.entry-points."mrclab.faults"]
     brownout = "my_package.brownout"
@@ -38,7 +38,7 @@ def kind_of(model: type[BaseModel]) -> str | None:
 
 
 def unsupported(kind: str, worlds: frozenset[WorldName], world: WorldName) -> str:
-    """Return one phrase: a kind that means something in `worlds` is not supported in another one."""
+    """Return one phrase: a kind that only `worlds` support is not supported in another world."""
     names = {"wire": "on the wire", "sim": "in virtual time"}
     supported = " and ".join(names[each] for each in sorted(worlds))
     return f"{kind} is not supported {names[world]}, only {supported}"
@@ -78,7 +78,7 @@ class OneKind(Generic[M]):
         return found
 
     def _refusal(self) -> SchemaValidator:
-        """Return a validator that tells what is wrong with a value of no kind."""
+        """Return a validator that reports a value of an unknown kind."""
         nothing = core_schema.any_schema()
         return SchemaValidator(core_schema.tagged_union_schema(dict.fromkeys(self.kinds.names, nothing), "kind"))
 

@@ -35,7 +35,6 @@ _ETHERTYPE_IPV6: Final = 0x86DD
 _IPV6_IN_IPV6, _UDP = 41, 17
 _ETHERNET, _IPV6 = 14, 40
 _SOURCE: Final = _ETHERNET + 8
-_USIDS: Final = 8  # six that an address holds, and zeros behind them that a switch may look at
 _LOCATOR: Final = srv6.LOCATOR
 _SHIFTS: Final = tuple(range(80, -1, -16))
 

@@ -16,13 +16,9 @@ RTMGRP_LINK = 1
 RTM_NEWLINK = 16
 RTM_DELLINK = 17
 RTM_GETLINK = 18
-NLMSG_ERROR = 2
-NLMSG_DONE = 3
-NLMSG_OVERRUN = 4
 NLM_F_REQUEST = 1
 NLM_F_DUMP = 0x300
 IFLA_IFNAME = 3
-IFLA_LINK = 5
 IFF_UP = 1
 IFF_LOWER_UP = 1 << 16
 _MESSAGE = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port

@@ -1,1 +1,1 @@
-"""Frames of a running lab in pcapng files: taken from its cables, whole or around each fault."""
+"""Frames of a running lab in pcapng files: captured at its cables, all of them or those around each fault."""

@@ -20,7 +20,7 @@ INBOUND, OUTBOUND = 1, 2  # of epb_flags: as the port sees it
 
 @dataclass(frozen=True)
 class Interface:
-    """A port: its name, and the cable that it stands at."""
+    """A port: its name and its cable."""
 
     name: str
     description: str
@@ -38,7 +38,7 @@ class CapturedFrame:
 
 
 class PcapngWriter:
-    """Writes one file. Comments stand at the first frame after they were given."""
+    """Writes one file. A comment is attached to the next frame."""
 
     def __init__(self, file: BinaryIO, interfaces: Sequence[Interface]) -> None:
         self._file = file
@@ -55,7 +55,7 @@ class PcapngWriter:
             self._block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + _options(options))
 
     def comment(self, text: str) -> None:
-        """Say something at the next frame."""
+        """Attach a comment to the next frame."""
         self._comments.append(text)
 
     def write(self, frame: CapturedFrame) -> None:
@@ -77,7 +77,7 @@ class PcapngWriter:
 def store(
     path: Path, interfaces: Sequence[Interface], frames: Iterable[CapturedFrame], notes: Iterable[tuple[int, str]]
 ) -> int:
-    """Write frames in the order of time, each note (time, text) at the first frame that is not before it.
+    """Write frames in order of time, each note (time, text) as a comment of the first frame at or after its time.
 
     Returns the number of frames. OSError where the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Storage of captured frames: one file as they come, or a ring of which the time around each fault is kept."""
+"""Storage of captured frames: one file, or a ring buffer from which the time around each fault is written."""
 
 import re
 import time
@@ -13,14 +13,14 @@ from mrclab.lab.capture.pcapng import CapturedFrame
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.history import Record
 
-_LOOK = 0.05  # seconds between two looks at the history
+_LOOK = 0.05  # seconds between two reads of the history
 _LATE = 0.2  # seconds that a frame may wait in its socket
 _NANO = 1_000_000_000
 MARKS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
 
 
 class Faults:
-    """The faults that a running lab writes into its history, as they happen; times in nanoseconds since the epoch."""
+    """Follows the faults in a running lab's history; times in nanoseconds since the epoch."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open(encoding="utf-8")
@@ -32,7 +32,7 @@ class Faults:
         self._file.close()
 
     def new(self) -> list[tuple[int, Record]]:
-        """Those that were written since the last call."""
+        """Return the faults recorded since the last call."""
         *lines, self._half = (self._half + self._file.read()).split("\n")
         offset = time.time_ns() - time.monotonic_ns()
         records = (record for record in history.parse(lines) if record.kind in MARKS)
@@ -41,7 +41,7 @@ class Faults:
 
 @dataclass
 class _Wanted:
-    """A fault whose surroundings are to be kept."""
+    """A fault around which frames are to be written."""
 
     at: int
     until: int
@@ -67,7 +67,7 @@ def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], b
 
 
 class AroundFaults:
-    """A ring of the newest frames; each fault that begins gets a file of what was before and after it."""
+    """A ring buffer of the newest frames; each fault gets a file of the frames before and after its begin."""
 
     def __init__(self, taps: Taps, faults: Faults, folder: Path, before: float, after: float) -> None:
         self._taps, self._faults, self._folder = taps, faults, folder
@@ -78,7 +78,7 @@ class AroundFaults:
         self.files: list[Path] = []
 
     def step(self) -> None:
-        """Take what has come; write the files whose time is over."""
+        """Read new frames and faults; write the files whose time span is complete."""
         self._ring.extend(self._taps.frames(_LOOK))
         for at, record in self._faults.new():
             self._notes.append((at, phrase(record)))
@@ -90,7 +90,7 @@ class AroundFaults:
             self._write(wanted)
 
     def finish(self) -> None:
-        """Write what was wanted and is not written yet, with what there is."""
+        """Write the files still due, with the frames captured so far."""
         for wanted in list(self._wanted):
             self._write(wanted)
 

@@ -1,6 +1,6 @@
 """Taps on the cables of a running lab: every frame that a port sends, and every one that reaches it.
 
-Both ends of every cable stand in one namespace of the lab's own (`mrclab.topo.cables.cables`): one process sees all
+Both ends of every cable are in one namespace of the lab (`mrclab.topo.cables.cables`): one process sees all
 ports. What a port sent and no port received was lost on the cable between.
 """
 
@@ -44,7 +44,7 @@ class Taps:
             self._selector.register(tap, selectors.EVENT_READ, place)
 
     def close(self) -> None:
-        """Take the taps away."""
+        """Remove the taps."""
         for tap in self._sockets:
             tap.close()
         self._selector.close()
@@ -56,7 +56,7 @@ class Taps:
             yield from _drain(key.fileobj, key.data)
 
     def lost(self) -> int:
-        """Frames that the kernel could not hand over since the last call."""
+        """Return the number of frames that the kernel dropped since the last call."""
         return sum(struct.unpack("II", tap.getsockopt(*_STATISTICS, 8))[1] for tap in self._sockets)
 
 
@@ -71,7 +71,7 @@ def _cables_namespace(run_dir: Path) -> int:
 
 
 def _tap(interface: str) -> socket.socket:
-    tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # hears nothing before it is bound
+    tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # receives nothing before it is bound
     tap.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     tap.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     tap.bind((interface, _ALL))
@@ -89,6 +89,6 @@ def _drain(tap: socket.socket, place: int) -> Iterator[CapturedFrame]:
             return
         stamp = next((_TIMESPEC.unpack(value[:16]) for _, kind, value in ancillary if kind == _SO_TIMESTAMPNS), None)
         at = stamp[0] * 1_000_000_000 + stamp[1] if stamp else time.time_ns()
-        # What leaves the cable's end reaches the port, and the other way round.
+        # Frames sent at the cable's end are received by the port, and the reverse.
         direction = INBOUND if address[2] == socket.PACKET_OUTGOING else OUTBOUND
         yield CapturedFrame(at, place, direction, data, len(data))

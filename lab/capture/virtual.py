@@ -1,6 +1,6 @@
-"""Taps on cables in virtual time: what each port sends, and what reaches it, with the times of the world's clock.
+"""Taps on cables in virtual time: what each port sends, and what reaches it, with times of the world's clock.
 
-A frame sent while its cable has no carrier is in no capture: nothing carries it to where the tap is.
+A frame sent while its cable has no carrier is in no capture: it never reaches the tap.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ MOST = 2_000_000  # frames kept; a capture is written when it ends
 
 
 class _Sent:
-    """First on a way: notes what its port sent, and lets it go on."""
+    """First on a half-link: records the frames that its port sends."""
 
     def __init__(self, taps: "VirtualTaps", place: int) -> None:
         self._taps, self._place = taps, place
@@ -29,7 +29,7 @@ class _Sent:
 
 
 class VirtualTaps:
-    """Taps at both ends of some cables, until `remove`: the `frames` they saw, and how many there was no room for.
+    """Taps at both ends of some cables, until `remove`: captured `frames`, and the number dropped for lack of room.
 
     `keeps` chooses frames, where it is given; `most` are kept.
     """
@@ -52,7 +52,7 @@ class VirtualTaps:
                 self._tap(way, 2 * number + side, 2 * number + 1 - side)
 
     def remove(self) -> None:
-        """Take the taps away."""
+        """Remove the taps."""
         for undo in self._undo:
             undo()
 

@@ -6,9 +6,8 @@ from mrclab.topo.model import Fabric, Link
 
 
 def cables(fabric: Fabric, words: Sequence[str]) -> list[Link]:
-    """The cables that these words mean: cables, ports, or all of a node or `pN` (a plane); all where there are none.
-
-    TopoError names a word that means nothing.
+    """Return the cables selected by words: cables, ports, nodes or `pN` (a plane); all cables without words. Raises
+    TopoError for an unknown word.
     """
     wanted: set[int] = set()
     for word in words:

@@ -1,1 +1,1 @@
-"""The command `mrclab`: words in, text out; nothing here does the work itself."""
+"""The command `mrclab`: parses arguments and prints; the work is done elsewhere."""

@@ -1,7 +1,7 @@
-"""The command `mrclab`: which module has each command, and what becomes of errors.
+"""The command `mrclab`: the module of each command, and the handling of errors.
 
-A command's module is loaded when the command is called: one that only asks a lab in another terminal takes no longer
-than Python does to start. Known errors become one sentence on stderr and an exit status.
+A command's module is loaded when the command is called: a command that only queries a running lab starts as fast as
+Python. Known errors become one sentence on stderr and an exit status.
 """
 
 import errno
@@ -81,7 +81,7 @@ err = console.console(stderr=True)
 
 
 class _Commands(MutableMapping[str, Any]):
-    """Commands by name; the module of each is loaded when the command is taken out."""
+    """Commands by name; each command's module is loaded when the command is looked up."""
 
     def __init__(self) -> None:
         self._places = {name: (panel, module) for panel, them in PANELS.items() for name, module in them.items()}
@@ -112,7 +112,7 @@ class _Commands(MutableMapping[str, Any]):
 
 
 class _Anywhere(TyperGroup):
-    """Takes the options that go before every command behind it as well, and loads only the command that is called."""
+    """Accepts the global options behind the command as well, and loads only the command that is called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": None})
@@ -182,7 +182,7 @@ def main() -> None:
 
 
 def _check_directory() -> None:
-    """LabError where the current directory is gone, from which all paths are told."""
+    """Raise LabError where the current directory no longer exists."""
     try:
         Path.cwd()
     except OSError as error:
@@ -192,7 +192,7 @@ def _check_directory() -> None:
 
 
 def _say(error: BaseException) -> int:
-    """Say on standard error what went wrong; returns the exit status."""
+    """Print the error on standard error; return the exit status."""
     if isinstance(error, ScenarioError):
         for line in error.mistakes:
             err.print(escape(line), soft_wrap=True, highlight=False)
@@ -215,7 +215,7 @@ def _say(error: BaseException) -> int:
 
 
 def _remedy(error: OSError) -> str:
-    """Return the remedy for an error of the machine's."""
+    """Return the remedy for an operating system error."""
     return next(
         (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
     )

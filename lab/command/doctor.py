@@ -1,4 +1,4 @@
-"""Checks of this machine: what it has and lacks for the lab, which back-ends follow, and the remedies."""
+"""Checks of this machine: missing requirements of the lab with their remedies, and the resulting back-ends."""
 
 import importlib
 import os
@@ -25,7 +25,7 @@ _SETUP = "run `sudo make setup`"
 
 @dataclass(frozen=True)
 class MachineCheck:
-    """One thing that was looked at. `needed` ones keep the lab from starting when they are missing."""
+    """One check. The lab cannot start where a `needed` one fails."""
 
     name: str
     ok: bool
@@ -35,7 +35,7 @@ class MachineCheck:
 
 
 def examine(run_dir: Path = RUN_DIR) -> list[MachineCheck]:
-    """Look at everything, at labs in `run_dir` and wherever else one is; changes nothing on the machine."""
+    """Run all checks, including labs in `run_dir` and elsewhere; change nothing on the machine."""
     return [
         _python(),
         _compiled(),
@@ -59,7 +59,7 @@ _PROGRAMS = {"ip": "iproute2", "nft": "nftables", "mnexec": "mininet", "ethtool"
 
 
 def try_faults() -> list[MachineCheck]:
-    """Make, look at and clear every kind of fault on real cables of a small fabric."""
+    """Inject, verify and clear every kind of fault on real cables of a small fabric."""
     from mrclab.lab.faults import selftest  # noqa: PLC0415 - it needs Linux
 
     return [
@@ -80,7 +80,7 @@ def backends(checks: list[MachineCheck]) -> dict[str, str]:
 
 
 def as_json(checks: list[MachineCheck]) -> dict[str, Any]:
-    """The same for programs."""
+    """Return the checks as JSON."""
     return {"ready": ready(checks), "checks": [asdict(c) for c in checks], "backends": backends(checks)}
 
 
@@ -185,7 +185,7 @@ def _size() -> MachineCheck:
 def _steal() -> MachineCheck:
     before, end = steal_seconds(), time.monotonic() + _BUSY_S
     while time.monotonic() < end:
-        pass  # only a CPU that wants to run can be kept from it
+        pass  # steal time is counted only while a CPU has work
     share = (steal_seconds() - before) / _BUSY_S
     found = f"a hypervisor takes {share * 100:.0f}% of them at the moment"
     remedy = "runs may come out as INVALID: give this machine more, or wait until its host is quieter"
@@ -193,7 +193,7 @@ def _steal() -> MachineCheck:
 
 
 def _running(run_dir: Path) -> MachineCheck:
-    """Labs that run, and what killed ones left: in this run directory, and by processes that carry a lab's token."""
+    """Running labs and leftovers of killed ones: in this run directory, and processes that carry a lab's token."""
     found, remedies = [], []
     labs = processes.of_labs()
     for base in sorted({run_dir.parent, *labs}):

@@ -133,7 +133,7 @@ class BaseExpectation(BaseModel):
     name: NewName | None = None
 
     def check(self, measures: "Measures") -> Verdict:
-        """Judge a run; whatever keeps it from being judged is a failure of this one alone."""
+        """Judge a run; an error in judging it fails this expectation alone."""
         try:
             return self.judge(measures)
         except NoEvidence as error:
@@ -145,11 +145,11 @@ class BaseExpectation(BaseModel):
             return self.verdict(False, self.wish, f"this could not be judged: {type(error).__name__}: {error}")
 
     def judge(self, measures: "Measures") -> Verdict:
-        """Judge a run in which every moment came; KeyError names one that did not, NoEvidence what else is missing."""
+        """Judge a run; raise KeyError for a moment that never came, NoEvidence for other missing data."""
         raise NotImplementedError
 
     def measure(self, measures: "Measures") -> Verdict:
-        """Measure a run and judge nothing: it fails only where there is no figure."""
+        """Measure a run without judging it: it fails only where there is no figure."""
         found = self.check(measures)
         return (
             found if found.value is None else replace(found, ok=True, expected=f"{found.expected.strip()} (measured)")
@@ -162,7 +162,7 @@ class BaseExpectation(BaseModel):
 
     @property
     def wish(self) -> str:
-        """Expected outcome, as far as it can be described without a run."""
+        """Expected outcome, as far as it is known without a run."""
         fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
                   if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip
         return f"{self.kind_name}: {', '.join(fields)}".removesuffix(": ")
@@ -186,7 +186,7 @@ EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations
 
 
 class Selected(BaseExpectation):
-    """An expectation about everything, or about one traffic or flow."""
+    """An expectation about all flows, one traffic or one flow."""
 
     traffic: TrafficName | None = None
     flow: FlowName | None = None
@@ -197,7 +197,7 @@ class Selected(BaseExpectation):
 
     @property
     def subject(self) -> str:
-        """The same in words, to follow a noun; empty for everything."""
+        """Return the selection as words behind a noun; empty for all flows."""
         said = self.flow or self.traffic
         return f" of {said}" if said else ""
 

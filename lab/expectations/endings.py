@@ -84,7 +84,7 @@ class QpErrors(BaseExpectation):
 
 @EXPECTATIONS.register
 class Health(BaseExpectation):
-    """No process ended that nobody ended, and the machine kept up: the result is the network's."""
+    """No process died unexpectedly, and the machine kept up: the result is the network's."""
 
     without_history = True
     kind: Literal["health"]

@@ -1,4 +1,5 @@
-"""Expectations of the fabric: what its switches dropped, trimmed and marked, and whom the Clustermapper blames."""
+"""Expectations of the fabric: packets dropped, trimmed and marked by its switches, and elements blamed by
+Clustermapper."""
 
 import math
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ class Drops(BaseExpectation):
 
 @EXPECTATIONS.register
 class InjectedExpectation(BaseExpectation):
-    """Packets that a fault took or damaged, as the cable itself counted them: that the losses are the injected ones."""
+    """Packets dropped or damaged by a fault, as counted at the cable: the losses are the injected ones."""
 
     kind: Literal["injected"]
     fault: FaultName
@@ -138,7 +139,8 @@ class Marks(_PortCount):
 
 @EXPECTATIONS.register
 class Pauses(_PortCount):
-    """Pauses (XOFF) that switches told their peers, where the fabric has priority flow control (fabric.queue.pfc)."""
+    """Pauses (XOFF) that switches sent to their peers, where the fabric has priority flow control
+    (fabric.queue.pfc)."""
 
     kind: Literal["pauses"]
 
@@ -155,7 +157,7 @@ class Pauses(_PortCount):
 
 @EXPECTATIONS.register
 class MapperVerdict(BaseExpectation):
-    """The Clustermapper blames the element at fault, in time, and nobody else."""
+    """Clustermapper blames the faulty element, in time, and no other."""
 
     kind: Literal["verdict"]
     fault: FaultName
@@ -202,7 +204,7 @@ class MapperVerdict(BaseExpectation):
         return self.verdict(in_time and not (self.only and wrong), expected, observed, when, value, unit)
 
     def _cycle(self, measures: "Measures") -> float:
-        """Seconds of a probe cycle, 0 where nobody asks; KeyError where the scenario has no Clustermapper."""
+        """Seconds of a probe cycle, 0 where no limit needs it; KeyError where the scenario has no Clustermapper."""
         if self.within_cycles is None:
             return 0.0
         if measures.scenario.mapper is None:
@@ -218,7 +220,7 @@ class MapperVerdict(BaseExpectation):
 
 @EXPECTATIONS.register
 class FalseAlarms(BaseExpectation):
-    """Elements that the Clustermapper blamed although no fault had began them."""
+    """False positives: elements that Clustermapper blamed although no fault had hit them."""
 
     to_the_end = True
     kind: Literal["false_alarms"]
@@ -227,7 +229,8 @@ class FalseAlarms(BaseExpectation):
     at_most: int = Field(default=0, ge=0)
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The controller's records `verdict`, against what had began by then; cables began together count singly."""
+        """Compare the controller's `verdict` records with the faults begun by then; cables of one fault count
+        singly."""
         begin, end = measures.window(self.window) if self.window else (-math.inf, math.inf)
         records = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
         records = [r for r in records if self.state in {None, r.get("state")}]
@@ -243,7 +246,7 @@ class FalseAlarms(BaseExpectation):
 
 
 def _read_twice(measures: "Measures", switches: set[str] | None) -> None:
-    """NoEvidence unless one of the switches, of all without a choice, was read twice: what they counted is known."""
+    """Raise NoEvidence unless the counters of a chosen switch (of any, without a choice) were read twice."""
     read: dict[str, int] = {}
     for record in measures.history.of("counters", "switches"):
         for switch in record["switches"]:

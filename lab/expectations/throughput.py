@@ -30,7 +30,7 @@ _ONE_LEVEL = ("at_least", "at_most", "about")
 
 
 class _InWindow(Selected):
-    """An expectation of what was seen in a window, which says what it wants without a run too."""
+    """Base of expectations in a window; the expected outcome is known without a run."""
 
     window: KnownWindow
 
@@ -64,7 +64,7 @@ class Goodput(_InWindow):
         return self
 
     def measured(self, measures: "Measures") -> float:
-        """Bytes per second that arrived in the window; KeyError when it has not come to pass."""
+        """Bytes per second that arrived in the window; KeyError when the window never came."""
         begin, end = measures.window(self.window)
         arrived(measures, self.selection(self.plane), begin, end)
         return measures.goodput(begin, end, self.selection(self.plane))
@@ -210,7 +210,7 @@ class Isolation(BaseExpectation):
 def reference(
     name: str, measures: "Measures", chosen: Selection | None = None, within: tuple[float, float] | None = None
 ) -> float:
-    """The goodput that a level speaks of, bytes per second; KeyError when it was not measured.
+    """The goodput that a level refers to, bytes per second; KeyError when it was not measured.
 
     NoEvidence where it is 0. The line rate is that of the flows chosen, of those that ran in the window.
     """

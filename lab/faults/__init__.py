@@ -1,4 +1,4 @@
-"""Faults: their models, what is done for each, and the time line that does it.
+"""Faults: models, actions, and the time line that runs the actions.
 
 Empty on purpose: scenarios import `lab.faults.models`, which needs no running lab. `lab.faults.timeline` injects and
 clears.

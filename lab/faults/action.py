@@ -1,4 +1,4 @@
-"""Fault actions: inject a fault, let it go on, clear it; and the context in which they run, in either world."""
+"""Fault actions (inject, advance, clear) and the context in which they run, in either world."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
 from mrclab.topo.nodecontrol import Cleared, NodeControl
 
-CONTROLLER = "controller"  # its name as a node and as a process
+CONTROLLER = "controller"  # node and process name
 
 Counters = Mapping[str, Any]
 

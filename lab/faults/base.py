@@ -86,15 +86,16 @@ class FaultBase(Strict):
         return self.processes(fabric)
 
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        """Return, in words, what no other fault may claim or need while this one is in force."""
+        """Return the resources, in words, that no other fault may claim or need while this one is in force."""
         return frozenset()
 
     def needs(self, fabric: Fabric) -> frozenset[str]:
-        """Return, in words, what no other fault may claim while this one is in force."""
+        """Return the resources, in words, that no other fault may claim while this one is in force."""
         return frozenset()
 
     def parts(self, fabric: Fabric, seed: int) -> "list[FaultBase]":
-        """Return the faults of which this one consists: itself, or those that it draws, with times from its own on."""
+        """Return the faults of which this one consists: itself, or those that it draws, with times relative to its
+        own."""
         return [self]
 
     @property
@@ -104,7 +105,7 @@ class FaultBase(Strict):
 
     @property
     def lasts(self) -> float | None:
-        """Seconds after which it has ended without being cleared, at the latest; None where that is unknown."""
+        """Upper limit of the seconds after which it ends without being cleared; None where unknown."""
         return None
 
     def text(self, fabric: Fabric) -> str:

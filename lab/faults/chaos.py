@@ -23,7 +23,7 @@ from mrclab.topo.model import Fabric
 _TRIES = 30  # draws of a kind and a place for one fault, until one leaves enough paths
 _MOST = 10_000  # faults of one chaos, on average
 _NAME_LENGTH = 32  # of the chaos's own name in those of its faults
-_LONGEST_STEP = 0.3  # seconds of a plan's time at a time; whoever runs a time line looks more often
+_LONGEST_STEP = 0.3  # longest step of a plan's time, seconds; a time line is advanced more often
 
 DEFAULT_KINDS = (
     "link_down", "flap", "loss", "ev_loss", "silent_drop", "corrupt", "rate_limit", "delay", "jitter", "reorder",
@@ -43,7 +43,7 @@ else:
 
 @FAULTS.register
 class Chaos(FaultBase):
-    """Random faults for a while, each cleared in its time. Ends without being cleared."""
+    """Random faults for a duration, each cleared after its own. Ends without being cleared."""
 
     kind: Literal["chaos"]
     duration: Duration = Field(gt=0, le=86_400, description="seconds until the last of its faults ends")

@@ -1,7 +1,7 @@
-"""Things of the lab that a fault takes for itself: two faults that take the same one cannot be in force together.
+"""Exclusive resources of faults: two faults that claim the same one cannot be in force together.
 
-Faults that may overlap are undone in any order: a cable comes back when nobody holds it down any more, and what happens
-to packets is taken out one by one.
+Faults that may overlap are undone in any order: a cable comes back when no fault holds it down any more, and packet
+actions are removed one by one.
 """
 
 from mrclab.lab.faults.base import FaultBase
@@ -9,14 +9,14 @@ from mrclab.topo.model import Fabric
 
 
 def clash(one: FaultBase, other: FaultBase, fabric: Fabric, seed: int) -> str:
-    """Return what two faults cannot both have at the same time, in words; empty where they may overlap."""
+    """Return the resource, in words, that two faults both claim; empty where they may overlap."""
     claimed, wanted = claims(one, fabric, seed)
     claimed_too, wanted_too = claims(other, fabric, seed)
     return min((claimed & wanted_too) | (claimed_too & wanted), default="")
 
 
 def claims(fault: FaultBase, fabric: Fabric, seed: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return what a fault claims, and what it claims or needs."""
+    """Return a fault's claims, and its claims and needs together."""
     parts = fault.parts(fabric, seed)
     claimed = frozenset[str]().union(*(part.claims(fabric) for part in parts))
     return claimed, claimed.union(*(part.needs(fabric) for part in parts))

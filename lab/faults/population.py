@@ -1,4 +1,4 @@
-"""Faults by population: one fault on every cable of a share of them, drawn from the seed."""
+"""Faults by population: a share of the cables, drawn from the seed, has a fault each."""
 
 import math
 import random
@@ -22,7 +22,7 @@ _CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables", "t1-
 
 @FAULTS.register
 class Population(LastingFault):
-    """A share of the cables have a fault of one kind, all at once: which ones is drawn from the seed."""
+    """A share of the cables, drawn from the seed, has a fault of one kind, all at once."""
 
     kind: Literal["population"]
     share: Annotated[Percent, Field(ge=0, le=1)] | None = Field(default=None, description="of the cables, such as 1%")

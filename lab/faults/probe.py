@@ -41,7 +41,7 @@ class FaultProbe(Protocol):
         """Raise TopoError with `detail` where something does not hold."""
 
     def wait_for(self, look: Callable[[], T], enough: Callable[[T], bool]) -> T:
-        """Return what `look` returns as soon as it is enough, or at last."""
+        """Poll `look` until its result is enough or time is over; return the last result."""
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """Return the history's records of this fault and its parts, oldest first."""

@@ -1,4 +1,4 @@
-"""Self-test of every kind of fault in a small real lab: it does what it says and leaves nothing.
+"""Self-test of every kind of fault in a small real lab: its effect is verified, and it leaves no state behind.
 
 `mrclab.topo.cables.selftest` tests the kernel's back-ends; here each kind's `prove` runs the whole way, from the
 entry of a scenario over its time line to switches, controller and agents, and back. Frames bypass the transports.
@@ -92,7 +92,7 @@ class LabProbe:
         expect(holds, detail)
 
     def wait_for(self, look: Callable[[], T], enough: Callable[[T], bool]) -> T:
-        """Return what `look` returns as soon as it is enough, or at last."""
+        """Poll `look` until its result is enough or time is over; return the last result."""
         return _until(look, enough)
 
     def records(self, kind: str) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
 
 
 def _footprint(lab: WireWorld) -> dict[str, Any]:
-    """Return what a fault may not change for good."""
+    """Return the state that a fault must restore."""
     return {
         "processes": sorted(lab.emulation.processes()),
         "counters": sorted(kernel.nft_counters(lab.emulation.cables.descriptor)),
@@ -216,7 +216,7 @@ def _footprint(lab: WireWorld) -> dict[str, Any]:
 
 
 def _until(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
-    """Return what `look` returns as soon as it is enough, or at last."""
+    """Poll `look` until its result is enough or time is over; return the last result."""
     deadline = time.monotonic() + _TIMEOUT
     while not enough(seen := look()) and time.monotonic() < deadline:
         time.sleep(_POLL)

@@ -1,8 +1,7 @@
 """Faults on a time line: each begins at its trigger, and ends at its own or with the run, in reverse order.
 
-The time of a fault is taken just before it is injected, so that every effect has a later time. Nothing here waits:
-whoever runs the time line calls `advance` when `next_due` says so, and at least as often as triggers by
-progress shall be exact.
+The time of a fault is taken just before it is injected, so that every effect has a later time. Nothing here waits: the
+caller calls `advance` at `next_due`, and at least as often as triggers by progress need for their precision.
 """
 
 import math
@@ -47,7 +46,7 @@ class TimeLine:
 
     @property
     def waiting(self) -> list[str]:
-        """Names of the faults that have not begun, and of those that are to end yet."""
+        """Names of the faults that have not begun, and of those that have not ended."""
         own_end = [entry.fault.name for entry in self._active if entry.fault.ends_at or entry.action.due < math.inf]
         return [fault.name for fault in self._waiting] + own_end
 

@@ -1,1 +1,1 @@
-"""Lessons that are graded: what each wants, checked on the learner's file or on what happened in the running lab."""
+"""Graded lessons: checks of the learner's file or of the running lab's history."""

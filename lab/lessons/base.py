@@ -14,7 +14,7 @@ from mrclab.lab.lessons.parts import SEEDED
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a lesson wants; `missing` says what is not there yet, where it is not `ok`."""
+    """One requirement of a lesson; `missing` says what is still missing, where it is not `ok`."""
 
     ok: bool
     expected: str
@@ -24,7 +24,7 @@ class Check:
 @dataclass(frozen=True)
 class Lesson:
     """`grader` is `MODULE.FUNCTION` of this package; it takes the learner's file, or where `file` is empty the history
-    of a lab: a directory or one file. `minutes` it takes; `needs` has the numbers of lessons to be done before it.
+    of a lab: a directory or one file. `minutes`: its duration; `needs`: numbers of the lessons to do before it.
     """
 
     number: int

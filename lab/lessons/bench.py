@@ -26,7 +26,7 @@ class Bench(SoftSwitch):
         self._sent.append((number, bytes(data)))
 
     def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
-        """Let a frame in and give what left: port and bytes of each."""
+        """Inject a frame; return the frames sent: port and bytes of each."""
         self._sent.clear()
         self.inject(port, data)
         self.traffic.run()

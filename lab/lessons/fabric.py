@@ -1,4 +1,4 @@
-"""Lesson 1: the learner's answers about the demo's fabric, held to its model."""
+"""Lesson 1: the learner's answers about the demo's fabric, compared with its model."""
 
 from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path

@@ -21,7 +21,7 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
 
 @dataclass(frozen=True)
 class Standing:
-    """Progress of one lesson; `missing` says what it lacks, where it is not `ok`."""
+    """Progress of one lesson; `missing` says what is still missing, where it is not `ok`."""
 
     lesson: int
     title: str
@@ -30,9 +30,9 @@ class Standing:
 
 
 def progress(folder: Path, seed: int | None = None) -> list[Standing]:
-    """Grade what is handed in below `folder`, by its name, for every lesson.
+    """Grade the files below `folder` for every lesson, matched by name.
 
-    Lessons without a file ask a lab or a result, and count as not done. LabError where there is no such folder, or two
+    Lessons without a file need a lab or a result, and count as not done. LabError where there is no such folder, or two
     files are of one lesson.
     """
     if not folder.is_dir():
@@ -42,7 +42,7 @@ def progress(folder: Path, seed: int | None = None) -> list[Standing]:
 
 
 def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
-    """Return what a lesson still lacks; empty where it is done."""
+    """Return what is missing for a lesson; empty where it is done."""
     if not lesson.file:
         return f"asks the running lab or a result: mrclab grade {lesson.number}"
     found = sorted(folder.rglob(lesson.file))
@@ -59,7 +59,7 @@ def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
 
 
 def examined(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[Lesson, list[Check]]:
-    """Look at a lesson on a file, or where it needs none on the lab in `run_dir`: the lesson, and what was checked.
+    """Check a lesson's file, or the lab in `run_dir` where it needs no file; return the lesson and its checks.
 
     LabError where there is no such lesson, or nothing to grade.
     """

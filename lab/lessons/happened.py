@@ -1,4 +1,4 @@
-"""Lessons 5 and 7: what the learner did to the lab, and what it did then, read from its history."""
+"""Lessons 5 and 7: the learner's faults and the lab's reaction, read from its history."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""A pytest plugin that spoils the fixture `lab` in one way: a test that is worth something notices.
+"""A pytest plugin that breaks the fixture `lab` in one way, which a meaningful test must detect.
 
 `--mrclab-mutant faults`: faults do nothing. `--mrclab-mutant bytes`: what arrives is damaged.
 """

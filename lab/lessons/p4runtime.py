@@ -1,4 +1,4 @@
-"""Lesson 3: the learner's controller, run against a switch without a program, which then has to forward."""
+"""Lesson 3: the learner's controller, run against a switch without a program, which must forward afterwards."""
 
 import subprocess
 import tempfile
@@ -33,7 +33,7 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
 
 
 def _run(path: Path, socket: Path, place: str) -> str:
-    """Run the learner's controller; what it said last where it failed."""
+    """Run the learner's controller; return its last output where it failed."""
     words = [str(PYTHON), str(path.absolute()), str(socket), str(P4_INFO), str(P4_JSON)]
     try:
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=_LONGEST, cwd=place)

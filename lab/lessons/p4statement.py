@@ -1,4 +1,4 @@
-"""Assignments to a P4 field as BMv2 expressions: what p4c would make of an action's body, for machines without p4c.
+"""Assignments to a P4 field as BMv2 expressions: compiles an action's body on machines without p4c.
 
 Understood are slices, `++`, shifts, `+ - & | ^ ~`, casts to bit<N>, parentheses and constants, with the widths of
 P4-16 (§8.6 to §8.12): both sides of an operator have one width, and so have a field and what it is assigned.
@@ -33,7 +33,7 @@ class Bits:
 def assignments(body: str, field: str, width: int, place: list[str]) -> list[Tree]:
     """Return the value of `field` after each assignment to it, as BMv2 expressions over the field as it was before.
 
-    LabError says what P4 would refuse, or what this does not understand.
+    LabError for invalid or unsupported P4.
     """
     if len(body) > _LONGEST:
         raise LabError(f"the action has more than {_LONGEST} characters; one statement is enough")

@@ -1,4 +1,4 @@
-"""Lesson 8: the learner's pytest file, run as it is, and again on labs that are damaged, which it must notice."""
+"""Lesson 8: the learner's pytest file, run unchanged, and again on broken labs, which it must detect."""
 
 import importlib.util
 import subprocess
@@ -34,7 +34,7 @@ def grade(path: Path) -> list[Check]:
 
 
 def _run(path: Path, mutant: str = "") -> tuple[int, int, str]:
-    """Tests that passed, tests that did not (skipped ones among them), and the last line of what pytest said."""
+    """Return the numbers of tests that passed and that did not (skipped ones included), and pytest's last line."""
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         report = Path(place) / "junit.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mrclab.lab.lessons.mutants"]

@@ -1,4 +1,4 @@
-"""Lesson 3's checks: what a switch that a learner programmed does with frames."""
+"""Lesson 3's checks of the forwarding of a switch that a learner programmed."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from mrclab.topo.model import Fabric, Switch
 from mrclab.topo.spec import FabricSpec
 
 Answer = Callable[[int, bytes], list[tuple[int, bytes]]]
-"""Lets a frame in at a port and gives what left: port and bytes of each."""
+"""Injects a frame at a port and returns the frames sent: port and bytes of each."""
 
 _DOWNLINK = 0x3101
 

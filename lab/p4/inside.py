@@ -1,6 +1,6 @@
 """One switch of a fabric in this process: a P4 program with the controller's entries, frame by frame.
 
-What a frame met is told in the program's own words: tables with their keys, hits and actions, registers, counters.
+A frame's lookups are described with the program's names: tables with keys, hits and actions, registers, counters.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ INGRESS, EGRESS, PROFILE = "MrcIngress", "MrcEgress", "MrcIngress.ecmp"
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table that a frame met: its key, and whether an entry matched."""
+    """A table lookup of a frame: its key, and the entry that matched, if any."""
 
     table: str
     key: tuple[int, ...]
@@ -66,7 +66,7 @@ class MrcSwitch(InProcess):
         return found
 
     def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
-        """Let a frame in and give what left: port and bytes of each."""
+        """Inject a frame; return the frames sent: port and bytes of each."""
         fate = self.arrive(self.now_ns, port, data)
         self.run()
         return [(copy.port, copy.data) for copy in fate.copies if copy.data is not None]

@@ -1,4 +1,4 @@
-"""One packet's way through P4 switches: at each its headers, the tables that it met, registers, and where it left."""
+"""The path of one packet through P4 switches: at each its headers, table lookups, registers and output port."""
 
 import json
 import struct
@@ -79,7 +79,7 @@ def headers(frame: bytes) -> Fields:
 def walk(
     fabric: Fabric, switch: Callable[[str], MrcSwitch], frame: bytes, source: str, plane: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield what each switch did, and at last the host that got the frame, if any did.
+    """Yield one hop per switch, and at last the host that received the frame, if any.
 
     `switch` gives the switch of a name. A hop: node, port, headers, tables, registers, counters, and either `to` with
     `leaves` and the headers then, or `dropped` with the reason.
@@ -139,7 +139,7 @@ def _through(
 
 
 def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
-    """A table that a frame met, in words."""
+    """A table lookup, in words."""
     table = switch.runtime.table(lookup.table)
     info = table.info
     entry = next((each for each in words.longest_first(table) if words.matches(info, each.match, lookup.key)), None)

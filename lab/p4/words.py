@@ -1,4 +1,4 @@
-"""Values, entries and headers of a P4 switch as people write them, and back."""
+"""Values, entries and headers of a P4 switch as text, and back."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ REASONS = {
     "wrong source": "its source is not the address of the host at this port",
 }
 _HIDDEN = {"ethernet": {"ether_type"}, "udp": {"length", "checksum"}, "bth": {"se_m_pad_tver", "pkey", "reserved"}}
-"""Fields that say nothing here."""
+"""Fields that are not shown."""
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 _ADDRESS, _LONG = 128, 48
@@ -52,7 +52,7 @@ def value(number: int, width: int, name: str = "") -> str:
 
 
 def parsed(text: str, width: int, what: str) -> int:
-    """Return the value of such a text. LabError says what it should be."""
+    """Parse the text of a value; LabError for an invalid one."""
     text = text.strip()
     try:
         if _MAC.fullmatch(text):
@@ -170,7 +170,8 @@ def _declared(switch: MrcSwitch, action_name: str) -> list[tuple[str, int]]:
 def write(
     switch: MrcSwitch, kind: str, table: str, key: str, what: str = "", params: Mapping[str, str] | None = None
 ) -> str:
-    """Insert, modify or delete an entry (`kind`), all in words; returns what was done. LabError: why not."""
+    """Insert, modify or delete an entry (`kind`), given as text; return a phrase. LabError where the switch refuses
+    it."""
     try:
         runtime = switch.runtime.table(switch.full_name(table))
     except KeyError:

@@ -10,6 +10,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="print what a program can r
 
 
 def give(command: str, status: int, /, **fields: Any) -> None:
-    """Write the answer: `command`, `ok`, `exit` (the status that follows), then what the command has to tell."""
+    """Write the JSON object: `command`, `ok`, `exit` (the exit status), then the command's own fields."""
     answer = {"command": command, "ok": status == 0, "exit": status, **fields}
     sys.stdout.write(json.dumps(answer, indent=1, default=str) + "\n")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-_SETTLING = 1.0  # seconds of a stage after which what is left can be told from what is done
+_SETTLING = 1.0  # seconds of a stage after which the remaining time can be estimated
 
 
 class ProgressBar:
@@ -22,7 +22,7 @@ class ProgressBar:
         self._began, self._first = clock(), 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show a stage and how far it is, with the time that is left; `total` 0: nobody knows."""
+        """Show a stage, its progress and the remaining time; `total` 0: unknown."""
         if not self.bar.disable:
             self.bar.start()
         now = self._clock()
@@ -33,7 +33,7 @@ class ProgressBar:
         )
 
     def _left(self, now: float, done: int, total: int) -> str:
-        """As long again as the stage took so far, in proportion to what is left of it."""
+        """Estimate the remaining time from the time and share done so far."""
         took, more = now - self._began, done - self._first
         if took < _SETTLING or more <= 0 or done >= total:
             return ""
@@ -41,7 +41,7 @@ class ProgressBar:
 
 
 def left(seconds: float) -> str:
-    """A time that is left, no finer than anybody can tell it."""
+    """A remaining time, rounded to its precision."""
     if seconds < 100:
         return f"{seconds:.0f} s left"
     return f"{seconds / 60:.0f} min left" if seconds < 6000 else f"{seconds / 3600:.0f} h left"
@@ -49,7 +49,7 @@ def left(seconds: float) -> str:
 
 @contextmanager
 def shown(console: Console, at_once: bool = True) -> Iterator[ProgressBar]:
-    """A bar while the block runs, or from its first stage on; nothing where the console is no terminal."""
+    """Show a bar while the block runs, from its first stage on; no bar where the console is not a terminal."""
     left = TextColumn("{task.fields[left]}")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), left)
     hidden = not console.is_terminal

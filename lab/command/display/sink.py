@@ -1,7 +1,5 @@
-"""Standard output and error of the command, which outlive whoever reads them: a pipe that closes, a disk that is full.
-
-What cannot be written is lost and the command goes on to its own end: `mrclab run FILE | head -3` has the run's exit
-status, and everything that the run measured.
+"""Standard output and error that tolerate write errors: a closed pipe, a full disk. Unwritable output is discarded and
+the command continues: `mrclab run FILE | head -3` has the run's exit status, and everything that the run measured.
 """
 
 import contextlib
@@ -13,7 +11,8 @@ LOST = 4  # exit status of a command that went well and whose output could not b
 
 
 class Sink:
-    """A text stream that swallows what its own stream refuses. `trouble` says why, but for a reader that has left."""
+    """A text stream that discards output its underlying stream refuses. `trouble` says why, except for a closed
+    pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -21,7 +20,7 @@ class Sink:
         self.trouble = ""
 
     def write(self, text: str) -> int:
-        """Write, or lose it."""
+        """Write, or discard."""
         if not self._broken:
             try:
                 self._stream.write(text)
@@ -30,7 +29,7 @@ class Sink:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or lose it."""
+        """Flush, or discard."""
         if not self._broken:
             try:
                 self._stream.flush()

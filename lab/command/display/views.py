@@ -18,7 +18,7 @@ Answer = Mapping[str, Any]
 
 
 def status(reply: Answer) -> RenderableType:
-    """Answer of `status`: how far switches, cables and agents are, and what is denied."""
+    """Response to `status`: state of switches, cables and agents, and denied elements."""
     verified = reply["state"] == "verified" and reply.get("seconds") is not None
     seconds = f" in {reply['seconds']:.1f} s" if verified else ""
     lines = [
@@ -35,7 +35,7 @@ def status(reply: Answer) -> RenderableType:
 
 
 def link_map(reply: Answer) -> RenderableType:
-    """Answer of `map`: what is at fault, and the state of every cable by the hosts' probes."""
+    """Response to `map`: faulty elements, and the state of every cable by the hosts' probes."""
     verdicts = [_verdict(verdict) for verdict in reply["verdicts"]] or ["[green]nothing is at fault[/]"]
     table = grid("cable", "state", "loss", "RTT", right=("loss", "RTT"))
     for name, link in reply["links"].items():
@@ -48,7 +48,7 @@ def link_map(reply: Answer) -> RenderableType:
 
 
 def precheck(reply: Answer) -> RenderableType:
-    """Answer of `precheck`: one line per check, and the verdict."""
+    """Response to `precheck`: one line per check, and the verdict."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in reply["checks"]:
         mark = "[green]ok[/]" if check["ok"] else f"[{_BAD}]no[/]"
@@ -58,7 +58,7 @@ def precheck(reply: Answer) -> RenderableType:
 
 
 def denied(reply: Answer, word: str = "denied") -> str:
-    """Answer of `deny` or `undeny` in one sentence."""
+    """Response to `deny` or `undeny` in one sentence."""
     unknown = _unnotified(reply)
     if not reply["changed"]:
         return (
@@ -69,7 +69,7 @@ def denied(reply: Answer, word: str = "denied") -> str:
 
 
 def drained(reply: Answer) -> str:
-    """Answer of `drain` in one sentence."""
+    """Response to `drain` in one sentence."""
     name, seconds = reply["switch"], reply["seconds"]
     if reply["drained"]:
         unknown = _unnotified(reply)
@@ -80,12 +80,12 @@ def drained(reply: Answer) -> str:
 
 
 def undrained(reply: Answer) -> str:
-    """Answer of `undrain` in one sentence."""
+    """Response to `undrain` in one sentence."""
     return f"{reply['switch']} carries traffic again after {reply['seconds']:.1f} s"
 
 
 def _unnotified(reply: Answer) -> str:
-    """Hosts that do not know of a denial, behind the sentence that says it."""
+    """Hosts that were not notified of a denial, appended to its sentence."""
     silent = [f"the agent of {name} {why}" for name, why in reply["unnotified"].items()]
     return f": {_some(silent)}" if silent else ""
 

@@ -1,4 +1,4 @@
-"""The command `mrclab capture`: frames of the running lab into pcapng files. It only reads words and calls others."""
+"""The command `mrclab capture`: frames of the running lab into pcapng files. Parses arguments only."""
 
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from mrclab.topo.quantities import parse_duration
 
 app = typer.Typer()
 
-_ALIVE = 0.5  # seconds between two looks whether the lab is still there
+_ALIVE = 0.5  # seconds between two checks that the lab still runs
 
 
 def _duration(text: str) -> float:
@@ -88,7 +88,7 @@ class _CaptureEnd:
     """End of a capture: a signal, time over, frames enough, or the lab gone."""
 
     def __init__(self, lab: LabClients, seconds: float, packets: int, guard: Interrupts) -> None:
-        guard.shield()  # a signal is noted here and interrupts no write
+        guard.shield()  # a signal sets a flag, so that it interrupts no write
         self._guard = guard
         self._base = lab.run_dir.parent
         self._until = time.monotonic() + seconds if seconds else None

@@ -1,6 +1,5 @@
-"""Lab that a command in a second terminal means: the one on the wire, else this user's in virtual time.
-
-A place that another user could have made is refused before anything in it is believed.
+"""Lookup of the lab for a command in a second terminal: the one on the wire, else this user's in virtual time. A
+directory that another user could have created is refused before anything in it is read.
 """
 
 import os
@@ -18,19 +17,19 @@ def virtual_run_dir() -> Path:
 
 
 def held_run_dir(run_dir: Path) -> Path:
-    """Directory of the lab that somebody holds: the given one, else this user's virtual one."""
+    """Directory of the running lab: the given one, else this user's virtual one."""
     places = [run_dir] if run_dir != RUN_DIR else [run_dir, virtual_run_dir()]
     return next((place for place in places if _served(place)), run_dir)
 
 
 def virtual(run_dir: Path) -> Path | None:
-    """The place of the lab in virtual time that is meant; None where none is held, or one on the wire is."""
+    """The directory of the lab in virtual time; None where none runs, or one runs on the wire."""
     place = held_run_dir(run_dir)
     return place if place == virtual_run_dir() and _served(place) else None
 
 
 def _served(place: Path) -> bool:
-    """Return True if a place has a lab's socket; UntrustedPlace where another user may have put it there."""
+    """Return True if a directory has a lab's socket; raise UntrustedPlace where another user may have created it."""
     if not os.path.lexists(place):
         return False
     trust.check_private(place)

@@ -1,7 +1,7 @@
 """Commands for the lab that is up: `mrclab status`, `map`, `deny`, `drain`, `precheck`, `p4sh`.
 
-They talk to the controller of the running lab, whoever brought it up, over its socket; in virtual time through the
-prompt that holds it. `--json` prints its answer.
+They send requests to the running lab's controller over its socket; in virtual time through the lab's prompt. `--json`
+prints the response.
 """
 
 import json
@@ -39,9 +39,9 @@ SwitchName = Annotated[str, typer.Argument(metavar="SWITCH", help="a T0 or T1, e
 Reason = Annotated[str, typer.Option(help="why; kept with the denial")]
 Timeout = Annotated[float, typer.Option(min=0, max=3600, help="seconds it may take")]
 
-_LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life
+_LOOK_S = 1.0  # seconds in which switches and agents must respond
 _CONTROLLER = "controller.sock"
-_REPLY = 10.0  # seconds a controller may take beyond what it was given
+_REPLY = 10.0  # seconds a controller may take beyond the requested time
 
 
 @app.command()
@@ -119,9 +119,8 @@ def shell(context: typer.Context, switch: SwitchName) -> None:
 
 
 def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
-    """The lab that is up on the wire; LabError with the remedy where there is none.
-
-    `instead` is what to do where the lab that is held is one in virtual time.
+    """The lab that runs on the wire; LabError with the remedy where there is none. `instead` is the remedy where the
+    running lab is in virtual time.
     """
     from mrclab.lab.run.wire.attach import attach  # noqa: PLC0415 - the fabric's model takes a moment
 
@@ -134,7 +133,8 @@ def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
 
 
 def ask(run_dir: Path, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
-    """Ask the controller; `seconds` is what the operation itself may take. RunError with the controller's sentence."""
+    """Send a request to the controller; `seconds` limits the operation itself. RunError with the controller's
+    message."""
     try:
         with Client(run_dir / _CONTROLLER) as client:
             return client.call(op, rpc_timeout=seconds + _REPLY, **arguments)
@@ -166,7 +166,7 @@ def _print(response: dict[str, Any], as_json: bool, view: Callable[[dict[str, An
 
 @contextmanager
 def _adaptive(text: str, seconds: float) -> Iterator[None]:
-    """A spinner on a terminal while something takes its time."""
+    """Show a spinner on a terminal during a long operation."""
     if seconds and err.is_terminal:
         with err.status(text):
             yield

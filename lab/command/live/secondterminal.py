@@ -1,6 +1,6 @@
 """Commands for a second terminal: each of the prompt's commands under its own name, `mrclab do`, and `mrclab watch`.
 
-They load next to nothing: the process that holds the lab does the work.
+They import very little: the lab's process does the work.
 """
 
 import json
@@ -33,11 +33,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="print what a program can r
 
 
 class _Command(TyperCommand):
-    """A command whose help is the prompt's, loaded when somebody asks for it."""
+    """A command whose help is the prompt's, loaded on request."""
 
     @property
     def help(self) -> str | None:
-        """Meaning of the prompt's command of this name."""
+        """Help of the prompt's command of this name."""
         from mrclab.lab.prompt import doing, looking, words  # noqa: F401, PLC0415 - importing the parts fills the list
 
         meaning = words.WORDS[words.RENAMED.get(self.name or "", self.name or "")].meaning

@@ -102,7 +102,7 @@ def up(
 
 
 def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
-    """Return the scenario fields of this lab, beside its fabric and seed."""
+    """Return the scenario fields of this lab other than fabric and seed."""
     models = {"transport": asked.transport if asked else None, "mapper": mapper}
     settings = {
         name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None

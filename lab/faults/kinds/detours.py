@@ -1,4 +1,4 @@
-"""Faults for which frames take another way: through a relay that delays or reorders, or to another cable's far end."""
+"""Faults that redirect frames: through a relay that delays or reorders, or to another cable's far end."""
 
 import random
 from typing import Annotated, Any, ClassVar, Literal
@@ -77,7 +77,7 @@ def _prove_late(probe: FaultProbe, least: float, *, in_order: bool = True) -> No
 
 @FAULTS.register
 class Delay(RelayedFault):
-    """Packets take longer."""
+    """Packets are delayed."""
 
     kind: Literal["delay"]
     delay: DelayTime = Field(gt=0, le=60)
@@ -100,7 +100,7 @@ class Delay(RelayedFault):
 
 @FAULTS.register
 class Jitter(RelayedFault):
-    """Packets take longer by a varying time; they stay in order unless `ordered` is false."""
+    """Packets are delayed by a varying time; they stay in order unless `ordered` is false."""
 
     kind: Literal["jitter"]
     delay: DelayTime = Field(gt=0, le=60, description="mean")

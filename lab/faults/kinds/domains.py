@@ -1,4 +1,4 @@
-"""Failures that are correlated: what shares a line card, or a power supply, fails at the same moment."""
+"""Correlated failures: everything on one line card, or one power supply, fails at the same moment."""
 
 import random
 from typing import Any, ClassVar, Literal
@@ -34,7 +34,7 @@ class Domain(LastingFault):
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
-        """Of a domain that is named: which one is drawn, nobody knows before."""
+        """Cables of a named domain; none where the domain is drawn at run time."""
         if self.number is None:
             return ()
         return tuple(dict.fromkeys(link for part in self.parts(fabric, 0) for link in part.links(fabric)))
@@ -50,7 +50,7 @@ class Domain(LastingFault):
 
     @override
     def prove(self, probe: FaultProbe) -> None:
-        """As many parts end as began, and there are some."""
+        """Every part that began ends, and there is at least one."""
         probe.inject()
         begun = probe.records("fault.begin")
         probe.clear()

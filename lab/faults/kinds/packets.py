@@ -48,7 +48,7 @@ def _some(arrived: list[int]) -> bool:
 def _prove_loss(
     probe: FaultProbe, up: Callable[[list[int]], bool], down: Callable[[list[int]], bool] = _every_frame
 ) -> None:
-    """In each direction the expected frames arrive, all drops are counted, and none happens after the fault ended."""
+    """Verify that in each direction the expected frames arrive, all drops are counted, and none follows the end."""
     probe.inject()
     upwards, downwards = probe.cross()
     probe.clear()
@@ -77,7 +77,7 @@ class LoseShare(LossyAction):
 
 
 def _lost(fault: "GrayLoss | HostLoss") -> str:
-    """Return what is lost, in words."""
+    """Return the lost share, in words."""
     if fault.model is not None:
         return fault.model.text
     return f"every {fault.every}. packet" if fault.rate is None else f"{fault.rate * 100:g}% of packets"
@@ -135,7 +135,7 @@ class LoseAtHosts(LoseShare):
 
 @FAULTS.register
 class HostLoss(LastingFault):
-    """Packets towards hosts are lost on the last cable, in all planes: what a congested or faulty NIC does."""
+    """Packets towards hosts are lost on the last cable, in all planes, as by a congested or faulty NIC."""
 
     kind: Literal["host_loss"]
     rate: ShareOrNone | None = None

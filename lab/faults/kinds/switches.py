@@ -17,8 +17,8 @@ from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 
-_LOOK_AGAIN = 0.05  # seconds between two looks whether a switch is provisioned
-_PROVISIONING = 10.0  # seconds until a switch that came back gets its carrier even so: there may be no controller
+_LOOK_AGAIN = 0.05  # seconds between two checks that a switch is provisioned
+_PROVISIONING = 10.0  # seconds until a switch gets its carrier unprovisioned: there may be no controller
 
 
 @FAULTS.register
@@ -224,7 +224,7 @@ class Reboot(FaultAction[SwitchReboot]):
 
 @FAULTS.register
 class WrongEntry(SwitchFault):
-    """A switch sends what should leave by one port out of another, or drops it; the controller's intent stays right."""
+    """A switch forwards packets for one port out of another, or drops them; the controller's intent stays correct."""
 
     kind: Literal["wrong_entry"]
     port: int = Field(ge=1, description="whose route becomes wrong")
@@ -249,7 +249,7 @@ class WrongEntry(SwitchFault):
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
-        """The cable of the port whose route is wrong, and of the one by which its packets leave."""
+        """The cable of the port whose route is wrong, and that of the port by which its packets leave."""
         ports = fabric.switch(self.switch).ports
         return tuple(ports[number - 1].link for number in (self.port, self.to) if number)
 
