@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -143,8 +144,8 @@ class _Branch(FaultAction[BranchPoint]):
 def run(jobs: Sequence[Job]) -> list[Row]:
     """Return rows of runs that have seed and all but their fault in common, one at most without a fault.
 
-    `cpu` of a row are the CPU seconds of its own process: that of the run without a fault has what all have in common.
-    A variant whose process died has no row.
+    `cpu` of a row is the CPU time of its own process in seconds, `mib` the largest memory of that process. The run
+    without a fault includes the part that all have in common. A variant whose process died has no row.
     """
     began = time.process_time()
     read = {job.variant: (job, scenario.with_seed(job.setting.loaded(), job.seed)) for job in jobs}
@@ -153,15 +154,21 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     own, loaded = read[calm.variant if calm is not None else jobs[0].variant]
     if not faults:
         row = work.ran(own, lambda: loaded)
-        return [{**row, "cpu": round(time.process_time() - began, 3)}]
+        return [{**row, **_used(began)}]
     first = next(iter(faults.values()))
     point = BranchPoint.model_construct(name=first.name, at=first.at, until=None)
     point.take(faults, goes_on=calm is not None)
     branched = replace(loaded, scenario=loaded.scenario.model_copy(update={"faults": [point]}))
     row = work.ran(own, lambda: branched)
     if point.chosen:
-        job, cpu = read[point.chosen][0], round(time.process_time(), 3)
-        point.answer({**row, "variant": job.variant, "values": dict(job.values), "cpu": cpu})
+        job = read[point.chosen][0]
+        point.answer({**row, "variant": job.variant, "values": dict(job.values), **_used(0.0)})
         os._exit(0)
-    whole = [{**row, "cpu": round(time.process_time() - began, 3)}] if calm is not None else []
+    whole = [{**row, **_used(began)}] if calm is not None else []
     return [*point.rows.values(), *whole]
+
+
+def _used(began: float) -> Row:
+    """Return CPU seconds since `began` and the largest memory in MiB of this process."""
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return {"cpu": round(time.process_time() - began, 3), "mib": memory}

@@ -19,10 +19,15 @@ CALM = "calm"
 
 @dataclass(frozen=True)
 class FaultCost:
-    """Milliseconds of each seed in which the job went to its end, of how many seeds, and in how many it did not."""
+    """Milliseconds lost in each seed whose job did all its steps; the number of seeds whose job did not."""
 
     lost: tuple[float, ...]
     ended: int  # seeds in which the job broke off
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds, whether the job went to its end or not."""
+        return len(self.lost) + self.ended
 
     @property
     def mean(self) -> float:
@@ -31,18 +36,18 @@ class FaultCost:
 
     @property
     def half(self) -> float | None:
-        """Half of the interval of 95 %; None of a single seed."""
+        """Half of the 95 % interval; None for a single seed."""
         low = summary(self.lost).low
         return None if low is None else self.mean - low
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours of one event where all GPUs of a job wait for it."""
+        """GPU-hours lost to one event that delays all GPUs."""
         return self.mean * 1e-3 * GPUS / 3600
 
 
 def went_well(row: Row) -> bool:
-    """Tell whether the job of a run did all its steps."""
+    """Return True if the job of a run did all its steps."""
     verdicts = row["verdicts"]
     return not row["trouble"] and bool(verdicts.get("integrity", {}).get("ok"))
 
@@ -63,7 +68,7 @@ def step(rows: Sequence[Row], transport: str) -> float | None:
 
 
 def cost(rows: Sequence[Row], transport: str, fault: str) -> FaultCost | None:
-    """Return what a fault cost under a transport; None where there is no pair of runs."""
+    """Return the cost of a fault under a transport; None without a pair of runs of one seed."""
     calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and went_well(row)}
     began = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
     common = [seed for seed in began if seed in calm]

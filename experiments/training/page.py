@@ -1,4 +1,4 @@
-"""The page of what failures cost training jobs, from the rows of its runs."""
+"""Page and picture of the cost of failures to training jobs, from the rows of its runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.sizes import SIZES, JobSize
+from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
 from mrclab.lab.report import results
 from mrclab.lab.report.grid import markdown
 
@@ -35,62 +35,64 @@ FAULTS = {
 PICTURE = "training.png"
 
 LEAST_SEEDS = 5
-"""Seeds of a figure that is told without saying of how many."""
+"""A figure of fewer seeds states their number."""
 
 
 _HEAD = """\
 # What a failure costs a training job
 
 Synchronous training waits for its slowest transfer. Here a job trains in [virtual time](../virtual-time.md) while
-something fails, and the cost is the time by which its steps took longer than those of the same job with the same seed
-and no fault. Made by `make training` (`python -m mrclab.experiments.training`), which does the runs that are
-missing and writes this page; all are done again where the sources of transport or simulator have changed since, which
-then were {digest}. Made on {system}, {cores} cores, Python {python}.
-A chapter whose runs are of other sources says so.
+something fails. The cost of a fault is the additional time of the job's steps, compared with the same job with the same
+seed and no fault.
 
-**The job.** Tensor parallelism in servers of eight, inside which no packet crosses the fabric; a pipeline; data
-parallelism in what is left, whose gradients are reduced by halving and doubling while backward goes on. NICs of 4 × 100
-Gb/s with MRC; of 400 Gb/s in one plane with RoCEv2, which has one port and static ECMP. Both have the lab's default ACK
-timeout, 13 to 26 round trips, shorter than RoCEv2 networks use. Cables take 600 ns, switches 500 ns. Computations vary
-by 2 %, drawn from the seed.
-The fault begins after 30 % of the job's bytes; switches that die stay dead, and the cable goes on losing packets.
+`make training` (`python -m mrclab.experiments.training`) does the missing runs and writes this page. When the sources
+of transport or simulator change, it repeats all runs. The sources of this page are {digest}; a chapter with runs of
+other sources states theirs.
+Made on {system}, {cores} cores, Python {python}.
 
-**What the intervals say.** Figures are means over the seeds, each beside its own run without the fault, with the 95 %
-interval of Student's t. A cost below its interval is not told from none. *Ends* means that a QP gave up, and the job
-with it.
+**The job.** Tensor parallelism stays inside servers of eight and sends no packets. A pipeline and data parallelism
+cross the fabric; gradients are reduced by halving and doubling and overlap with the backward pass. MRC has NICs of
+4 × 100 Gb/s. RoCEv2 has one port of 400 Gb/s, one plane and static ECMP. Both use the lab's default ACK timeout of 13
+to 26 round trips, which is shorter than in RoCEv2 networks. A cable's delay is 600 ns, a switch's 500 ns. Compute times
+vary by 2 %, drawn from the seed. The fault begins after 30 % of the job's bytes. A dead switch stays dead, and a lossy
+cable stays lossy.
+
+**The figures.** Each is the mean over the seeds, with the 95 % interval of Student's t; each run is compared with the
+run of the same seed without the fault. A cost smaller than its interval is indistinguishable from zero. *Ends* means
+that a QP exhausted its retries and the job ended with an error.
 """
 
 _RATES = """\
 ## A day
 
 The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If every flap stops all of {gpus:,} GPUs
-for as long as it stopped the largest job above in which most transports were measured, a day of them costs:
+for as long as it delayed the largest job above that has all transports, a day of flaps costs:
 
 """
 
 _LIMITS = """\
-## What this does not say
+## Limits
 
-* Jobs are short (one to four steps of 200 to 400 µs), since every packet is simulated: a cost *per event* is
-  measured, not a day. What a dead switch costs is told for the rest of such a job, and grows with it where bandwidth is
-  gone.
-* A flap lasts 200 µs here, in data centres seconds. A T0–T1 cable that is down costs MRC what it takes to notice; a
-  NIC's cable costs a share of that NIC's bandwidth for as long as it is down.
-* RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol takes a dead path out. Where it says *ends*,
-  a network that reroutes within the QP's retries would only stall.
-* RoCEv2 notices the loss of a message's last packets by its ACK timeout alone. The short one here is to its advantage:
-  with the usual 4 ms and more, each such loss costs that long.
-* Rates are the paper's for its own cluster, not scaled to another size; other kinds of events have no published rate,
-  and are told per event alone.
+* Jobs are short (one to four steps of 200 to 400 µs) because every packet is simulated. The runs measure a cost *per
+  event*, not a day. The cost of a dead switch covers the rest of such a short job; a longer job loses more where
+  bandwidth is missing.
+* A flap lasts 200 µs here, and seconds in data centres. When a T0–T1 cable is down, MRC loses only the time until it
+  notices. When a NIC's cable is down, that NIC loses a share of its bandwidth for the whole time.
+* RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol removes a dead path. Where the table says
+  *ends*, a network that reroutes before the QP exhausts its retries would only stall.
+* RoCEv2 notices the loss of a message's last packets only by its ACK timeout. The short timeout favours it: with the
+  usual 4 ms and more, each such loss costs that much time.
+* The rate of flaps is the paper's, for its own cluster and not scaled to another size. Other kinds of events have no
+  published rate, so only their cost per event is given.
 """
 
 
 def write(
     path: Path, rows: Mapping[int, Sequence[Row]], digest: str, of_sizes: Mapping[int, str] | None = None
 ) -> None:
-    """Write the page and its picture beside it.
+    """Write the page, and its picture into the same folder.
 
-    `digest` names the sources; `of_sizes` those of the sizes whose rows are of others, which their chapters then say.
+    `digest` names the page's sources, `of_sizes` those of each size's rows: a chapter states them where they differ.
     """
     of_sizes = of_sizes or {}
     found = results.versions(), results.machine()
@@ -113,13 +115,18 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
     words.append(
         f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
         f" data parallelism of {size.data}.\n{size.gradients >> 10} KiB of gradients for each rank and step;"
-        f" {size.steps} step{'s' if size.steps > 1 else ''}. Seeds {seeds[0]} to {seeds[-1]}; ms."
+        f" {size.steps} step{'s' if size.steps > 1 else ''}. {_seeds(seeds)}; ms."
     )
+    if size.few_evs:
+        words.append("To save memory, an MRC QP has {active_per_plane} active and {backup_per_plane} backup EVs in each"
+                     " plane, half the default.".format(**FEW_EVS))  # fmt: skip
     spent = [row["cpu"] for row in rows if "cpu" in row]
     if spent:
-        words.append(f"All {len(spent)} runs together took {sum(spent):,.0f} s of CPU time.")
+        memory = max((row.get("mib", 0) for row in rows), default=0)
+        uses = f" The largest process used {memory:,} MiB." if memory else ""
+        words.append(f"The {len(spent)} runs used {sum(spent):,.0f} s of CPU time together.{uses}")
     if digest != current:
-        words.append(f"Its runs are of older sources, `{digest}`: compare them with each other alone.")
+        words.append(f"Its runs are of older sources, `{digest}`: compare them only with each other.")
     usual = [costs.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
@@ -127,12 +134,14 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
         if any(cells):
             lines.append([text, *map(cost_text, cells)])
     words += ["", markdown(["", *(TRANSPORTS[name] for name in shown)], lines)]
-    words += ["", "Each figure's run, here the first: `" + size.command(f"{shown[0]}-flap", seeds[0]) + "`.", ""]
+    example = size.command(f"{shown[0]}-flap", seeds[0])
+    words += ["", f"The first figure's run: `{example}`.", "Variants are named TRANSPORT-FAULT."]
+    words += [f"Transports: {_names(shown)}. Faults: {_names([costs.CALM, *FAULTS])}.", ""]
     return "\n".join(words)
 
 
 def cost_text(cost: FaultCost | None) -> str:
-    """Return a cell of the table."""
+    """Return a cell of the table: mean, interval and the number of jobs that ended."""
     if cost is None:
         return "not run"
     if not cost.lost:
@@ -141,18 +150,25 @@ def cost_text(cost: FaultCost | None) -> str:
     said = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
     if half is not None and len(cost.lost) < LEAST_SEEDS:
         said += f" ({len(cost.lost)} seeds)"
-    whole = cost.ended + len(cost.lost)
-    return said + (f"; ends in {cost.ended} of {whole}" if cost.ended else "")
+    return said + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"Seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"Seed {seeds[0]}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    told_of = {size.nics: {name: costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS} for size in sizes}
-    most = max(sum(cost is not None for cost in found.values()) for found in told_of.values())
+    costs_of = {size.nics: {name: costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS} for size in sizes}
+    known = {nics: sorted(cost.seeds for cost in found.values() if cost) for nics, found in costs_of.items()}
     # one size for all, as a cost grows with the job
-    size = [size for size in sizes if sum(cost is not None for cost in told_of[size.nics].values()) == most][-1]
+    size = max(sizes, key=lambda size: (len(known[size.nics]), min(known[size.nics], default=0), size.nics))
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
-        cost = told_of[size.nics][name]
+        cost = costs_of[size.nics][name]
         if cost is None:
             continue
         if not cost.lost:
@@ -167,26 +183,23 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
 
 
 def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
-    """Say what was not run."""
-    words = []
+    """List the runs that are missing of the five seeds of every transport and fault."""
+    lines = []
     for size in SIZES:
-        done = {row["variant"] for row in rows.get(size.nics, ())}
-        absent = [
-            f"{TRANSPORTS[transport]}"
-            for transport in TRANSPORTS
-            if not any(f"{transport}-{fault}" in done for fault in FAULTS)
-        ]
-        seeds = len({row["seed"] for row in rows.get(size.nics, ())})
-        if not done:
-            words.append(f"* {size.nics:,} NICs: nothing.")
-        elif absent or seeds < 5:
-            few = f"{seeds} seed{'s' if seeds > 1 else ''} of five" if seeds < LEAST_SEEDS else ""
-            what = "; ".join([*absent, *([few] if few else [])])
-            words.append(f"* {size.nics:,} NICs: {what}.")
-    words.append("* 32,768 NICs: nothing; the QPs of such a job want some 16 GB.")
-    return "\n".join(
-        ["## What was not run", "", *words, "", "`make training ARGS='--sizes 8192 --seeds 1..5'` does more.", ""]
-    )
+        found = rows.get(size.nics, ())
+        if not found:
+            lines.append(f"* {size.nics:,} NICs: nothing was run.")
+            continue
+        absent = []
+        for transport, text in TRANSPORTS.items():
+            done = [sum(row["variant"] == f"{transport}-{fault}" for row in found) for fault in (costs.CALM, *FAULTS)]
+            missing = LEAST_SEEDS * len(done) - sum(min(count, LEAST_SEEDS) for count in done)
+            if missing:
+                absent.append(f"{text}, {missing} of {LEAST_SEEDS * len(done)} runs")
+        if absent:
+            lines.append(f"* {size.nics:,} NICs: {'; '.join(absent)}.")
+    lines.append("* 32,768 NICs: nothing was run; the QPs of such a job need some 16 GB.")
+    return "\n".join(["## Missing", "", *lines, "", "`make training ARGS='--sizes 8192 --seeds 1..5'` adds runs.", ""])
 
 
 def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:
@@ -218,7 +231,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]
 
 
 def costs_of(rows: Sequence[Row]) -> dict[tuple[str, str], FaultCost]:
-    """Return what each fault cost each transport, of those that were run."""
+    """Return the cost of each fault to each transport, of those that were run."""
     found = {(fault, name): costs.cost(rows, name, fault) for fault in FAULTS for name in TRANSPORTS}
     return {key: cost for key, cost in found.items() if cost is not None}
 

@@ -31,7 +31,7 @@ STEPS = 4
 
 _DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/run", "lab/traffic", "lab/training")
 FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
-"""The EVs of a QP in the largest jobs, half of what others have: they are most of the memory."""
+"""EVs of a QP in the largest jobs, half the default, as they use most of the memory."""
 
 _LARGE = 8192
 _LAYERS = 4  # of a stage
@@ -41,7 +41,7 @@ _FEW_PARAMETERS = 65_536  # of a layer of the larger jobs, a quarter of what the
 
 @dataclass(frozen=True)
 class JobSize:
-    """A fabric of true speed and the job on all of it; `seeds` and `variants` are what is run unless told otherwise."""
+    """A fabric at true speed and a job on all its NICs; `seeds` is the default number of seeds."""
 
     nics: int
     t0s: int
@@ -55,7 +55,7 @@ class JobSize:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The fields of the scenario that differ from what its file says."""
+        """Fields of the scenario that differ from those of its file."""
         if self.nics == SIZES[0].nics:
             return {}
         layers = _LAYERS * self.pipeline
@@ -71,10 +71,14 @@ class JobSize:
             "traffic.job.steps": self.steps,
         }
 
+    @property
+    def few_evs(self) -> bool:
+        """True if MRC's QPs have half the usual EVs."""
+        return self.nics >= _LARGE
+
     def values_of(self, variant: str) -> dict[str, Any]:
-        """Those of one variant alone."""
-        few = self.nics >= _LARGE and variant.startswith("mrc")
-        return {"transport.ev_profile": FEW_EVS} if few else {}
+        """Return the fields of one variant that differ from those of the size."""
+        return {"transport.ev_profile": FEW_EVS} if self.few_evs and variant.startswith("mrc") else {}
 
     def transport_of(self, variant: str) -> str:
         """Return the transport of a variant."""
@@ -114,8 +118,8 @@ _ALL = ("mrc", "roce-16", "mrc-mapper", "mrc-mute", "roce-1")
 _FAULTS = ("calm", "flap", "flapping", "port", "t0", "t1", "lossy")
 SIZES = (
     JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS, STEPS),
-    JobSize(1024, 32, 32, 32, 4, 5, _ALL, _FAULTS, 2),
-    JobSize(8192, 128, 64, 64, 8, 1, ("mrc", "roce-1"), ("calm", "flap", "t0"), 1),
+    JobSize(1024, 32, 32, 32, 4, 5, _ALL, _FAULTS, 1),
+    JobSize(8192, 128, 64, 64, 8, 5, _ALL, _FAULTS, 1),
 )
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from pathlib import Path
 
@@ -23,16 +24,25 @@ RANK = Path(__file__).with_name("own_tests_rank.py")
 LIBRARY = ROOT / "hosts" / "libmrc" / "build" / "lib_mrc.so"
 
 GPU = "needs CUDA devices"
-GLOO = "calls monitored_barrier or expects its words, which only gloo has"
+GLOO = "calls monitored_barrier or expects its error message, which only gloo has"
 BY_NAME = "has code for gloo, NCCL and others by name, and nothing for another backend"
 KNOWN = {
-    **dict.fromkeys(("test_all_to_all_cuda", "test_all_to_all_cuda_complex", "test_all_to_all_full_group_cuda"), GPU),
-    **dict.fromkeys(("test_batch_isend_irecv_mixed_backend_err", "test_batch_isend_irecv_op_err"), GPU),
+    **dict.fromkeys(
+        (
+            "test_all_to_all_cuda",
+            "test_all_to_all_cuda_complex",
+            "test_all_to_all_full_group_cuda",
+            "test_all_to_all_group_cuda",
+            "test_batch_isend_irecv_mixed_backend_err",
+            "test_batch_isend_irecv_op_err",
+        ),
+        GPU,
+    ),
     **dict.fromkeys(
         ("test_barrier_timeout_full_group", "test_barrier_timeout_global", "test_barrier_timeout_group"), GLOO
     ),
     "test_SyncBatchNorm_process_group": "needs torchvision",
-    "test_sparse_all_reduce_sum": "sparse tensors, which this backend refuses with a sentence",
+    "test_sparse_all_reduce_sum": "sparse tensors, which this backend refuses with an error",
 }
 """Tests that cannot pass, and why."""
 
@@ -121,45 +131,50 @@ def _together(by_rank: dict[int, tuple[str, str]], count: int) -> tuple[str, str
 
 
 def page(whole: dict[str, tuple[str, str]]) -> str:
+    """Return the page: counts, then the tests by state and reason."""
     import torch  # noqa: PLC0415 - only the page names it
 
     counts = Counter(state for state, _ in whole.values())
-    lines = [
-        "# PyTorch's own tests on the backend mrc",
-        "",
-        (
-            f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its"
-            " wheel (`torch.testing._internal.distributed.distributed_test`)."
-            f" On three ranks, or four or eight where it"
-            f" wants them, {counts['passed']} pass, {counts['failed']} fail, {counts['skipped']} cannot run here."
-        ),
-        "Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`.",
-        "",
-    ]
-    reasons = {
-        "no_cuda": GPU,
-        **{f"multi-gpu-{number}": GPU for number in range(2, 9)},
-    }
+    said = (
+        f"PyTorch {torch.__version__.split('+')[0]} has {len(whole)} tests of torch.distributed and DDP in its wheel"
+        " (`torch.testing._internal.distributed.distributed_test`). On three ranks, or four or eight where a test"
+        f" needs them, {counts['passed']} pass, {counts['failed']} fail and {counts['skipped']} cannot run here."
+        " Made by `python tests/pytorch/own_tests.py --write docs/results/torch-tests.md`."
+    )
+    lines = ["# PyTorch's own tests on the backend mrc", "", *_wrapped(said), ""]
     for state, title in (("failed", "Fail"), ("skipped", "Cannot run here"), ("passed", "Pass")):
         chosen = {test: why for test, (one, why) in whole.items() if one == state}
         if not chosen:
             continue
         lines += [f"## {title}", ""]
         if state == "failed":
-            lines += ["| Test | Because |", "|---|---|"]
+            lines += ["| Test | Reason |", "|---|---|"]
             lines += [f"| `{test}` | {known(test, why) or why} |" for test, why in chosen.items()]
         elif state == "skipped":
             by_reason: dict[str, list[str]] = {}
             for test, why in chosen.items():
-                reason = f"PyTorch skips it: {why}" if "github.com" in why else reasons.get(why, why)
-                by_reason.setdefault(reason, []).append(test)
-            lines += ["| Because | Tests |", "|---|---|"]
+                by_reason.setdefault(_reason(why), []).append(test)
             for why, tests in sorted(by_reason.items(), key=lambda one: -len(one[1])):
-                lines.append(f"| {why} | {len(tests)}: {', '.join(f'`{test}`' for test in tests)} |")
+                lines += _wrapped(f"* {why} ({len(tests)}): {_names(tests)}", "  ")
         else:
-            lines.append(", ".join(f"`{test}`" for test in chosen))
+            lines += _wrapped(_names(list(chosen)))
         lines.append("")
     return "\n".join(lines)
+
+
+def _reason(why: str) -> str:
+    """Return the words for PyTorch's name of a reason to skip."""
+    if why == "no_cuda" or why.startswith("multi-gpu"):
+        return GPU
+    return f"PyTorch skips it: {why}" if "github.com" in why else why
+
+
+def _names(tests: list[str]) -> str:
+    return ", ".join(f"`{test}`" for test in tests)
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

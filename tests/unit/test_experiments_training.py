@@ -48,8 +48,9 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     page.write(tmp_path / "training.md", {64: rows()}, "abc")
     text = (tmp_path / "training.md").read_text()
     assert "| a T0–T1 cable is down for 200 µs | 0.080 ± " in text
-    assert "* 1,024 NICs: nothing." in text
-    assert "MRC, Clustermapper" in text
+    assert "* 1,024 NICs: nothing was run." in text
+    assert "MRC, Clustermapper, 35 of 35 runs; " in text
+    assert "64 NICs: MRC, 29 of 35 runs; " in text
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
 
 

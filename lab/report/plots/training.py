@@ -1,4 +1,4 @@
-"""Jobs: the time of every step under the marks of the faults, and how much of it the ranks computed."""
+"""Step-time picture of training jobs, with their compute share and the spans of the faults."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -36,12 +36,12 @@ def _draw(axes: Axes, measures: Measures, job: str) -> None:
         axes.stairs(computed, edges, color=style.BLUE, alpha=0.2, fill=True)
         ends.append((computed[-1] / 2, "computing", style.FAINT))
     axes.set_ylim(0, 1.15 * max(values))
-    title = f"steps of {job}, {unit.time if unit.seconds < 1 else 's'}"
+    title = f"step time of {job}, {unit.time if unit.seconds < 1 else 's'}"
     lost = lost_by_faults(measures, job)
     if lost is not None:
-        title += f": faults cost {show_seconds(lost.seconds)} = {lost.steps:.2f} steps"
+        title += f"; faults cost {show_seconds(lost.seconds)} = {lost.steps:.2f} steps"
     late = [row for row in training.stragglers(job) if row.last][:1]
     if late and training.ranks(job) > 1:
-        title += f"; rank {late[0].rank} came last in {late[0].last} of {len(found)}"
+        title += f"; rank {late[0].rank} was last in {late[0].last} of {len(found)} steps"
     axes.set_title(title)
     style.label_lines(axes, ends)
