@@ -35,7 +35,7 @@ class FrameStream:
     def take(self, record: Record) -> list[Frame]:
         """One more record; the frames that were due before it."""
         if self._due is None:
-            self._due = record.t + self._step
+            self._due = record.t
         made = self.until(record.t)
         self._model.take(record)
         return made

@@ -23,7 +23,7 @@ from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.run.world import World
-from mrclab.lab.scenario import scenario, schema
+from mrclab.lab.scenario import scenario
 from mrclab.lab.ui import learning, reporting
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
@@ -178,6 +178,7 @@ class Tab:
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
         self._runs = 0  # how often another source was shown
+        self._open = False  # the source was published: frames may follow
         self._side.frames.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
             "inject": lambda desk, kind, fields: desk.inject(str(kind), dict(fields)),
@@ -188,7 +189,6 @@ class Tab:
         }
         self._requests: Mapping[str, Callable[[str], Any]] = {
             "api/operation": self._operation,
-            "api/schema": lambda _: schema.build(),
             "api/check": checked,
             "api/run": self._run,
             "api/results": lambda _: self._shelf.runs(),
@@ -241,6 +241,7 @@ class Tab:
 
     def source(self) -> None:
         """Publish all of what is shown now."""
+        self._open = True
         first, changes = self._shown.film.changes_since(0)
         message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
         if message["layout"].get("beside") and self._rival is not None:
@@ -264,17 +265,18 @@ class Tab:
         return {**shown.layout(), **message, **more, "outcome": shown.outcome()}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
-        if source is self._shown:
+        if self._open and source is self._shown:
             self._tell(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
 
     def _rivals_frames(self, _: Followed, changes: list[str]) -> None:
-        if self._shown is self._side.frames:
+        if self._open and self._shown is self._side.frames:
             self._tell(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
     def _beside(self, on: bool) -> dict[str, str]:
         """Begin anew, with the same fabric and RoCEv2 beside it or without."""
         for side in self._sides():
             side.close()
+        self._open = False
         self._side = LabSide(self._pace, self._frames)
         self._shown, self._rival = self._side.frames, None
         if on:

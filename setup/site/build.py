@@ -24,6 +24,7 @@ from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
 from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.scenario import schema
 from mrclab.lab.ui import learning, shortrun
 from mrclab.lab.ui.tab import Tab
 
@@ -96,6 +97,7 @@ def main() -> int:
     lock = json.loads((engine / "pyodide-lock.json").read_text(encoding="utf-8"))
     (target / "engine" / "pyodide-lock.json").write_text(json.dumps({"info": lock["info"], "packages": {}}))
     (target / "first.json").write_text(parsed[0], encoding="utf-8")  # what the page shows until Python runs
+    (target / "schema.json").write_text(json.dumps(schema.build()), encoding="utf-8")
     (target / "lessons.json").write_text(json.dumps(lessons()), encoding="utf-8")
     (target / "figures.json").write_text(json.dumps(figures(), separators=(",", ":")), encoding="utf-8")
     keep_offline(target)

@@ -13,6 +13,7 @@ export { merge } from "./merge.js";
 export async function get(path) {
   if (path === "api/layout") { await early; if (!source) await known; return source.layout; }
   if (path === "api/frames") return taken();
+  if (path === "api/schema") return (await fetch(new URL("../schema.json", import.meta.url))).json(); // as it was built
   if (path === "api/rival") return source.rival.splice(0);
   return ask(path, "");
 }

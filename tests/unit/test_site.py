@@ -41,6 +41,35 @@ pytestmark = [
 ]
 
 
+NARRATED = """async ([evs, goodput, events, lost, again]) => {
+  const { narrate } = await import("./static/narrator.js"), qps = [["h1", 256, "h3", 0, 0.016, 9]];
+  const frames = goodput.map((rate, n) => ({
+    t: n / 10, qps, evs: { "h1/256": evs }, goodput: { 1: rate }, means: [16, 9], events: events.filter(({ t }) => t > (n - 1) / 10 && t <= n / 10),
+    totals: { lost: n < 10 ? 0 : lost, "sent again": n < 10 ? 0 : again },
+  }));
+  return narrate(frames, frames.length - 1);
+}"""
+GOOD, BAD = [[1, 1, 1, "GOOD"], [2, 1, 2, "GOOD"]], [[1, 1, 1, "GOOD"], [2, 1, 2, "ASSUMED_BAD"]]
+CUT = {"t": 1.0, "kind": "fault.begin", "fault": "cut", "fault_kind": "link_down", "text": "cut"}
+MENDED = {"t": 1.5, "kind": "fault.end", "fault": "cut", "text": "cut"}
+BEGUN, STILL = [0.0] * 5, [0.0] * 7
+
+
+def state(t, old, new):
+    return {"t": t, "kind": "ev.state", "old": old, "new": new, "text": "EV"}
+
+
+STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and sent again, what is said
+    (BAD, [*BEGUN, *[8.0] * 14], [CUT, state(1.04, "GOOD", "ASSUMED_BAD")], 3, 3,
+     "Cable cut. 3 packets lost, all sent again. Path out of use after 40 ms = 2.5 RTT. Goodput as before."),
+    (BAD, [8.0] * 11, [CUT], 0, 0, "Cable cut. Nobody has told the senders yet."),
+    (BAD, [8.0] * 16, [CUT, MENDED], 3, 3, "Cable restored. Probes ask whether the path carries packets again."),
+    (GOOD, [8.0] * 17, [CUT, MENDED, state(1.5, "PORT_DOWN", "GOOD")], 3, 3, "Cable restored. Path in use again at once."),
+    ([], [*[8.0] * 11, *STILL], [CUT], 9, 9, "Cable cut. 9 packets lost, sent again and lost again. Nothing arrives."),
+    ([], [*[8.0] * 11, *STILL], [CUT, MENDED], 9, 9, "Cable restored. The queue pair notices when its timeout ends."),
+]  # fmt: skip
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
@@ -226,3 +255,12 @@ def test_a_cable_is_cut_in_firefox(site, tmp_path):
         assert "t0-p1-1/t1-p1-2 down" in said
     finally:
         firefox.close()
+
+
+def test_the_story_of_a_fault_counts_no_start_and_says_of_one_path_what_is_true_of_it(browser):
+    context, address, _ = browser
+    page, mistakes = opened(context, address + "cable.html")
+    for *frames, said in STORIES:
+        assert page.evaluate(NARRATED, frames) == said
+    assert mistakes == []
+    page.close()

@@ -4,6 +4,7 @@ import { complete } from "./complete.js";
 import { get, post } from "./server.js";
 
 const REST = 400; // milliseconds after the last key
+const SLOW = 800; // milliseconds after which a check that is under way is told
 const SHOWN = 12; // options at once
 
 export class Editor {
@@ -41,8 +42,8 @@ export class Editor {
   }
 
   async #opened() {
-    this.schema ??= await get("api/schema");
     this.check();
+    this.schema ??= await get("api/schema");
   }
 
   #number() {
@@ -56,7 +57,9 @@ export class Editor {
   }
 
   async check() {
-    const text = this.text.value, told = await post("api/check", text);
+    const text = this.text.value, slow = setTimeout(() => this.#tell({}, "checking …"), SLOW);
+    const told = await post("api/check", text);
+    clearTimeout(slow);
     if (text === this.text.value) this.#tell(told, told.name && `“${told.name}”: no mistakes`);
   }
 

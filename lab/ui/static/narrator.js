@@ -1,12 +1,18 @@
-// One line that tells what a fault does, from the events and totals of the frames: counted since it struck.
+// One line that tells what a fault does, from the events and totals of the frames: counted since it began.
 
 const SETTLED = 0.6; // seconds after a fault from which goodput is compared
 const BEFORE = 1.5; // seconds before it that count as usual
 const LONG = 60; // seconds after which a fault is no news
-const STRUCK = {
+const AT_ONCE = 0.05; // milliseconds
+const BEGUN = {
   link_down: "Cable cut.", nic_port_down: "NIC port down.", nic_down: "NIC down.", plane_down: "Plane down.",
   switch_crash: "Switch crashed.", switch_freeze: "Switch frozen.", flap: "Cable flaps.", loss: "Cable loses packets.",
   silent_drop: "Cable drops packets silently.",
+};
+const CLEARED = {
+  link_down: "Cable restored.", nic_port_down: "NIC port up again.", nic_down: "NIC up again.", plane_down: "Plane up again.",
+  switch_crash: "Switch up again.", switch_freeze: "Switch goes on.", flap: "Cable stays up.", loss: "Cable loses no more.",
+  silent_drop: "Cable drops no more.",
 };
 
 const sum = (goodput) => Object.values(goodput).reduce((a, b) => a + b, 0);
@@ -15,6 +21,12 @@ const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 function mean(frames, from, to) {
   const rates = frames.filter(({ t }) => t > from && t <= to).map(({ goodput }) => sum(goodput));
   return rates.length ? rates.reduce((a, b) => a + b, 0) / rates.length : null;
+}
+
+// Goodput as it usually was: the median, so that a start a moment ago counts for nothing.
+function median(frames, from, to) {
+  const rates = frames.filter(({ t }) => t > from && t <= to).map(({ goodput }) => sum(goodput)).filter(Boolean).sort((a, b) => a - b);
+  return rates[rates.length >> 1] ?? null;
 }
 
 function last(frames, cursor, kinds) {
@@ -26,7 +38,7 @@ function last(frames, cursor, kinds) {
   return null;
 }
 
-// The line for the frame at the cursor; empty where nothing was struck lately.
+// The line for the frame at the cursor; empty where no fault began or ended lately.
 export function narrate(frames, cursor) {
   const found = last(frames, cursor, ["fault.begin", "fault.end"]);
   if (!found) return idle(frames[cursor]);
@@ -35,26 +47,39 @@ export function narrate(frames, cursor) {
   const rtt = frames.slice(0, frame + 1).findLast(({ means }) => means[0])?.means[0]; // ms, before it
   const after = (t) => {
     const ms = (t - event.t) * 1e3;
-    return `${ms < 0.95 ? `${(ms * 1e3).toFixed(0)} µs` : `${ms.toFixed(ms < 10 ? 1 : 0)} ms`}${rtt ? ` = ${(ms / rtt).toFixed(1)} RTT` : ""}`;
+    if (ms < AT_ONCE) return "at once";
+    return `after ${ms < 0.95 ? `${(ms * 1e3).toFixed(0)} µs` : `${ms.toFixed(ms < 10 ? 1 : 0)} ms`}${rtt ? ` = ${(ms / rtt).toFixed(1)} RTT` : ""}`;
   };
-  if (event.kind === "fault.end") {
-    const back = events.find((each) => each.kind === "ev.state" && each.new === "GOOD");
-    return `Healed.${back ? ` Path in use again after ${after(back.t)}.` : " Probes ask whether the path carries packets again."}`;
-  }
-  const said = [STRUCK[event.fault_kind] ?? `${event.text}.`];
-  const base = frames[Math.max(0, frame - 1)].totals;
+  if (event.kind === "fault.end") return ended(frames, cursor, event, events, after);
+  const said = [BEGUN[event.fault_kind] ?? `${event.text}.`], sprays = sprayed(now);
+  const base = frames[Math.max(0, frame - 1)].totals, flows = sum(now.goodput);
   const lost = now.totals.lost - base.lost, again = now.totals["sent again"] - base["sent again"];
-  if (lost) said.push(`${plural(lost, "packet")} lost, ${again >= lost ? "all sent again" : `${again} sent again`}.`);
+  const usual = median(frames, event.t - BEFORE, event.t), present = mean(frames, event.t + SETTLED, now.t);
+  if (lost) said.push(`${plural(lost, "packet")} lost, ${again < lost ? `${again} sent again` : usual && present !== null && !flows ? "sent again and lost again" : "all sent again"}.`);
   const out = events.filter((each) => each.kind === "ev.state" && each.old === "GOOD");
-  if (out.length) said.push(`${out.length > 1 ? `${out.length} paths` : "Path"} out of use ${out[0].t - event.t < 5e-5 ? "at once: the port lost its carrier" : `after ${after(out[0].t)}`}.`);
-  else if (sum(now.goodput)) said.push("Nobody has told the senders yet.");
-  const usual = mean(frames, event.t - BEFORE, event.t), present = mean(frames, event.t + SETTLED, now.t);
+  if (out.length) said.push(`${out.length > 1 ? `${out.length} paths` : "Path"} out of use ${after(out[0].t)}${out[0].t - event.t < AT_ONCE / 1e3 ? ": the port lost its carrier" : ""}.`);
+  else if (flows && sprays) said.push("Nobody has told the senders yet.");
   if (usual && present !== null) {
     const change = (present / usual - 1) * 100;
-    said.push(`Goodput ${Math.abs(change) < 0.05 ? "as before" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`}.`);
+    if (!flows) said.push("Nothing arrives.");
+    else said.push(`Goodput ${Math.abs(change) < 0.05 ? "as before" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`}.`);
   }
   return said.join(" ");
 }
+
+// The line after a fault was cleared: who uses its path again, and since when.
+function ended(frames, cursor, event, events, after) {
+  const begun = frames.slice(0, cursor + 1).flatMap((each) => each.events).findLast(({ kind, fault }) => kind === "fault.begin" && fault === event.fault);
+  const said = CLEARED[begun?.fault_kind] ?? "Fault cleared.", now = frames[cursor];
+  const back = events.find((each) => each.kind === "ev.state" && each.new === "GOOD");
+  if (back) return `${said} Path in use again ${after(back.t)}.`;
+  const out = Object.values(now.evs).flat().some(([, , , state]) => state === "ASSUMED_BAD");
+  if (out) return `${said} Probes ask whether the path carries packets again.`;
+  if (sprayed(now) || !now.qps.length) return said;
+  return `${said} ${sum(now.goodput) ? "The queue pair goes on." : "The queue pair notices when its timeout ends."}`;
+}
+
+const sprayed = ({ evs, qps }) => Object.values(evs).flat().length > new Set(qps.map(([host, , peer]) => `${host} ${peer}`)).size;
 
 function idle(frame) {
   const senders = new Set(frame.qps.map(([host, , peer]) => `${host} → ${peer}`)), paths = Object.values(frame.evs).flat();

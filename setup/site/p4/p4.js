@@ -38,6 +38,7 @@ function show(number) {
   if (!hops.length) return;
   shown = Math.max(0, Math.min(hops.length - 1, number));
   const hop = hops[shown], { x, y } = fabric.places.get(hop.node), last = shown === hops.length - 1;
+  if (!dot.parentNode) fabric.svg.append(dot);
   dot.style.transform = `translate(${x}px, ${y}px)`;
   dot.classList.toggle("lost", Boolean(hop.dropped));
   fabric.choose({ kind: "switch", name: hop.node });
@@ -174,7 +175,6 @@ async function start() {
   const told = (await (await fetch("lessons.json")).json()).filter(({ here }) => here), number = Number(location.hash.slice(1));
   new Lessons(at("lesson"), told, { post: (path, body) => python.ask(path, body), note: NOTE, deeds, elsewhere: (lesson) => (HERE.has(lesson.number) ? null : `./#lesson-${lesson.number}`) }).begin(HERE.has(number) ? number : 2);
   layout = await ask("api/p4/layout");
-  state.textContent = "";
   options();
   fabric = new FabricView(at("fabric"), layout, (target) => { if (target.kind === "switch") { const n = hops.findIndex(({ node }) => node === target.name); if (n >= 0) show(n); else { fabric.choose(target); look(target.name); } } });
   fabric.draw = (all) => {
@@ -186,7 +186,6 @@ async function start() {
   dot.setAttribute("r", 9);
   dot.setAttribute("class", "dot");
   dot.style.fill = "var(--ink)";
-  fabric.svg.append(dot);
   for (const id of ["from", "to", "plane", "uplink"]) at(id).addEventListener("change", send);
   at("send").addEventListener("click", send);
   at("back").addEventListener("click", () => show(shown - 1));
@@ -196,6 +195,7 @@ async function start() {
     if (key === "ArrowRight") show(shown + 1); else if (key === "ArrowLeft") show(shown - 1);
   });
   await send();
+  state.textContent = "";
   performance.mark("lab-ready");
 }
 
