@@ -44,7 +44,8 @@ pytestmark = [
 NARRATED = """async ([evs, goodput, events, lost, again]) => {
   const { narrate } = await import("./static/narrator.js"), qps = [["h1", 256, "h3", 0, 0.016, 9]];
   const frames = goodput.map((rate, n) => ({
-    t: n / 10, qps, evs: { "h1/256": evs }, goodput: { 1: rate }, means: [16, 9], events: events.filter(({ t }) => t > (n - 1) / 10 && t <= n / 10),
+    t: n / 10, qps, evs: { "h1/256": evs }, goodput: { 1: rate }, means: [16, 9],
+    events: events.filter(({ t }) => t > (n - 1) / 10 && t <= n / 10),
     totals: { lost: n < 10 ? 0 : lost, "sent again": n < 10 ? 0 : again },
   }));
   return narrate(frames, frames.length - 1);
@@ -64,7 +65,8 @@ STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and 
      "Cable cut. 3 packets lost, all sent again. Path out of use after 40 ms = 2.5 RTT. Goodput as before."),
     (BAD, [8.0] * 11, [CUT], 0, 0, "Cable cut. Nobody has told the senders yet."),
     (BAD, [8.0] * 16, [CUT, MENDED], 3, 3, "Cable restored. Probes ask whether the path carries packets again."),
-    (GOOD, [8.0] * 17, [CUT, MENDED, state(1.5, "PORT_DOWN", "GOOD")], 3, 3, "Cable restored. Path in use again at once."),
+    (GOOD, [8.0] * 17, [CUT, MENDED, state(1.5, "PORT_DOWN", "GOOD")], 3, 3,
+     "Cable restored. Path in use again at once."),
     ([], [*[8.0] * 11, *STILL], [CUT], 9, 9, "Cable cut. 9 packets lost, sent again and lost again. Nothing arrives."),
     ([], [*[8.0] * 11, *STILL], [CUT, MENDED], 9, 9, "Cable restored. The queue pair notices when its timeout ends."),
 ]  # fmt: skip
