@@ -11,6 +11,9 @@ from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
 from mrclab.rpc.peers import stopped_text
 
 SOCKET = "lab.sock"
+NO_LAB = (
+    "no lab is running; start one in another terminal: `mrclab up --world sim`, or `sudo mrclab up` for real frames"
+)
 
 
 def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
@@ -21,6 +24,6 @@ def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **
     except RpcStopped as error:
         raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
     except RpcUnavailable:
-        raise LabError("no lab is running; start one in another terminal: `mrclab up --world sim`") from None
+        raise LabError(NO_LAB) from None
     except RpcError as error:
         raise refused(error.message) from None

@@ -9,6 +9,7 @@ from mrclab_command import Command
 from topo_helpers import run_dir
 
 from mrclab.lab.command.live import p4sh
+from mrclab.lab.prompt.remote import NO_LAB
 from mrclab.lab.run.wire.attach import attach
 from mrclab.topo.linux import state
 from mrclab.topo.nodeconfig import load
@@ -144,7 +145,7 @@ class TestOnALabThatIsUp:
 @pytest.mark.parametrize("words", [("status",), ("map",), ("deny", "t1-p1-1"), ("precheck",), ("p4sh", "t0-p1-1")])
 def test_without_a_lab_there_is_one_sentence_with_the_remedy(words):
     command = Command(run_dir("-nothing"))
-    expected = "mrclab: no lab is running; start one with `sudo mrclab up` in another terminal"
+    expected = f"mrclab: {NO_LAB}"
     assert refused(command, *words) == expected
 
 

@@ -128,7 +128,7 @@ def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
     if lab is None:
         if virtual(run_dir):
             raise LabError(instead or "virtual time has no processes to open; start the lab with --world wire")
-        raise LabError("no lab is running; start one with `sudo mrclab up` in another terminal")
+        raise LabError(remote.NO_LAB)
     return lab
 
 

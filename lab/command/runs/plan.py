@@ -40,8 +40,15 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
         console.print(_time_line(fabric, scenario))
         for expectation in scenario.expect:
             fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
-            said = ", ".join(f"{name} {value}" for name, value in fields.items())
+            said = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
             console.print(f"  expect {expectation.kind_name}" + (f": {escape(said)}" if said else ""))
+
+
+def _as_text(value: object) -> str:
+    """Write a field's value as a scenario has it."""
+    if isinstance(value, list):
+        return " and ".join(map(_as_text, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_json(fabric: Fabric, scenario: Scenario | None, tables: bool = False) -> dict[str, Any]:
