@@ -1,4 +1,4 @@
-"""The controller's core, the same in either world: what it answers, checks, denies and drains.
+"""The controller's core, the same in either world: its operations: status, checks, denials, drains.
 
 It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrclab.controller.wire.app`, over
 P4Runtime and the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
@@ -36,7 +36,7 @@ class ControllerCore:
         return self._driver.book.settled and not self._driver.fleet.unready()
 
     def hello(self) -> Result:
-        """Say who serves here."""
+        """Identify this server."""
         fabric = self._fabric
         return {"node": "controller", "switches": list(fabric.switch_names), "hosts": list(fabric.host_names)}
 
@@ -77,11 +77,13 @@ class ControllerCore:
     # --- table entries ------------------------------------------------------------------------------------------------
 
     async def audit(self, switch: str | None = None) -> Result:
-        """Compare what switches, or one, hold with what they should; `unread` says whose entries could not be read."""
+        """Compare the entries of all switches, or one, with the intended ones; `unread`: switches that could not be
+        read."""
         return _told(await self._driver.audit(None if switch is None else self._fabric.switch(switch).name))
 
     async def repair(self, switch: str | None = None) -> Result:
-        """Write what an audit would complain about, on all switches or on one, which waits for no other."""
+        """Write the entries in which an audit finds differences, on all switches or on one, which waits for no
+        other."""
         return {"switches": await self._driver.repair(None if switch is None else self._ready(switch))}
 
     async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
@@ -133,7 +135,7 @@ class ControllerCore:
         return self._mapper_of_now().map()
 
     def forget(self) -> Result:
-        """Have Clustermapper forget what it has seen so far: after a repair, or between two experiments."""
+        """Clear Clustermapper's observations: after a repair, or between two experiments."""
         self._mapper_of_now().begin()
         return {}
 

@@ -30,7 +30,7 @@ class SwitchView:
 
     @property
     def is_ready(self) -> bool:
-        """True if it holds what it should, whether it answers or not."""
+        """True if the switch has its intended entries, whether or not it answers."""
         return self.state is SwitchState.READY
 
     @property
@@ -59,7 +59,7 @@ class SwitchAccess(Protocol):
         """Switches that are not ready, or do not answer."""
 
     async def misroute(self, name: str, port: int, to: int) -> str:
-        """Have what should leave by `port` leave by `to`, or with 0 not at all; says so in words."""
+        """Make a switch forward packets for `port` out of `to`, or drop them (0); return a phrase."""
 
     async def traffic(self, name: str) -> int:
         """Packets of QPs that a switch has sent so far."""
@@ -103,7 +103,7 @@ class HostAccess(Protocol):
         """Wait until every host that is there uses the current config."""
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
-        """NIC ports by host: name, and whether it is up; or why the host cannot be asked."""
+        """NIC ports by host: name and state; or the reason for which the host cannot be queried."""
 
 
 class Driver(Protocol):
@@ -150,16 +150,17 @@ class Driver(Protocol):
         """Let time pass."""
 
     async def until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Let time pass until something holds, at most so long."""
+        """Let time pass until a condition holds, at most `seconds`."""
 
     async def look(self, seconds: float) -> None:
-        """Ask every switch and host for a sign of life, at most so long."""
+        """Check that every switch and host responds, within a time limit."""
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+        """Mark these cables, or all, as unverified; they are probed again."""
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare what all switches, or one, hold with what they should."""
+        """Compare the entries of all switches, or one, with the intended ones."""
 
     async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
-        """Write what an audit would complain about, on all ready switches or on one: numbers of entries by switch."""
+        """Write the entries in which an audit finds differences, on all ready switches or on one; return counts by
+        switch."""

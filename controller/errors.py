@@ -26,7 +26,7 @@ class NotPrimaryError(SwitchError):
 
 @dataclass(frozen=True)
 class FailedUpdate:
-    """One update of a batch that the switch refused: what it was and what the switch said."""
+    """One update of a batch that the switch refused, and the switch's error."""
 
     update: str
     code: str

@@ -1,4 +1,4 @@
-"""Virtual time: what will happen, in whole picoseconds, and where they become the seconds that the hosts' classes take.
+"""Virtual time: scheduled events in whole picoseconds, and their conversion to the seconds of the host classes.
 
 A picosecond divides the time of a byte on every link speed in use (10 ps at 800 Gb/s), so that times add up exactly,
 whatever the order of adding. What is due at one time happens in the order in which it was asked for.
@@ -22,7 +22,7 @@ SECOND: Final = 10**12
 NEVER: Final = 1 << 61
 """A tick after the end of every run, that is a machine's own number still."""
 
-_FIRST_SHIFT: Final = 20  # a bin is 2^20 ps wide until somebody says how much happens
+_FIRST_SHIFT: Final = 20  # a bucket is 2^20 ps wide until the event rate is known
 _LEAST_SHIFT, _MOST_SHIFT = 8, 34
 _PER_BIN: Final = 128  # events at most, mostly half as many
 _RING: Final = 4096  # bins from the one that is worked off on that are found by their place
@@ -37,7 +37,7 @@ def ticks(seconds: float) -> int:
 
 
 class Work:
-    """An event: what happens, and when. It waits for one time only."""
+    """An event: its action and its time. It is scheduled for one time only."""
 
     __slots__ = ("due",)
 
@@ -190,7 +190,7 @@ class Clock:
         return True
 
     def clear(self) -> None:
-        """Nothing of what was to come happens."""
+        """Cancel all scheduled events."""
         self._ring = [[] for _ in range(_RING)]
         self._bins.clear()
         self._ahead.clear()

@@ -1,4 +1,4 @@
-"""Frames that cross cables, for pictures: when each entered which way, what it is, and whether it came out."""
+"""Frames that cross cables, for pictures: time of entry, half-link, kind, and whether each arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DATA, FEEDBACK, TRIMMED = range(3)
 _SMALL: Final = 400  # bytes: what is smaller carries no data
-_MOST: Final = 100_000  # crossings kept until somebody takes them
+_MOST: Final = 100_000  # crossings kept until they are read
 
 
 class Crossing(NamedTuple):
@@ -29,7 +29,7 @@ class Crossing(NamedTuple):
 
 
 class Crossings:
-    """Watches both ways of some cables until `close`. What happens in the world is the same with it and without."""
+    """Observes both directions of some cables until `close`; it does not change the simulation."""
 
     def __init__(self, fabric: SimFabric, places: Iterable[int]) -> None:
         self._clock = fabric.clock
@@ -49,7 +49,7 @@ class Crossings:
         self._ways = {}
 
     def taken(self) -> list[Crossing]:
-        """Return what was seen since the last time, in the order of coming out."""
+        """Return the crossings since the last call, in order of arrival."""
         seen, self._seen = self._seen, []
         return seen
 

@@ -101,7 +101,7 @@ class SimFaultInjector:
         return self._fabric.cable(name)
 
     def kill_programs(self, host: str) -> int:
-        """Refuse: nobody's programs run in virtual time."""
+        """Refuse: no programs run in virtual time."""
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
     def cut_control(self, switch: str) -> Cleared:

@@ -83,7 +83,7 @@ class _Deadline(Work):
         self._nic = nic
 
     def happen(self) -> None:
-        """Look whether it does."""
+        """Check whether it does."""
         self._nic.look_at_deadline(self.due)
 
 

@@ -9,7 +9,7 @@ from mrclab.controller.metrics.page import MetricsServer
 
 
 class ServedPage:
-    """Serves `text` on loopback until it is closed. Only whoever runs the world makes the text: nothing races it."""
+    """Serves `text` on loopback until it is closed. Only the thread of the world writes the text: no race."""
 
     def __init__(self) -> None:
         self.text = ""

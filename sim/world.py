@@ -1,4 +1,4 @@
-"""A whole lab in virtual time: fabric, hosts, controller, and what can be broken. The same seed gives the same run.
+"""A whole lab in virtual time: fabric, hosts, controller and fault injector. The same seed gives the same run.
 
 world = SimWorld(fabric, seed=1, transport=TransportSpec(), mapper=None, files=directory)
 world.call("h1", "create_qp", peer="h3")
@@ -138,7 +138,7 @@ class SimWorld:
         return events
 
     def _let_pass(self, seconds: float) -> None:
-        """Let time pass, and keep what is published meanwhile."""
+        """Let time pass, and collect the events published meanwhile."""
         until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
             self.heed()
@@ -185,7 +185,7 @@ class SimWorld:
         return self.hosts.get(name)
 
     def _start_if_new(self, name: str) -> None:
-        """A host that nobody needed yet: it has been there all the time, with nothing to do."""
+        """Create a host on first use: it has existed all the time, idle."""
         if name not in self.hosts and name not in self._gone and self.fabric.has_host(name):
             self._start_host(name)
 
@@ -216,7 +216,7 @@ class SimWorld:
         return self._last_output.get(node, "it said nothing")
 
     def stuck(self) -> list[str]:
-        """Return what waits for what: a sentence for each QP with unfinished work."""
+        """Return one sentence per QP with unfinished work: what it waits for."""
         found = []
         for name, host in self.hosts.items():
             for number, qp in host.transport.verbs.qps.items():
@@ -225,7 +225,7 @@ class SimWorld:
         return found
 
     def deadlocked(self) -> bool:
-        """Return True if QPs wait, and each of them for ever unless somebody clears what is broken."""
+        """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""
         waits = False
         for host in self.hosts.values():
             for qp in host.transport.verbs.qps.values():
@@ -376,17 +376,17 @@ class SimWorld:
         return self._lines.since(number)
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened, once: the history is forgotten then."""
+        """Write inputs and history, once: the history is dropped from memory."""
         self.snapshot(directory)
         self._lines.clear()  # whoever reads the file makes more of it
 
     def hand_over(self) -> CompressedLog:
-        """Give up what happened, unwritten: the history is forgotten here."""
+        """Return the history without writing it; it is dropped from memory here."""
         lines, self._lines = self._lines, CompressedLog()
         return lines
 
     def snapshot(self, directory: Path) -> None:
-        """Write what it is made of and what has happened: fabric.yaml, node/, log/, history.jsonl."""
+        """Write inputs and history so far: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)
         fabricfile.store(self.fabric.spec, directory / "fabric.yaml")

@@ -1,1 +1,1 @@
-"""Health of the fabric as the hosts' probes show it, and what is denied for it."""
+"""Health of the fabric by the hosts' probes, and the denylist."""

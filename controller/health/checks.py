@@ -1,5 +1,5 @@
-"""Checks before maintenance, one line each, with a verdict, and what maintenance refuses; who looks, and how, is its
-caller's.
+"""Checks before maintenance, one line each with a verdict, and the conditions that prevent it; callers collect the
+facts.
 """
 
 from collections.abc import Iterable, Sequence

@@ -30,7 +30,8 @@ class Denials:
         return any(d.element == what and d.source == source for d in self.denylist.denials)
 
     def deny(self, what: Element, why: str, source: str) -> bool:
-        """Deny `what`; False if `source` did already. DenyError where hosts would be cut off, or do not choose."""
+        """Deny `what`; return False if `source` already does. DenyError where hosts would be cut off, or choose no
+        paths."""
         if not self._chosen:
             raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
         self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
@@ -50,7 +51,7 @@ class Denials:
         return count
 
     def follow(self, mapper: Clustermapper, now: float) -> None:
-        """Have Clustermapper judge what was reported, and do what it decides."""
+        """Run Clustermapper on the new reports, and apply its decisions."""
         decision = mapper.look(now)
         for verdict in decision.deny:
             try:

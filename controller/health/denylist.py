@@ -1,4 +1,4 @@
-"""Denylist: the operators', Clustermapper's and drains' requests, and what each host is sent of them.
+"""Denylist: the operators', Clustermapper's and drains' requests, and the part sent to each host.
 
 The list survives the controller: it is a file in the run directory, and so is its version, which only grows.
 """
@@ -18,12 +18,12 @@ from mrclab.topo.nodeconfig import DenyRule
 
 
 class DenyError(ControllerError):
-    """A wish that would leave hosts without a path, or one about something that is not denied."""
+    """A denial that would leave hosts without a path, or removal of one that does not exist."""
 
 
 @dataclass(frozen=True)
 class Denial:
-    """One element that must not be used. `source` is who wants it: operator, drain or clustermapper."""
+    """One element that must not be used. `source`: operator, drain or clustermapper."""
 
     element: Element
     reason: str
@@ -73,7 +73,8 @@ class Denylist:
         self.version = saved.version
 
     def deny(self, what: Element, reason: str, source: str) -> bool:
-        """Deny `what`; False if `source` does already. DenyError where that would leave two hosts without a path."""
+        """Deny `what`; return False if `source` already does. DenyError where two hosts would be left without a
+        path."""
         if (what, source) in self._denials:
             return False
         wished = Denial(what, reason, source)
@@ -87,7 +88,7 @@ class Denylist:
         return True
 
     def undeny(self, what: Element, source: str | None = None) -> int:
-        """Lift the denials of `what`, of one source or of all; how many there were."""
+        """Remove the denials of `what` by one source, or by all; return their number."""
         gone = [key for key in self._denials if key[0] == what and source in {None, key[1]}]
         for key in gone:
             del self._denials[key]
@@ -96,7 +97,7 @@ class Denylist:
         return len(gone)
 
     def by_host(self) -> dict[str, tuple[DenyRule, ...]]:
-        """Return what each host must be sent; hosts that nothing concerns are left out."""
+        """Return each host's deny rules; hosts without any are left out."""
         return self._rules(self._denials.values())
 
     def _rules(self, denials: Iterable[Denial]) -> dict[str, tuple[DenyRule, ...]]:

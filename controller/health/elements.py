@@ -1,6 +1,6 @@
 """Elements that can be at fault or be denied, and the paths concerned. Pure.
 
-An element is a switch, a cable, a whole plane, or one path between two hosts. Its name is what people type:
+An element is a switch, a cable, a whole plane, or one path between two hosts. Its name, as typed by users:
 `t1-p1-2`, `t0-p1-1/t1-p1-2`, `h1-p1/t0-p1-1`, `plane 3`, `h1>h3 p2 u1`.
 """
 
@@ -53,7 +53,7 @@ def link_element(link: Link) -> Element:
 
 
 def rules(fabric: Fabric, what: Element, reason: str) -> dict[str, tuple[DenyRule, ...]]:
-    """Deny rules by host that keep all traffic off `what`; hosts that it does not concern are left out."""
+    """Deny rules by host that keep all traffic off `what`; hosts without any are left out."""
     if what.kind == "path":
         source, rule = _path_rule(fabric, what, reason)
         return {source: (rule,)}

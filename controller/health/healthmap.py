@@ -19,7 +19,8 @@ class ReportError(ControllerError):
 
 
 class Cycle(NamedTuple):
-    """One path in one cycle. `rtt` in seconds, None where nothing came back; `look` is the look that it was new to."""
+    """One path in one cycle. `rtt` in seconds, None where every probe was lost; `look` is the look that it was new
+    to."""
 
     sent: int
     lost: int
@@ -38,7 +39,7 @@ class _Probed:
         self.lossy = False  # whether a probe of these was lost
 
     def tally(self, window: int) -> Tally:
-        """Over the newest so many cycles."""
+        """Sum over the newest cycles."""
         newest = self.cycles[-window:]
         sent = sum([cycle.sent for cycle in newest])
         if not self.lossy:
@@ -64,7 +65,7 @@ class _Window:
 
 
 class HealthMap:
-    """Recent reports of all hosts, and what follows from them."""
+    """Recent reports of all hosts, and the verdicts from them."""
 
     def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
         self.localiser = Localiser(fabric, thresholds)
@@ -113,9 +114,9 @@ class HealthMap:
         return made
 
     def judge(self) -> tuple[LocalisedFault, ...]:
-        """Look at all that was reported, once per cycle; an element is at fault when two looks in a row say so.
+        """Judge all reports, once per cycle; an element is at fault when two judgements in a row agree.
 
-        Losses of what has recovered are forgotten, so that its past does not count against it.
+        Losses of recovered elements are dropped, so that they do not count against them later.
         """
         self._looks += 1
         suspects = self._suspects()

@@ -1,4 +1,4 @@
-"""Fault localisation: which elements explain the probes that were lost (Clustermapper's inference). Pure.
+"""Fault localisation: the elements that best explain the lost probes (Clustermapper's inference). Pure.
 
 Every self-probe crosses a known set of elements (arXiv 2605.04333 §3): `locator|T0|self` a NIC–T0 cable and a T0,
 `locator|T0|T1|T0|self` a T0–T1 cable and a T1 besides. Losses are explained by as few elements as possible: the one
@@ -102,7 +102,7 @@ class Localiser:
     def verdicts(self, windows: Sequence[CycleWindow]) -> tuple[LocalisedFault, ...]:
         """Elements at fault, most evident first. `windows` are over ever more cycles back from now.
 
-        What a short window has found is left out of the longer ones: there it would be mixed with the time before.
+        Elements found by a short window are left out of the longer ones, where older probes would dilute them.
         """
         found: dict[Element, LocalisedFault] = {}
         for window in windows:
@@ -128,7 +128,7 @@ class Localiser:
             best = ranked[0]
             chosen = [best]
             if best.rate < limits.down_rate:
-                # Two dead cables of one T0 look like that T0 losing half; the dead explain exactly which half.
+                # Two dead cables of one T0 resemble a T0 that loses half its packets; the cables explain which half.
                 dead = self._dead(tallies, survival, ranked[1:])
                 lead = sum(fit.gain for fit in dead) - limits.evidence * (len(dead) - 1) - best.gain
                 if len(dead) > 1 and lead > 0:
@@ -164,7 +164,7 @@ class Localiser:
 
     def _is_contested(self, best: "_Fit", ranked: Sequence["_Fit"]) -> bool:
         """Return True if another element explains the same losses nearly as well."""
-        # What shares no lost probe with the best is another fault, not another explanation.
+        # An element that shares no lost probe with the best one is another fault, not another explanation.
         mine = best.suspect
         others = [fit for fit in ranked[1:] if not fit.suspect.is_like(mine) and fit.suspect.lossy & mine.lossy]
         return bool(others) and best.gain - others[0].gain < self.thresholds.margin
@@ -208,7 +208,7 @@ class Localiser:
 
 @dataclass(frozen=True, eq=False)
 class _Suspect:
-    """An element over which probes were lost, and what is known of the probes over it."""
+    """An element over which probes were lost, and statistics of its probes."""
 
     element: Element
     lossy: frozenset[ProbePath]
@@ -242,7 +242,7 @@ def _ranked(
     tallies: Mapping[ProbePath, Tally],
     survival: Mapping[ProbePath, float],
 ) -> list[_Fit]:
-    """Rank elements by how well they would explain what is left, best first; cables before switches where equal."""
+    """Rank elements by how well they explain the remaining losses, best first; cables before switches on ties."""
     fits = [_fit(suspect, tallies, survival) for suspect in suspects if suspect.element not in known]
     return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
 
@@ -267,6 +267,6 @@ def _fit(
 
 
 def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
-    """Take an element as at fault: its paths let so much less through."""
+    """Treat an element as faulty: scale the delivery rate of its paths accordingly."""
     for path in fit.suspect.lossy:
         survival[path] *= 1 - min(fit.rate, MOST_LOSS)

@@ -14,8 +14,8 @@ from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.elements import Element
 from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
 
-POLL = 0.1  # seconds between looks at the counters of a switch that is being drained
-QUIET_POLLS = 3  # looks in a row without traffic before a switch counts as drained
+POLL = 0.1  # seconds between counter readings of a switch that is being drained
+QUIET_POLLS = 3  # readings in a row without traffic before a switch counts as drained
 
 
 class Maintenance:

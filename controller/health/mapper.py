@@ -1,4 +1,4 @@
-"""Clustermapper's collector: takes the hosts' reports, keeps the map of link health, names faults, says what to deny.
+"""Clustermapper's collector: takes the hosts' reports, keeps the map of link health, localises faults, decides denials.
 
 Pure: time is a parameter, and whoever asks it to `look` does what it decides.
 """
@@ -77,7 +77,8 @@ class Clustermapper:
             log.warning("%s", error)
 
     def look(self, now: float) -> Decision:
-        """Judge what was reported; say what to deny, for `reason`, and what to lift. Call `refused` where it is not."""
+        """Judge the reports; return elements to deny, with `reason`, and denials to lift. Call `refused` where one is
+        refused."""
         if not self._reports:
             return Decision()
         self._looks += 1

@@ -1,4 +1,4 @@
-"""Policies on Clustermapper's verdicts: which elements to deny and when to lift that. Policy is data; pure."""
+"""Policies on Clustermapper's verdicts: the elements to deny, and when to lift a denial. Policy is data; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from mrclab.controller.health.localise import LocalisedFault
 
 @dataclass(frozen=True)
 class Policy:
-    """`deny` gives, per kind of element, the least loss rate at which it is denied; kinds left out never are.
+    """`deny` maps kinds of elements to the lowest loss rate at which they are denied; other kinds never are.
 
-    Only a NIC–T0 cable that is up and loses packets must be denied: MRC cannot tell which of its ends it is, and so
-    cannot heal it; everything else it routes around by itself (arXiv 2605.04333 §4), what is dead included.
+    Only a NIC–T0 cable that is up and loses packets must be denied: MRC cannot tell which end is at fault, and so
+    cannot avoid it; it routes around all other faults by itself (arXiv 2605.04333 §4), dead elements included.
     """
 
     deny: Mapping[ElementKind, float] = field(default_factory=lambda: {"nic-link": 0.01})
-    deny_dead: bool = False  # deny also what answers no probe at all
+    deny_dead: bool = False  # deny also elements over which all probes are lost
     hold_down: float = 30.0  # seconds an element must have been healthy before its denial is lifted
 
 
@@ -25,7 +25,7 @@ POLICIES: Mapping[str, Policy] = {
     "default": Policy(),
     "all": Policy(
         deny={"nic-link": 0.01, "fabric-link": 0.01, "t1": 0.01, "t0": 0.01}, deny_dead=True
-    ),  # before a job starts: what MRC would find out by itself, at the price of some packets, it need not find out
+    ),  # before a job starts: spares MRC the packets it would lose to find these elements itself
 }
 """Policies by the name that the command line knows."""
 
@@ -46,7 +46,7 @@ class PolicyEngine:
         self._healthy_since: dict[Element, float] = {}
 
     def decide(self, verdicts: Iterable[LocalisedFault], denied: Iterable[Element], now: float) -> Decision:
-        """Decide what to deny and what to release, given what is `denied` for Clustermapper at `now` (seconds)."""
+        """Decide which elements to deny and to release, given Clustermapper's present denials at `now` (seconds)."""
         at_fault = {verdict.element: verdict for verdict in verdicts}
         held = set(denied)
         deny = tuple(v for v in at_fault.values() if v.element not in held and self._is_bad(v))

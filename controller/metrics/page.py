@@ -1,4 +1,4 @@
-"""Counters and states as Prometheus text (exposition format 0.0.4), served on loopback to who knows the token."""
+"""Counters and states as Prometheus text (exposition format 0.0.4), served on loopback to clients with the token."""
 
 from __future__ import annotations
 

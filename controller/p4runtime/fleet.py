@@ -1,4 +1,4 @@
-"""All switches together: one worker each, and what is asked of all at once."""
+"""All switches: one worker each, and operations on all at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric
 
-_LOOK_S = 0.5  # seconds between two looks whether a switch that has not answered is stopped
+_LOOK_S = 0.5  # seconds between two checks whether an unresponsive switch is stopped
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Fleet:
 
     @property
     def ready(self) -> list[Worker]:
-        """Switches that hold what they should."""
+        """Switches with all intended entries."""
         return [worker for worker in self.workers.values() if worker.state is SwitchState.READY]
 
     def view(self, name: str) -> SwitchView:
@@ -98,7 +98,8 @@ class Fleet:
 
     @staticmethod
     async def _unless_stopped(worker: Worker, action: Callable[[Worker], Awaitable[T]]) -> T | BaseException:
-        """The answer of one switch, or what went wrong; a stopped one is given a moment and not a whole time-out."""
+        """Return the response of one switch, or its error; for a stopped one after a moment instead of the whole
+        time-out."""
         work = asyncio.ensure_future(action(worker))
         since: float | None = None
         loop = asyncio.get_running_loop()

@@ -268,7 +268,7 @@ class SwitchSession:
         return []
 
     async def read(self, entities: Iterable[p4r.Entity], timeout: float | None = None) -> list[p4r.Entity]:
-        """Read everything that `entities` ask for, wildcards included, within `timeout` seconds."""
+        """Read `entities`, wildcards included, within `timeout` seconds."""
         request = p4r.ReadRequest(device_id=self._device_id, entities=list(entities))
         found: list[p4r.Entity] = []
 
@@ -299,9 +299,8 @@ class SwitchSession:
             raise self._error(error, method) from None
 
     async def _unless_closed(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer; SwitchError where the session is closed meanwhile.
-
-        gRPC then raises CancelledError in whoever waits, who could not tell it from being cancelled.
+        """Wait for a response; SwitchError where the session is closed. gRPC then raises CancelledError in the waiting
+        task, which could not distinguish it from its own cancellation.
         """
         waiting = asyncio.ensure_future(answer)
         try:
@@ -322,6 +321,6 @@ class SwitchSession:
 
 
 async def session_closed(session: SwitchSession) -> None:
-    """Close `session` and swallow what goes wrong on a connection that is ending anyway."""
+    """Close `session`, ignoring errors of a connection that is ending anyway."""
     with contextlib.suppress(SwitchError, grpc.aio.AioRpcError):
         await session.close()

@@ -104,7 +104,7 @@ class Worker:
         return SwitchView(self.state, self.silence if self.state is SwitchState.READY else "", self.error)
 
     async def reprovision(self) -> Provisioned:
-        """Write whatever differs from what the switch should hold, on the session that stands."""
+        """Write the differences from the intended entries on the present session."""
         async with self.lock:
             self.provisioned = await provision(self.require_session(), self._program, self.intended)
         return self.provisioned

@@ -8,7 +8,7 @@ from enum import Enum
 from mrclab.controller.provisioning.intent import IntendedEntry
 
 MANAGED_TABLES = ("sources", "my_usid", "usid_fib", "ipv6_fib", "trim_policy", "ecn_policy")
-"""Tables whose whole contents are the controller's: what it does not want there goes."""
+"""Tables whose whole contents are the controller's: entries it does not intend are deleted."""
 
 SHARED_TABLES = ("ev_watch",)
 """Tables in which it holds entries beside those of others, which stay."""

@@ -11,7 +11,7 @@ SAMPLES = 2.5  # around a window, in sampling intervals: a host must have been s
 
 
 class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
-    """There is nothing to judge by; the text says what is missing, `when` the window in which it was looked for."""
+    """Data to judge by is missing: the text says which, `when` the window searched."""
 
     def __init__(self, text: str, when: str = "") -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ def span(measures: "Measures", begin: float, end: float) -> str:
 
 
 def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[MeasuredFlow]:
-    """The chosen flows that ran at some time between two; NoEvidence where none did."""
+    """Return the selected flows that ran between two times; NoEvidence where none did."""
     try:
         flows = [flow for flow in measures.flows.select(chosen) if flow.ran(begin, end)]
     except KeyError:
@@ -36,7 +36,7 @@ def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> li
 
 
 def arrived(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
-    """NoEvidence where none of the chosen flows ran between two times, or no host that would tell was sampled."""
+    """NoEvidence where none of the selected flows ran between two times, or no receiver was sampled."""
     flows = ran(measures, chosen, begin, end)
     by_acks = chosen.plane is not None and bool(chosen.flow or chosen.traffic)
     hosts = {flow.source if by_acks else flow.destination for flow in flows}
@@ -58,7 +58,7 @@ def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
 
 
 def went_well(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
-    """NoEvidence where one of the chosen flows broke off before a time, or never ended: how long it takes is open."""
+    """NoEvidence where a selected flow failed before a time, or never ended: its duration is unknown."""
     ends = {r["flow"]: r for r in measures.history.of("flow.end") if "flow" in r.data}
     whole = {r["traffic"]: r for r in measures.history.of("traffic.end")}
     for flow in measures.flows:

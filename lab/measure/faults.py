@@ -19,10 +19,10 @@ class FaultSpan:
     end: float | None
     links: tuple[str, ...] = ()
     where: str = ""  # the element that those cables are: a cable, a switch, a host, a plane
-    paths: tuple[Path, ...] = ()  # where it hits only some of the paths over its cables
+    paths: tuple[Path, ...] = ()  # where it affects only some of the paths over its cables
     processes: tuple[str, ...] = ()  # ended on purpose
-    stops: tuple[str, ...] = ()  # processes that it ends, or makes stand still
-    edges: tuple[float, ...] = ()  # times at which a fault that comes and goes did so
+    stops: tuple[str, ...] = ()  # processes that it ends or stops
+    edges: tuple[float, ...] = ()  # times of the edges of an intermittent fault
 
     def during(self, otherwise: float) -> tuple[float, float]:
         """Return when it began and ended; `otherwise` where it never ended."""

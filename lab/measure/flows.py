@@ -35,7 +35,7 @@ class MeasuredFlow:
 
 @dataclass(frozen=True)
 class Selection:
-    """Subject of a figure: everything, one traffic, one flow; in all planes or in one."""
+    """Flows of a figure: all, one traffic, one flow; in all planes or in one."""
 
     traffic: str = ""
     flow: str = ""
@@ -77,7 +77,7 @@ class MeasuredFlows:
         return len(self.all)
 
     def select(self, chosen: Selection) -> list[MeasuredFlow]:
-        """The flows a selection means; KeyError where it means none."""
+        """Return the flows of a selection; KeyError where there are none."""
         if chosen.flow:
             found = list(self._by_name.get(chosen.flow, ()))
         else:

@@ -29,7 +29,7 @@ _NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller
 
 @dataclass(frozen=True)
 class Late:
-    """One time that something was late: seconds, who, and when it ended."""
+    """One delay of a process: seconds, process, and the time of its end."""
 
     seconds: float
     who: str
@@ -44,7 +44,7 @@ class Lateness:
         self._start, self._end = start, end
 
     def worst(self) -> dict[str, float]:
-        """The longest of each that told of any, seconds."""
+        """Longest delay of each process that reported any, seconds."""
         found: dict[str, float] = {}
         for late in (*self._of_lab(), *self._of_switches(), *self._of_controller(), *self._of_helpers(), *self._stops):
             found[late.who] = max(late.seconds, found.get(late.who, 0.0))

@@ -51,7 +51,7 @@ class MachineLoad:
         self._faults = tuple(faults)
         self._start, self._end, self._hosts = start, end, hosts
         self._rtt, self._max_wait = rtt, max_wait or rtt
-        self._controlled = controlled  # what is judged depends on the controller
+        self._controlled = controlled  # a verdict depends on the controller
         self._sampled = sampled  # hosts were: in virtual time figures can do without
         self._max_waited = MAX_WAITED * self._max_wait / rtt
 
@@ -91,7 +91,7 @@ class MachineLoad:
 
     @cached_property
     def steal(self) -> CountSeries:
-        """CPU seconds that a hypervisor took so far, on average of the CPUs; empty where nobody read them."""
+        """CPU seconds stolen by a hypervisor so far, mean over the CPUs; empty where not sampled."""
         found = CountSeries()
         for record in self._history.of("cpu"):
             if "steal" in record.data:
@@ -137,7 +137,7 @@ class MachineLoad:
 
     @cached_property
     def died(self) -> list[str]:
-        """Processes that ended although nobody ended them: neither the lab nor a fault."""
+        """Processes that died unexpectedly: ended by neither the lab nor a fault."""
         return [
             f"{r['process']} ({r.get('reason', 'ended')})"
             for r in self._history.of("process.died")
@@ -158,7 +158,7 @@ class MachineLoad:
 
     @cached_property
     def worst_waits(self) -> dict[str, float]:
-        """The longest that each process was late, or waited for a CPU, seconds; of those that told of any."""
+        """Longest delay or wait for a CPU of each process that reported any, seconds."""
         found = self.lateness.worst()
         for late, host, _ in self._late:
             found[host] = max(late, found.get(host, 0.0))
@@ -171,7 +171,7 @@ class MachineLoad:
 
     @cached_property
     def unknown(self) -> list[str]:
-        """Missing measurements, without which nobody can say whether the machine kept up; empty where all exist."""
+        """Missing measurements without which it is unknown whether the machine kept up; empty where all exist."""
         if self.virtual and not self._sampled:
             return []
         blind = sorted(host for host in self._hosts if host not in self._samples.times)
@@ -182,7 +182,7 @@ class MachineLoad:
 
     @cached_property
     def invalid(self) -> list[str]:
-        """Why the run says nothing about the network; empty where the machine kept up with it."""
+        """Reasons for which the run is invalid; empty where the machine kept up."""
         found = [str(record["why"]) for record in self._history.of("machine.slow")]
         found += self.stopped
         found += [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
@@ -202,7 +202,7 @@ class MachineLoad:
 
     @cached_property
     def stopped(self) -> list[str]:
-        """Processes that a signal stopped for too long, a line each; a machine that does more changes nothing there."""
+        """Processes that a signal stopped for too long, a line each; a faster machine would not help."""
         unused = set(self._samples.times) - self._hosts
         return list(self.lateness.stops(self._max_wait, self._controlled, unused))
 

@@ -91,19 +91,19 @@ class Measures:
         return t - self.start
 
     def said(self, t: float) -> str:
-        """A time for people, counted from when the traffic began: as fine as the hosts were sampled."""
+        """A time as text, relative to the traffic's begin, at the precision of the samples."""
         seconds = self.since_start(t)
         if self.fabric.spec.sample_interval >= COARSE:
             return f"{seconds:.2f} s"
         return f"{seconds * 1e6:.1f} µs" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3f} ms"
 
     def said_span(self, begin: float, end: float) -> str:
-        """A stretch of time for people: `4.00 to 7.00 s`."""
+        """A span of time as text: `4.00 to 7.00 s`."""
         last = self.said(end)
         return f"{self.said(begin).removesuffix(last[last.rindex(' ') :])} to {last}"
 
     def window(self, window: Window | None) -> tuple[float, float]:
-        """Both ends of a window, of the whole traffic without one; KeyError when it has not come to pass.
+        """Both ends of a window, of the whole traffic without one; KeyError when it never came.
 
         NoEvidence where it is empty, or the run ended before it did.
         """
@@ -184,7 +184,8 @@ class Measures:
 
     @property
     def invalid(self) -> list[str]:
-        """Why the run is no result: the machine, not the network, set the pace. Empty where all is well."""
+        """Reasons for which the run is invalid: the machine, not the network, was the limit. Empty where it is
+        valid."""
         return self.machine.invalid
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Paths: losses, EV transitions, the share of packets each path carried, and which of it a fault touches."""
+"""Paths: losses, EV transitions, the share of packets of each path, and the paths over a fault."""
 
 import functools
 from collections import defaultdict

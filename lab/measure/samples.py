@@ -1,7 +1,7 @@
 """The hosts' samples, read once: counts and gauges of every QP, path and NIC port over time.
 
-A sample may leave out rows of QPs and paths that did not move since the one before, and counts that are zero; what is
-left out is as it was.
+A sample may omit rows of QPs and paths without change since the one before, and zero counts; omitted values are
+unchanged.
 """
 
 from collections import defaultdict

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class CountSeries:
-    """A count that only grows, known at some times; between two of them it is taken to grow evenly."""
+    """A monotonic counter sampled at some times, interpolated linearly in between."""
 
     times: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -24,7 +24,7 @@ class CountSeries:
         self.values.append(value + self._base)
 
     def hold(self, t: float) -> None:
-        """The count is known not to have moved until a time."""
+        """Record that the count did not change until a time."""
         self.times.append(t)
         self.values.append(self.values[-1] if self.values else 0.0)
 
@@ -70,7 +70,7 @@ class CountSeries:
 
 @dataclass(slots=True)
 class Gauge:
-    """A number that goes up and down, known at some times."""
+    """A gauge sampled at some times."""
 
     times: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -122,7 +122,7 @@ def histogram(times: Iterable[float], at: Sequence[float]) -> list[int]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which a share of them lies, between the two nearest; values need not be sorted, nor be empty."""
+    """Quantile with linear interpolation; values need not be sorted."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)

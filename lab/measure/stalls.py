@@ -18,7 +18,7 @@ class Stalls:
     def between(self, begin: float, end: float, chosen: Selection) -> list[tuple[float, float]]:
         """(time, length) of the longest pause of each sampling interval, and of pauses that never ended; longest first.
 
-        What of a pause lies before the window does not count.
+        The part of a pause before the window does not count.
         KeyError where no such traffic ran; empty where no receiver was sampled.
         """
         found = []
@@ -32,7 +32,7 @@ class Stalls:
         return sorted(found, key=lambda pause: -pause[1])
 
     def _open(self, flow: MeasuredFlow, key: tuple[str, int], begin: float, end: float) -> list[tuple[float, float]]:
-        """The pause that lasts at the end of the window, if the flow had not ended and no data came any more.
+        """The pause still open at the end of the window, if the flow had not ended.
 
         It begins with the window or the flow where no data had come before.
         """

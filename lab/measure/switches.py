@@ -74,7 +74,7 @@ class Switches:
 
     @cached_property
     def storms(self) -> dict[Port, CountSeries]:
-        """Times that the watchdog of a port gave up paused data."""
+        """Times that the watchdog of a port dropped paused data."""
         return self._ports("pfc_storms")
 
     @cached_property
@@ -91,7 +91,7 @@ class Switches:
         return found
 
     def told_depth(self, switches: Collection[str], begin: float, end: float) -> bool:
-        """Return True if any of these switches answered, between two times, how deep its queues were."""
+        """Return True if any of these switches reported its queue depths between two times."""
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
     def _ports(self, name: str) -> dict[Port, CountSeries]:
@@ -142,7 +142,7 @@ def _received(reading: Mapping[str, Any]) -> int:
 
 
 def _settled(readings: list[tuple[float, float, int]]) -> CountSeries:
-    """A count of drops without the packets that merely waited in a queue when it was read: those are gone later."""
+    """A count of drops without the packets that only waited in a queue when it was read."""
     values = [count for _, count, _ in readings]
     for n in range(len(values) - 2, -1, -1):
         if readings[n][2] == readings[n + 1][2]:

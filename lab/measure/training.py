@@ -1,4 +1,4 @@
-"""Steps of jobs: how long they took, how much of them was spent waiting, and what faults cost.
+"""Steps of jobs: duration, time spent waiting, and time lost to faults.
 
 From records `training.step` {traffic, rank, step, began, ended, compute?, loss?} of every rank, and
 `training.reference` {traffic, began, ends} of the same job without faults. A step of a job ends when its last rank has
@@ -113,13 +113,13 @@ class TrainingSteps:
         ]
 
     def compute_share(self, job: str) -> float | None:
-        """Share of the job's time in which its ranks computed; None where they do not tell."""
+        """Share of the job's time in which its ranks computed; None where ranks do not report it."""
         steps = [step for step in self.steps(job) if step.compute is not None]
         whole = sum(step.seconds for step in steps)
         return sum(step.compute or 0.0 for step in steps) / whole if whole else None
 
     def exposed(self, job: str) -> float | None:
-        """Seconds of a step, on average, in which a rank computed nothing; None where they do not tell."""
+        """Mean seconds of a step in which a rank computed nothing; None where ranks do not report it."""
         steps = [step for step in self.steps(job) if step.compute is not None]
         return fmean(step.seconds - (step.compute or 0.0) for step in steps) if steps else None
 
