@@ -207,7 +207,11 @@ class Simulation:
         return config
 
     def _logger(self, name: str) -> Callable[[dict[str, Any]], None]:
-        return lambda record: self.records.append({"t": self.now, "node": name, **record})
+        return lambda record: self.hear(name, record)
+
+    def hear(self, name: str, record: dict[str, Any]) -> None:
+        """Keep a record of a host; tests that act on one put a function of their own here."""
+        self.records.append({"t": self.now, "node": name, **record})
 
     # --- use --------------------------------------------------------------------------------------
 

@@ -184,14 +184,18 @@ def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn
             transit.trim()
         return [sim.delay(transit)]
 
-    def put_first(record):
+    turns = []
+
+    def put_first(_name, record):
         if record["kind"] == "packet.lost":
             plane.active.sort(key=lambda ev: ev.uplink != trimmed[0].uplink)
             plane.at = 0
+            turns.append(plane.active[0].uplink)
 
     sim.fate = fate
-    sim.hosts["h1"].log = put_first
+    sim.hear = put_first
     finish(sim, transfer)
+    assert turns == [trimmed[0].uplink]
     assert len(plane.active) == 2
     again = [one for one in sim.sent if one.is_write and one.psn == trimmed[0].psn][1:]
     assert [one.uplink != trimmed[0].uplink for one in again] == [True]
