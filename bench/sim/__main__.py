@@ -13,7 +13,7 @@ from rich.console import Console
 from mrclab.bench.sim import htsim, page, table
 from mrclab.bench.sim.common import TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
-from mrclab.bench.sim.turns import here_and_there
+from mrclab.bench.sim.turns import Turns
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {
@@ -23,48 +23,39 @@ _SIZES = {
     "poisson": 32_768,
 }  # bytes of a transfer; all that is run unless told
 _OTHER_SIZES = {"whole-incast": 64_000}
-_LARGEST_SIZE = 1_000_000  # bytes of a transfer of the one load beside these
+_LARGE_HOSTS, _LARGE_SIZE = 4096, 1_000_000  # beyond so many hosts, bytes of a permutation
 _LEAST, _MOST = 16, 32_768  # hosts
-_CURVE = (128, 512, 2048, 8192, 32_768)
-_CURVE_WORK = 256_000_000  # bytes of all hosts together, where that is 64 KiB each at least
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
-    parser.add_argument("--hosts", help="16 to 32768, e.g. 128,1024,8192 (default: 128; of a curve 128 to 32768)")
+    parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,8192 (default: 128)")
     parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: {', '.join(_SIZES)})")
-    parser.add_argument("--largest", metavar="HOSTS", help="besides, a permutation of 1 MB on so many, e.g. 8192")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
-    parser.add_argument(
-        "--curve", type=Path, metavar="PNG", help="a permutation on ever more hosts: a picture of what it costs"
-    )
-    parser.add_argument("--page", type=Path, metavar="MD", help="write what docs/results/htsim.md says")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
+    parser.add_argument("--page", type=Path, metavar="MD", help="write docs/results/htsim.md, and its picture beside")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 3")
-    for name, path in (("--curve", options.curve), ("--page", options.page)):
-        if path is not None and not path.parent.is_dir():
-            parser.error(f"{name} {path}: there is no folder {path.parent}; make it first")
-    loads = list(_curve(parser, options) if options.curve else _asked(parser, options))
+    if options.page is not None and not options.page.parent.is_dir():
+        parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
+    loads = list(_asked(parser, options))
     beside = not options.alone and htsim.program() is not None
     if not options.alone and not beside:
         sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")
-    rows, failed = run(loads, options.seeds, beside=beside, as_json=options.json)
+    turns = Turns(options.runs)
+    rows, failed = run(loads, options.seeds, turns, beside=beside, as_json=options.json)
     if not options.json:
         console = Console(width=None if sys.stdout.isatty() else 160)
         console.print(table.terminal(rows))
-    if options.curve and rows:
-        table.picture(rows, options.curve)
     if options.page and rows:
-        picture = options.page.with_suffix(".png").exists()
-        spread = page.spread(options.seeds) if beside else []
-        options.page.write_text(
-            page.text(rows, spread, options.seeds, largest=options.largest or "", picture=picture), encoding="utf-8"
-        )
+        spread = page.spread(options.seeds, turns) if beside else []
+        table.picture(rows, options.page.with_suffix(".png"))
+        options.page.write_text(page.text(rows, spread, options.seeds), encoding="utf-8")
     return 1 if failed else 0
 
 
@@ -73,9 +64,12 @@ def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
         for traffic in options.traffic.split(",") if options.traffic else _SIZES:
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
-            yield SimLoad(hosts, traffic, options.size or (_SIZES | _OTHER_SIZES)[traffic])
-    for hosts in _sizes(parser, options.largest) if options.largest else ():
-        yield SimLoad(hosts, "permutation", options.size or _LARGEST_SIZE)
+            yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts))
+
+
+def _size(traffic: str, hosts: int) -> int:
+    large = traffic == "permutation" and hosts > _LARGE_HOSTS
+    return _LARGE_SIZE if large else (_SIZES | _OTHER_SIZES)[traffic]
 
 
 def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
@@ -91,12 +85,9 @@ def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
         yield hosts
 
 
-def _curve(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
-    for hosts in _sizes(parser, options.hosts) if options.hosts else _CURVE:
-        yield SimLoad(hosts, "permutation", options.size or max(65_536, _CURVE_WORK // hosts))
-
-
-def run(loads: Sequence[SimLoad], seeds: int, *, beside: bool, as_json: bool) -> tuple[list[SimRow], bool]:
+def run(
+    loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool, as_json: bool
+) -> tuple[list[SimRow], bool]:
     """All of them, each in both simulators alternating; the rows, and whether one of them failed."""
     rows: list[SimRow] = []
     failed = False
@@ -105,7 +96,7 @@ def run(loads: Sequence[SimLoad], seeds: int, *, beside: bool, as_json: bool) ->
         if beside and not fits:
             sys.stderr.write(f"{one.hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MOST_HOSTS}\n")
         try:
-            found = here_and_there(one, seeds, beside=beside and fits)
+            found = turns.both(one, seeds, beside=beside and fits)
         except RuntimeError as error:
             sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
             failed = True

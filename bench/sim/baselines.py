@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mrclab.bench.sim import htsim, load, table
-from mrclab.bench.sim.children import SimCost
+from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.common import SimLoad
+from mrclab.bench.sim.turns import Turns
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.grid import markdown
 
@@ -97,15 +95,13 @@ class Compared:
     again: tuple[float, float]
 
 
-def compare(case: Case, asked: SimLoad, seeds: int, kept: Path | None = None) -> Compared:
+def compare(case: Case, asked: SimLoad, seeds: int, turns: Turns) -> Compared:
     """Run one baseline here and there with seeds 1 to `seeds`; RuntimeError where a simulator does not end its work."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     again: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
         one = replace(asked, seed=seed)
-        costs = [_kept(kept, one, load.NAME, lambda: load.run(one))]  # noqa: B023 - called at once
-        if case.reference:
-            costs.append(_kept(kept, one, htsim.NAME, lambda: _there(one)))  # noqa: B023
+        costs = [turns.here(one), *([turns.there(one)] if case.reference else [])]
         for side, cost in enumerate(costs):
             again[side].append(cost.again / max(1, cost.packets))
             for what, share in SHARES.items():
@@ -114,32 +110,13 @@ def compare(case: Case, asked: SimLoad, seeds: int, kept: Path | None = None) ->
     return Compared(f"{asked.traffic}, {asked.hosts} hosts", case.name, *times, (means[0], means[1]))
 
 
-def _there(asked: SimLoad) -> SimCost:
-    with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
-        return htsim.run(asked, Path(folder))
-
-
-def _kept(folder: Path | None, asked: SimLoad, simulator: str, run: Callable[[], SimCost]) -> SimCost:
-    """The run of before, if it is kept; else a new one, which is."""
-    if folder is None:
-        return run()
-    text = json.dumps([simulator, asdict(asked)], sort_keys=True)
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))["cost"]
-        return SimCost(**{**found, "completions": tuple(found["completions"])})
-    cost = run()
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"load": json.loads(text), "cost": asdict(cost)}), encoding="utf-8")
-    return cost
-
-
 def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
     """All of them, as they come; runs are kept in a folder, where one is named."""
+    turns = Turns(kept)
     for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE):
         for case in CASES:
             if asked in case.loads:
-                yield compare(case, replace(asked, **case.changes), seeds, kept)
+                yield compare(case, replace(asked, **case.changes), seeds, turns)
 
 
 def text(found: Sequence[Compared]) -> str:

@@ -19,12 +19,13 @@ COLUMNS = (
     "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "CPU µs/packet", "memory",
     *(f"{name} µs" for name in SHARES),
 )  # fmt: skip
+_LEAST_CPU = 0.01  # seconds: what the clock of processes counts
 _LIMIT = 0.1  # by how much completion times may differ
 
 
 @dataclass(frozen=True)
 class SimRow:
-    """One load in one simulator, over all its seeds: completions together, costs on average, CPU seconds of each."""
+    """One load in one simulator, all seeds together: completions, mean costs; `cpus` in the order of seeds."""
 
     load: SimLoad
     cost: SimCost
@@ -37,7 +38,7 @@ class SimRow:
         packets, again = (round(fmean(getattr(cost, what) for cost in costs)) for what in ("packets", "again"))
         together = sorted(at for cost in costs for at in cost.completions)
         memory = max(cost.memory for cost in costs)
-        cpus = tuple(sorted(cost.cpu for cost in costs))
+        cpus = tuple(cost.cpu for cost in costs)
         return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, again, together), cpus)
 
     def times(self) -> list[float]:
@@ -72,8 +73,13 @@ def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
 
 
 def times_cpu(here: SimRow, there: SimRow) -> float:
-    """CPU time here as a multiple of that there, of which the clock of processes counts hundredths of a second."""
-    return here.cost.cpu / max(there.cost.cpu, 0.01)
+    """CPU time here as a multiple of that there."""
+    return here.cost.cpu / max(there.cost.cpu, _LEAST_CPU)
+
+
+def times_cpus(here: SimRow, there: SimRow) -> list[float]:
+    """The same of each seed."""
+    return [one / max(other, _LEAST_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
 
 
 def difference(here: SimRow, there: SimRow, share: float) -> float:
@@ -87,24 +93,35 @@ def within(here: SimRow, there: SimRow) -> bool:
 
 
 def picture(rows: Sequence[SimRow], path: Path) -> None:
-    """CPU time per packet and memory against the number of hosts."""
+    """CPU time per packet and memory against the number of hosts, for each traffic."""
     import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for name in dict.fromkeys(row.cost.simulator for row in rows):
-        mine = [row for row in rows if row.cost.simulator == name]
-        hosts = [row.load.hosts for row in mine]
-        axes[0].plot(hosts, [row.cost.cpu / row.cost.packets * 1e6 for row in mine], marker="o", label=name)
-        axes[1].plot(hosts, [row.cost.memory / 2**20 for row in mine], marker="o", label=name)
-    for axis, what in zip(axes, ("CPU per data packet, µs", "memory, MiB"), strict=True):
-        axis.set(xscale="log", yscale="log", xlabel="hosts", ylabel=what)
-        axis.set_xticks(sorted({row.load.hosts for row in rows}))
-        axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    axes[0].legend()
+    traffics = list(dict.fromkeys(row.load.traffic for row in rows))
+    size = (1 + 2.6 * len(traffics), 5.2)
+    figure, grid_of = plt.subplots(2, len(traffics), figsize=size, layout="constrained", squeeze=False, sharey="row")
+    for place, traffic in enumerate(traffics):
+        above, below = grid_of[0][place], grid_of[1][place]
+        above.set_title(traffic)
+        for name in dict.fromkeys(row.cost.simulator for row in rows):
+            mine = [row for row in rows if (row.cost.simulator, row.load.traffic) == (name, traffic)]
+            hosts = [row.load.hosts for row in mine]
+            each = [[cpu / row.cost.packets * 1e6 for cpu in row.cpus] for row in mine]
+            above.plot(hosts, [fmean(found) for found in each], marker="o", label=name)
+            above.fill_between(hosts, [min(found) for found in each], [max(found) for found in each], alpha=0.2)
+            below.plot(hosts, [row.cost.memory / 2**20 for row in mine], marker="o", label=name)
+        for axis in (above, below):
+            axis.set(xscale="log", yscale="log")
+            axis.set_xticks(sorted({row.load.hosts for row in rows}))
+            axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+            axis.yaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
+            axis.minorticks_off()
+            axis.grid(alpha=0.3)
+        below.set_xlabel("hosts")
+    grid_of[0][0].set_ylabel("CPU per data packet, µs")
+    grid_of[1][0].set_ylabel("memory, MiB")
+    grid_of[0][0].legend()
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -9,7 +9,7 @@ import pytest
 from mrclab.bench.sim import __main__ as command
 from mrclab.bench.sim import common, htsim, load, table
 from mrclab.bench.sim.common import SimLoad
-from mrclab.bench.sim.turns import here_and_there
+from mrclab.bench.sim.turns import Turns
 from mrclab.lab.traffic import matrix
 
 pytestmark = pytest.mark.once
@@ -126,7 +126,7 @@ def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
 def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
     here = [at * 1e6 for at in load.simulate(SMALL)["completions"]]
     stand_in(*(finished(place, at) for place, at in enumerate(here)), "New: 784 Rtx: 0 RTS: 0")
-    monkeypatch.setattr(command.page, "spread", lambda _seeds: [])
+    monkeypatch.setattr(command.page, "spread", lambda *_: [])
     words = ["--hosts", "16", "--traffic", "permutation", "--size", "200 kB", "--page", str(tmp_path / "page.md")]
     assert command.main(words) == 0
     text = (tmp_path / "page.md").read_text()
@@ -137,24 +137,34 @@ def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
     assert "within 10 % of each other on 0 of 1 loads" in (tmp_path / "page.md").read_text()
 
 
-def test_the_largest_fabric_is_one_permutation_beside_the_others(monkeypatch, capsys):
+def test_a_permutation_on_the_largest_fabrics_is_of_fewer_bytes(monkeypatch, capsys):
     monkeypatch.setitem(command._SIZES, "permutation", 20_000)
-    monkeypatch.setattr(command, "_LARGEST_SIZE", 10_000)
-    words = ["--hosts", "16", "--traffic", "permutation", "--largest", "32", "--alone", "--json"]
+    monkeypatch.setattr(command, "_LARGE_HOSTS", 16)
+    monkeypatch.setattr(command, "_LARGE_SIZE", 10_000)
+    words = ["--hosts", "16,32", "--traffic", "permutation", "--alone", "--json"]
     assert command.main(words) == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["hosts"], one["size"]) for one in said] == [(16, 20_000), (32, 10_000)]
 
 
+def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
+    words = ["--hosts", "16", "--traffic", "permutation", "--size", "8 kB", "--alone", "--json", "--runs"]
+    assert command.main([*words, str(tmp_path / "runs")]) == 0
+    monkeypatch.setattr(load, "run", lambda _load: pytest.fail("it ran again"))
+    assert command.main([*words, str(tmp_path / "runs")]) == 0
+    with pytest.raises(pytest.fail.Exception, match="ran again"):
+        command.main([*words, str(tmp_path / "others")])
+
+
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
     monkeypatch.setattr(htsim, "MOST_HOSTS", 8)
-    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, beside=True, as_json=False)
+    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), beside=True, as_json=False)
     assert ([row.cost.simulator for row in rows], failed) == (["MRC Lab"], False)
     assert "16 hosts: uet-htsim is left out" in capsys.readouterr().err
 
 
 def test_a_picture_of_cost_against_size(tmp_path):
-    rows = here_and_there(SMALL, 1, beside=False)
+    rows = Turns().both(SMALL, 1, beside=False)
     table.picture(rows, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
@@ -162,12 +172,11 @@ def test_a_picture_of_cost_against_size(tmp_path):
 @pytest.mark.skipif(htsim.program() is None, reason="htsim_uec is not on the path")
 @pytest.mark.parametrize(("traffic", "size"), [("permutation", 2_000_000), ("all-to-all", 131_072)])
 def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
-    here, there = here_and_there(SimLoad(16, traffic, size), 1, beside=True)
+    here, there = Turns().both(SimLoad(16, traffic, size), 1, beside=True)
     assert table.within(here, there), [row.times() for row in (here, there)]
 
 
-@pytest.mark.parametrize("option", ["--curve", "--page"])
-def test_a_file_that_could_not_be_written_is_refused_before_anything_runs(option, tmp_path, capsys):
+def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        command.main(["--hosts", "16", "--alone", option, str(tmp_path / "nowhere" / "file")])
+        command.main(["--hosts", "16", "--alone", "--page", str(tmp_path / "nowhere" / "file")])
     assert f"there is no folder {tmp_path / 'nowhere'}; make it first" in capsys.readouterr().err
