@@ -110,7 +110,7 @@ def _missing_package() -> str:
     return ""
 
 
-_COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.roce.")
+_COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.rdma.", "mrclab.hosts.roce.")
 """Prefixes of modules that are compiled, for `MRCLAB_COMPILED=1` where no build lists them."""
 
 

@@ -24,6 +24,7 @@ _SIZES = {
 }  # bytes of a transfer; all that is run unless told
 _OTHER_SIZES = {"whole-incast": 64_000}
 _LARGE_HOSTS, _LARGE_SIZE = 4096, 1_000_000  # beyond so many hosts, bytes of a permutation
+_LARGE_TRAFFIC = ("permutation", "incast")  # there: the others have a hundred thousand connections
 _LEAST, _MOST = 16, 32_768  # hosts
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
     parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,8192 (default: 128)")
-    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: {', '.join(_SIZES)})")
+    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: it depends)")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
     for hosts in _sizes(parser, options.hosts or "128"):
-        for traffic in options.traffic.split(",") if options.traffic else _SIZES:
+        usual = _LARGE_TRAFFIC if hosts > _LARGE_HOSTS else tuple(_SIZES)
+        for traffic in options.traffic.split(",") if options.traffic else usual:
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
             yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts))

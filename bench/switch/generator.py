@@ -134,19 +134,23 @@ class TrafficGenerator:
         """Send `count` frames one by one at `rate` per second; return the seconds that each took through the switch."""
         _attach(self._listen, self._filters[1])
         raw = bytearray(frames.frame(size, self._mac))
-        sent_at, result = [0] * count, []
+        sent_at: dict[int, int] = {}  # ns, by number from 1: frames of a rate, which may still arrive, have 0
+        result = []
         number, begun, last = 0, time.perf_counter(), time.perf_counter()
         while number < count or time.perf_counter() - last < SETTLED_SECONDS:
             if number < count and time.perf_counter() - begun >= number / rate:
+                number += 1
                 struct.pack_into(">Q", raw, frames.NUMBER_AT, number)
                 sent_at[number] = time.time_ns()
                 self._send.send(raw)
-                number, last = number + 1, time.perf_counter()
+                last = time.perf_counter()
             with contextlib.suppress(BlockingIOError):
                 data, ancillary, _, _ = self._listen.recvmsg(_SNAP, 64)
                 seconds, nanoseconds = struct.unpack("@qq", ancillary[0][2])
                 (which,) = struct.unpack_from(">Q", data, frames.NUMBER_AT)
-                result.append((seconds * 10**9 + nanoseconds - sent_at[which]) / 1e9)
+                at = sent_at.pop(which, None)
+                if at is not None:
+                    result.append((seconds * 10**9 + nanoseconds - at) / 1e9)
         _attach(self._listen, self._filters[2])
         return result
 

@@ -137,14 +137,12 @@ def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
     assert "within 10 % of each other on 0 of 1 loads" in (tmp_path / "page.md").read_text()
 
 
-def test_a_permutation_on_the_largest_fabrics_is_of_fewer_bytes(monkeypatch, capsys):
-    monkeypatch.setitem(command._SIZES, "permutation", 20_000)
+def test_the_largest_fabrics_have_fewer_loads_and_a_permutation_of_fewer_bytes(monkeypatch, capsys):
     monkeypatch.setattr(command, "_LARGE_HOSTS", 16)
     monkeypatch.setattr(command, "_LARGE_SIZE", 10_000)
-    words = ["--hosts", "16,32", "--traffic", "permutation", "--alone", "--json"]
-    assert command.main(words) == 0
+    assert command.main(["--hosts", "32", "--alone", "--json"]) == 0
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["hosts"], one["size"]) for one in said] == [(16, 20_000), (32, 10_000)]
+    assert [(one["traffic"], one["size"]) for one in said] == [("permutation", 10_000), ("incast", 500_000)]
 
 
 def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
