@@ -23,7 +23,7 @@ _SIZES = {
     "poisson": 32_768,
 }  # bytes of a transfer; all that is run unless told
 _OTHER_SIZES = {"whole-incast": 64_000}
-_LARGE_HOSTS, _LARGE_SIZE = 4096, 1_000_000  # beyond so many hosts, bytes of a permutation
+_LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # beyond so many hosts, bytes of a permutation
 _LARGE_TRAFFIC = ("permutation", "incast")  # there: the others have a hundred thousand connections
 _LEAST, _MOST = 16, 32_768  # hosts
 
