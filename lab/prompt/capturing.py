@@ -14,21 +14,21 @@ from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 
 _MRCLAB = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
-_ENDING = 30.0  # seconds that the process of a capture may take to write what it has
+_ENDING = 30.0  # seconds that the process of a capture may take to write its file
 
 
 class _Recorder(Protocol):
-    """One capture that goes on."""
+    """A capture in progress."""
 
     def note(self, text: str) -> None:
-        """Say something at the next frame."""
+        """Attach a comment to the next frame."""
 
     def stop(self) -> int:
         """End and write; how many frames the file holds. OSError or LabError where it cannot."""
 
 
 class CaptureCommand:
-    """The capture that goes on, if any. `run_dir` is the lab's on the wire."""
+    """The capture in progress, if any. `run_dir` is the lab's on the wire."""
 
     def __init__(self, world: World, lock: TurnLock) -> None:
         self._world, self._lock = world, lock
@@ -36,7 +36,7 @@ class CaptureCommand:
         self._path = Path()
 
     def start(self, path: Path, links: Sequence[Link]) -> None:
-        """Begin; LabError where one goes on already, or where the file cannot be written."""
+        """Begin; LabError where one is in progress, or the file cannot be written."""
         if self._recorder is not None:
             raise LabError(f"a capture into {self._path} goes on; `capture stop` ends it")
         try:
@@ -52,12 +52,12 @@ class CaptureCommand:
         self._path = path
 
     def note(self, text: str) -> None:
-        """Say something at the next frame."""
+        """Attach a comment to the next frame."""
         if self._recorder is not None:
             self._recorder.note(text)
 
     def stop(self) -> tuple[Path, int]:
-        """End and write; the file and how many frames it holds. LabError where nothing goes on."""
+        """End and write; return the file and its number of frames. LabError where no capture is in progress."""
         if self._recorder is None:
             raise LabError("no capture goes on")
         recorder, self._recorder = self._recorder, None
@@ -67,7 +67,7 @@ class CaptureCommand:
             raise LabError(f"cannot write {self._path}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Write what goes on, at the end of the lab."""
+        """End the capture, at the end of the lab."""
         if self._recorder is not None:
             self.stop()
 
@@ -86,7 +86,7 @@ class _CaptureTaps:
         self._taps = taps
 
     def note(self, text: str) -> None:
-        """Say something at the next frame."""
+        """Attach a comment to the next frame."""
         self._notes.append((round(self._world.now * 1e9), text))
 
     def stop(self) -> int:
@@ -97,7 +97,7 @@ class _CaptureTaps:
 
 
 class _CaptureProcess:
-    """On the wire: `mrclab capture`, which reads of faults in the history."""
+    """On the wire: a process of `mrclab capture`, which finds faults in the history."""
 
     def __init__(self, run_dir: Path, path: Path, links: Sequence[Link]) -> None:
         words = ["--run-dir", str(run_dir), "capture", *(link.name for link in links), "--output", str(path)]
@@ -106,7 +106,7 @@ class _CaptureProcess:
             start_new_session=True,
         )  # fmt: skip
         assert self._process.stderr is not None
-        said = self._process.stderr.readline()  # that it listens, or what is wrong
+        said = self._process.stderr.readline()  # that it has started, or an error
         if not said.startswith("capturing"):
             self._process.kill()
             self._process.communicate()
@@ -116,7 +116,7 @@ class _CaptureProcess:
         """Faults stand in the history already."""
 
     def stop(self) -> int:
-        """Have it write and end."""
+        """End the process once its file is written."""
         self._process.send_signal(signal.SIGINT)
         try:
             output, trouble = self._process.communicate(timeout=_ENDING)

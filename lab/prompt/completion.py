@@ -1,4 +1,4 @@
-"""Completion at the prompt: words, then what each takes, read from how it is written and from the kinds' models."""
+"""Completion at the prompt: commands, then their arguments, by the command's usage and the kinds' models."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ class WordCompleter(Completer):
             return self._of_kind(name, done, current)
         usage = WORDS[name].usage if name in WORDS else _LOCAL.get(name, "")
         wanted, at = _WANTED.findall(usage), len(done)
-        last = wanted[-1] if wanted and "..." in usage else ""  # which may be said again
+        last = wanted[-1] if wanted and "..." in usage else ""  # which may be repeated
         what = wanted[at] if at < len(wanted) else last
         return self._named(what, done, current) + (["--json"] if name in WORDS else [])
 

@@ -1,8 +1,8 @@
-"""Operations on a lab that is up, and what goes on in it meanwhile: faults, traffic, and time itself.
+"""Operations on a running lab, and its background work: faults, traffic and the passing of time.
 
-One lock guards everything: words take it for each step, in turns where several terminals have some, and a thread of the
-desk's own takes it to drive what is due. On the wire that thread follows the machine's clock; in virtual time it makes
-time pass, at a pace that can be set.
+One lock guards everything: commands take it for each step, alternating between terminals, and a thread of the desk
+takes it for due events. On the wire that thread follows the machine's clock; in virtual time it advances time, at a
+configurable pace.
 """
 
 import math
@@ -21,23 +21,23 @@ from mrclab.topo.errors import TopoError
 
 T = TypeVar("T")
 
-_PARTS = 1000  # of a whole, in which progress is told
-_REST = 0.05  # seconds of the machine's clock between two looks
-_SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for words
+_PARTS = 1000  # of a whole, in which progress is reported
+_REST = 0.05  # seconds of the machine's clock between two steps
+_SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for commands
 _LONG = 0.25  # seconds of the machine's clock that a slice may take before the next is a shorter one
 
 
 class ClientGone(LabError):  # noqa: N818 - the sentence is the error
-    """Nobody waits any longer for the answer of a command."""
+    """The client of a command has disconnected."""
 
 
 class Desk:
     """A lab's faults and traffic. `pace` is seconds of virtual time per second here; None on the wire.
 
-    `mirror` is called after each step: what shows the lab elsewhere. `controller` asks the controller over a connection
-    of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the world.
-    `setting` is what a scenario would say of the lab beside its fabric and seed. Without `threaded` the owner calls
-    `step` again and again, as where there are no threads.
+    `mirror` is called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
+    connection of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the
+    world. `setting` is what a scenario would say of the lab beside its fabric and seed. Without `threaded` the owner
+    calls `step` again and again, as where there are no threads.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Desk:
         self.lab = Lab(world)
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
-        self.trouble: list[str] = []  # what went wrong while nobody asked
-        self.looks: list[Callable[[], None]] = []  # called after each step, beside the mirror
+        self.trouble: list[str] = []  # errors of background work
+        self.looks: list[Callable[[], None]] = []  # called after each step, as the mirror is
         self._pace = pace
         self._anchor = time.monotonic(), world.now
         self._before: tuple[float, float] | None = None  # the pace that comes back, and when on the machine's clock
-        self.interrupted = False  # by a signal that virtual time heard
+        self.interrupted = False  # by a signal received in virtual time
         self._mirror = mirror
         self._controller = controller
         self._ended = threading.Event()
@@ -70,7 +70,7 @@ class Desk:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def inject(self, kind: str, fields: dict[str, Any]) -> str:
-        """Inject a fault given by kind and fields; returns a phrase. ValueError says what is wrong."""
+        """Inject a fault given by kind and fields; return a phrase. ValueError for invalid fields."""
         with self.lock:
             phrase = self.lab.inject(self.lab.fault_of(kind, fields))
             self.capture.note(phrase)
@@ -93,7 +93,7 @@ class Desk:
             return {fault.name: fault.text(self.world.fabric) for fault in self.lab.time_line.active}
 
     def down(self) -> dict[str, list[str]]:
-        """Cables that a fault holds down or spoils, and which faults do."""
+        """Cables with a fault in force, and the faults."""
         with self.lock:
             found: dict[str, list[str]] = {}
             for fault in self.lab.time_line.active:
@@ -102,7 +102,7 @@ class Desk:
             return found
 
     def ask(self, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
-        """Ask the lab's controller; `seconds` is what the operation itself may take. RunError with its sentence."""
+        """Send a request to the lab's controller; `seconds` limits the operation itself. RunError with its message."""
         if self._controller is not None:
             return self._controller(op, seconds, **arguments)
         with self.lock:
@@ -144,10 +144,10 @@ class Desk:
         stage: str = "",
         share: Callable[[], float] | None = None,
     ) -> T | None:
-        """Let the lab go on until something is not None, at most so many seconds of its clock.
+        """Let the lab run until a condition returns a value, at most `seconds` of its clock.
 
-        Virtual time passes as fast as it can meanwhile, whatever the pace. `share` says how much of the `stage` is
-        done, 0 to 1; the time that has passed where it is left out. ClientGone where nobody waits for it any longer.
+        Virtual time passes as fast as it can meanwhile, whatever the pace. `share` is the done share of the `stage`, 0
+        to 1; by default that of the time. ClientGone where the client has disconnected.
         """
         with self.lock:
             began = self.world.now
@@ -174,7 +174,7 @@ class Desk:
 
     @contextmanager
     def open(self) -> Iterator["Desk"]:
-        """The desk while it is used; afterwards everything is cleared and ended."""
+        """Open the desk for the block; afterwards all faults are cleared and all traffic is ended."""
         try:
             yield self
         finally:
@@ -196,7 +196,7 @@ class Desk:
             self._ended.wait(_REST)
 
     def step(self) -> None:
-        """Do what is due; in virtual time let as much of it pass as the pace asks for."""
+        """Run due events; in virtual time advance it by the pace."""
         with self.lock:
             try:
                 self._pass()
@@ -215,8 +215,8 @@ class Desk:
             self.pace = self._before[0]
         since, began = self._anchor
         target = began + (time.monotonic() - since) * self._pace
-        limit = time.monotonic() + _REST  # words wait no longer than this
+        limit = time.monotonic() + _REST  # commands wait no longer than this
         while self.world.now < target and time.monotonic() < limit:
             self.lab.advance_to(min(target, self.world.now + _SLICE * self._pace))
-        if self.world.now < target:  # this machine is slower than the pace: go on from here
+        if self.world.now < target:  # this machine is slower than the pace: restart from here
             self._anchor = time.monotonic(), self.world.now

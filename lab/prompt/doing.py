@@ -1,4 +1,4 @@
-"""Words that do: denials and drains, cables, faults, traffic, time, a report of what happened."""
+"""Commands that change the lab: denials, drains, cables, faults, traffic, time; and the report."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.model import Link
 from mrclab.topo.quantities import parse_duration
 
-_DRAIN = 30.0  # seconds until traffic must be gone, or be back
+_DRAIN = 30.0  # seconds until traffic must have left, or returned
 _PRECHECK = 10.0
 _LONGEST_SEND = 3600.0
 
@@ -135,7 +135,7 @@ def stop(desk: Desk, arguments: Sequence[str]) -> Answer:
 
 @word("send HOST HOST WHAT", "write a file, or so many random bytes, and wait for it, e.g. send h1 h3 16MiB")
 def send(desk: Desk, arguments: Sequence[str]) -> Answer:
-    """One transfer, waited for."""
+    """Run one transfer to its end."""
     if len(arguments) != 3:
         wrong("send")
     source, destination, what = arguments

@@ -9,7 +9,7 @@ from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.traffic.models import TRAFFIC
 
 UNTYPED = frozenset({"kind", "at", "until", "start"})
-"""Fields that a scenario has and a prompt does not: what is typed happens now."""
+"""Fields that a scenario has and a prompt does not: a typed command runs at once."""
 
 KINDS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     "fault": {kind: FAULTS[kind] for kind in FAULTS.names},

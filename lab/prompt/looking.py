@@ -1,4 +1,4 @@
-"""Words that look: nodes, cables, paths, EVs, tables, counters, faults, traffic; one probe hop by hop."""
+"""Commands that show: nodes, cables, paths, EVs, tables, counters, faults, traffic; one probe hop by hop."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,7 +21,7 @@ from mrclab.topo.model import Fabric, Host, Link, Switch
 from mrclab.topo.sentences import nearest
 
 _COUNTED = {"sent": "tx_packets", "marked": "ecn_marked", "trimmed": "trimmed"}
-LOOK_S = 1.0  # seconds in which switches and agents have to give a sign of life
+LOOK_S = 1.0  # seconds in which switches and agents must respond
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
@@ -163,9 +163,8 @@ def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
     "EV is hexadecimal as `evs` and `paths` have it, or PLANE/UPLINK as 1/2; without it the first path is taken.",
 )
 def trace(desk: Desk, arguments: Sequence[str]) -> Answer:
-    """Send one EV probe and say how each hop turns its address.
-
-    `queue` is what waits at the port out, the counters are what it did meanwhile, whoever's packets those were.
+    """Send one EV probe and show how each hop changes its address. `queue` is the depth at the output port; the
+    counters include all packets in that time.
     """
     fabric = desk.world.fabric
     source, destination = _two_hosts(fabric, arguments[:2], "trace")
@@ -260,7 +259,7 @@ def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
 
 @word("faults", "what is in force; docs/faults.md lists every kind and its fields")
 def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
-    """Faults in force, and trouble that nobody asked for."""
+    """Faults in force, and errors of background work."""
     active = desk.faults
     trouble, desk.trouble[:] = list(desk.trouble), []
     lines = [f"{name}: {text}" for name, text in active.items()] or ["none"]
@@ -282,12 +281,12 @@ def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
 
 
 def _flow(desk: Desk, name: str) -> dict[str, Any]:
-    """Share done, payload bytes that arrived, and bytes per second of the lab's clock."""
+    """Return the done share, payload bytes received, and bytes per second of the lab's clock."""
     running = desk.lab.traffics[name]
     began, ended, done = running.began, running.ended, running.acked
     seconds = (ended or desk.world.now) - began if began is not None else 0.0
     share = running.share(desk.world.now)
-    if ended is not None and running.outcome.get("error"):  # how far it came
+    if ended is not None and running.outcome.get("error"):  # the share reached
         whole = running.size or running.entry.seconds
         share = min((done if running.size else seconds) / whole, 0.9999) if whole else 0.0
     return {

@@ -1,4 +1,4 @@
-"""Packets on the cables of a lab in virtual time while it is slow, for who draws them."""
+"""Packets on the cables of a lab in virtual time while it is slow, for drawing."""
 
 import time
 from collections import deque
@@ -9,15 +9,15 @@ from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.sim.crossings import Crossings
 
-ON_THE_WIRE = "Single packets are drawn in virtual time alone: a host on the wire counts them, and notes none."
+ON_THE_WIRE = "Single packets are drawn in virtual time only: a host on the wire counts them without recording each."
 LONGEST_SLOW = 120.0  # seconds
 _SEEN = 0.2  # seconds of virtual time per second, at most: single packets can be followed
-_LIGHT = 4000  # crossings told at once, at most
-_FORGOTTEN = 2.0  # seconds of the machine's clock after which nobody watches any more
+_LIGHT = 4000  # crossings in one reply, at most
+_FORGOTTEN = 2.0  # seconds of the machine's clock without a request, after which watching ends
 
 
 class PacketWatch:
-    """Watches the cables of a desk's world from the first look at slow time to the first at fast time."""
+    """Watches the cables of a desk's world from the first request in slow time to the first in fast time."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -47,12 +47,12 @@ class PacketWatch:
             return {"next": self._count, "now": world.now, "pace": pace, "slow": pace <= _SEEN, "seen": seen}
 
     def rest(self) -> None:
-        """Watch no longer where nobody has looked for a while."""
+        """Stop watching where there was no request for a while."""
         if self._watch is not None and time.monotonic() - self._asked > _FORGOTTEN:
             self.close()
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None

@@ -21,7 +21,7 @@ from mrclab.lab.prompt.turns import Caller, called_by
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
-_LOOK = 0.2  # seconds between two looks whether the lab was interrupted
+_LOOK = 0.2  # seconds between two checks for an interrupt
 _PARTS = (looking, doing)  # importing them makes their words known
 
 
@@ -56,7 +56,7 @@ class Prompt:
                     raise LabError(f"line {number} of the script, {text!r}: {error}") from None
 
     def line(self, text: str) -> bool:
-        """Carry out one line, say what went wrong with it; False where it was the last."""
+        """Execute one line and print its error; return False where it was the last."""
         try:
             return self.carry_out(text)
         except (LabError, TopoError, ValueError) as error:
@@ -64,7 +64,7 @@ class Prompt:
         return True
 
     def carry_out(self, text: str) -> bool:
-        """The same, but errors come out."""
+        """Execute one line; errors are raised."""
         parts = text.split()
         if not parts or parts[0].startswith("#"):
             return True
@@ -106,7 +106,7 @@ class Prompt:
         )
         while True:
             try:
-                with patch_stdout(raw=True):  # what is said meanwhile goes above the line
+                with patch_stdout(raw=True):  # output appears above the line
                     line = session.prompt("mrclab> ")
                 yield line
             except KeyboardInterrupt:  # the line is given up, the lab stays
@@ -116,7 +116,7 @@ class Prompt:
 
 
 def piped(source: TextIO, desk: Desk) -> Iterator[str]:
-    """Lines of a pipe, as they come, until its end or until the lab is interrupted."""
+    """Read lines of a pipe until its end or until the lab is interrupted."""
     while not desk.interrupted:
         try:
             ready, _, _ = select.select([source], (), (), _LOOK)

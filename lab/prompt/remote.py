@@ -17,7 +17,7 @@ NO_LAB = (
 
 
 def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **arguments: Any) -> dict[str, Any]:
-    """Ask the process that holds the lab. `refused` with its sentence; LabError where nobody holds one."""
+    """Send a request to the lab's process. `refused` with its message; LabError where no lab runs."""
     try:
         with contextlib.closing(Client(run_dir / SOCKET, math.inf)) as client:
             return client.call(operation, **arguments)

@@ -1,6 +1,6 @@
-"""A report of what happened at a prompt since the lab is up: a result directory as a run leaves it.
+"""Report of a prompt's lab since it is up: a result directory as of a run.
 
-Its scenario.yaml says what was typed, with the times at which it was: something to begin a scenario of one's own with.
+Its scenario.yaml holds the typed commands with their times, as a start for a scenario.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from mrclab.lab.traffic.base import TrafficBase
 
 NAME = "prompt"
 _OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
-_GOES_ON = _OVER[1:]  # what has not arrived yet is no mistake
+_GOES_ON = _OVER[1:]  # data in flight is no mistake
 
 
 def write(desk: Desk, parent: Path) -> runner.Outcome:
@@ -34,7 +34,7 @@ def write(desk: Desk, parent: Path) -> runner.Outcome:
 
 
 def as_scenario(desk: Desk) -> Loaded:
-    """Return what was done so far as a scenario: of several of one name the last."""
+    """Return the commands so far as a scenario; of several with one name the last."""
     began = min(each.began or 0.0 for each in desk.lab.traffics.values())
     data: dict[str, Any] = {
         "name": NAME,

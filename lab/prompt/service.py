@@ -1,4 +1,4 @@
-"""The socket of a desk: words from other terminals, and what is clicked on the page."""
+"""The socket of a desk: commands from other terminals and clicks on the page."""
 
 import asyncio
 import functools
@@ -22,7 +22,7 @@ from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
 
 _AT_ONCE = 64  # commands that are carried out at the same time; more wait for their turn
-_WIDTH = 120  # of text for who has no terminal
+_WIDTH = 120  # of text for clients without a terminal
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
 def _beside(
     desk: Desk, pool: Executor, work: Callable[..., dict[str, Any]]
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """The same as a coroutine function that works in a thread; where it is cancelled, the work ends soon."""
+    """Wrap a function as a coroutine function that runs it in a thread; cancelling it ends the work soon."""
 
     def carry_out(who: Caller, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -87,7 +87,7 @@ def _beside(
                 return work(**arguments)
         except (LabError, TopoError, ValueError) as error:
             raise RpcError("EINVAL", str(error)) from None
-        except KeyboardInterrupt:  # a signal that virtual time heard in this thread
+        except KeyboardInterrupt:  # a signal received in virtual time, in this thread
             desk.interrupted = True
             raise RpcError("EINTR", "the lab goes down") from None
 

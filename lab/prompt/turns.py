@@ -1,4 +1,4 @@
-"""Commands of several terminals side by side: the lock that they take in turns, and whose command a thread has."""
+"""Concurrent commands of several terminals: a fair lock, and the caller of a thread's command."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
-_HAND_OVER = 0.001  # seconds for which who works in slices leaves the lock to those that wait
+_HAND_OVER = 0.001  # seconds for which a sliced task leaves the lock to waiting ones
 
 
 def _no_progress(_stage: str, _done: int, _total: int) -> None:
@@ -17,7 +17,7 @@ def _no_progress(_stage: str, _done: int, _total: int) -> None:
 
 
 class TurnLock:
-    """A re-entrant lock that knows whether somebody waits: Python's own may be had again and again by one thread."""
+    """A re-entrant lock that knows whether a thread waits: Python's own may starve the others."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,14 +39,14 @@ class TurnLock:
         self._lock.release()
 
     def hand_over(self) -> None:
-        """Let those have the lock that wait for it; called without it."""
+        """Yield to the threads that wait for the lock; called without holding it."""
         if self._waiting:
             time.sleep(_HAND_OVER)
 
 
 @dataclass
 class Caller:
-    """Caller of a command: where its progress is shown, and whether it still waits for the response."""
+    """Caller of a command: its progress display, and whether it is still connected."""
 
     progress: Progress = _no_progress
     gone: threading.Event = field(default_factory=threading.Event)
@@ -62,7 +62,7 @@ def caller() -> Caller:
 
 @contextmanager
 def called_by(who: Caller) -> Iterator[None]:
-    """Carry out what is in the block for `who`."""
+    """Run the block on behalf of `who`."""
     token = _CALLER.set(who)
     try:
         yield

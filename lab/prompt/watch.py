@@ -1,4 +1,4 @@
-"""The lab at a glance in a terminal: goodput by plane, EV states, losses, faults, events; the page's frames as text.
+"""Summary of the lab in a terminal: goodput by plane, EV states, losses, faults, events; the page's frames as text.
 
 With textual it has keys and an event log that scrolls; without, the same picture is drawn again and again.
 """
@@ -27,7 +27,7 @@ _COLOURS = {"GOOD": "green", "SKIP": "yellow", "STANDBY": "dim", "ASSUMED_BAD": 
 
 
 def watch(source: Source, console: Console, as_json: bool = False) -> None:
-    """Show frames until a key, Ctrl-C or the end of the lab; where there is no terminal, one, and that was it."""
+    """Show frames until a key, Ctrl-C or the end of the lab; without a terminal, one frame."""
     if as_json or not console.is_terminal:
         frame = _first(source)
         if as_json:
@@ -95,7 +95,7 @@ def qps(frame: Mapping[str, Any]) -> Table:
 
 
 def state(frame: Mapping[str, Any]) -> Text:
-    """Losses, drops, faults, and what Clustermapper says."""
+    """Losses, drops, faults, and Clustermapper's verdicts."""
     totals = ", ".join(f"{name} {count}" for name, count in frame["totals"].items())
     text = Text(f"packets: {totals}\n")
     text.append(f"cables down: {len(frame['down'])}; faults: {', '.join(frame['faults']) or 'none'}")

@@ -1,4 +1,4 @@
-"""The lab at a glance as a textual application: what `watch` draws, with keys and an event log that scrolls."""
+"""Summary of the lab as a textual application: the picture of `watch`, with keys and a scrolling event log."""
 
 from typing import Any, ClassVar
 
@@ -42,16 +42,16 @@ class WatchApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Look again and again."""
+        """Poll for frames."""
         self.set_interval(watch.PERIOD, self.look)
         self.look()
 
     def action_pause(self) -> None:
-        """Stand still, or show what has come since."""
+        """Pause, or show the frames since."""
         self._paused = not self._paused
 
     def look(self) -> None:
-        """Show what is new."""
+        """Show new frames."""
         if self._paused:
             return
         seen, events = self._source.film.events(self._seen)

@@ -1,4 +1,4 @@
-"""The words of the prompt: each one function of a desk and its arguments, with what it gives as text and as data."""
+"""Commands of the prompt: each one function of a desk and its arguments, with a response as text and data."""
 
 import difflib
 import shlex
@@ -28,7 +28,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Word:
-    """A word: how it is written (capitals stand for what is to be named), what it does, its help."""
+    """A command: its usage (placeholders in capitals), its function, its help."""
 
     usage: str
     meaning: str
@@ -37,7 +37,7 @@ class Word:
 
     @property
     def name(self) -> str:
-        """The word itself."""
+        """Name of the command."""
         return self.usage.split(maxsplit=1)[0]
 
 
@@ -51,13 +51,13 @@ LOCAL = {
     "grade N [FILE]": "whether a lesson is done (docs/lessons), and what is missing",
     "quit": "take the lab down",
 }
-"""Words that need the prompt's own terminal."""
+"""Commands that need the prompt's own terminal."""
 
-_ELSEWHERE = {  # how another terminal says them
+_ELSEWHERE = {  # their equivalent in another terminal
     "p4sh": "sudo mrclab p4sh SWITCH", "watch": "mrclab watch", "grade": "mrclab grade N", "quit": "quit at the prompt",
     "mininet": "mininet at the prompt",
 }  # fmt: skip
-_MEANT = {  # what people say who come from elsewhere
+_MEANT = {  # common names in other tools
     "ping": "pingall", "pingpair": "trace", "pingallfull": "pingall", "ls": "nodes", "dump": "net", "intfs": "net",
     "ports": "net", "route": "paths", "routes": "paths", "traceroute": "trace", "cut": "down", "link": "down",
     "break": "fault", "fix": "clear", "undo": "clear", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
@@ -70,7 +70,7 @@ _HELP = frozenset({"--help", "-h", "?"})
 
 
 def word(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
-    """Make a function a word."""
+    """Register a function as a command."""
 
     def register(action: Action) -> Action:
         made = Word(usage, meaning, action, more)
@@ -81,7 +81,7 @@ def word(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]
 
 
 def run(desk: Desk, line: str) -> Answer:
-    """Carry out one line. ValueError, LabError or TopoError say in a sentence what was wrong with it."""
+    """Execute one line. Raises ValueError, LabError or TopoError with one sentence."""
     try:
         name, *arguments = shlex.split(line)
     except ValueError as error:
@@ -107,7 +107,7 @@ def run(desk: Desk, line: str) -> Answer:
 
 
 def unknown(name: str, nodes: Sequence[str] = ()) -> str:
-    """No such word; did you mean …?"""
+    """Return the error for an unknown command, with the nearest one."""
     local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
     said = name.lower()
     near = [_MEANT[said]] if said in _MEANT else difflib.get_close_matches(said, [*WORDS, *local, *nodes], 1, 0.6)
@@ -115,12 +115,12 @@ def unknown(name: str, nodes: Sequence[str] = ()) -> str:
 
 
 def wrong(name: str) -> NoReturn:
-    """The arguments are not what the word takes."""
+    """Return the error for wrong arguments."""
     raise ValueError(f"write: {WORDS[name].usage}")
 
 
 def fields(words: Sequence[str]) -> dict[str, Any]:
-    """`link=h1-p1 rate=1%` as a dict; values are YAML. ValueError where something is neither."""
+    """Parse `link=h1-p1 rate=1%` into a dict; values are YAML. ValueError for anything else."""
     found: dict[str, Any] = {}
     for each in words:
         name, equals, value = each.partition("=")

@@ -1,7 +1,7 @@
-"""Several runs held against each other: the variants of a scenario, each run once or with several seeds.
+"""Comparison of runs: the variants of a scenario, each with one or several seeds.
 
 `compare` makes one self-contained page of them: every figure that expectations judged, by variant, goodput over time
-and completion times in one picture each. Runs that are no result are named and left out of the figures.
+and completion times in one picture each. Invalid runs are named and left out of the figures.
 """
 
 import json
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Member:
-    """One run: the variant it is of, where its results are, and how it came out."""
+    """One run: its variant, result directory and state."""
 
     label: str
     directory: Path
     verdicts: Sequence[Verdict]
-    invalid: str = ""  # why it is no result
+    invalid: str = ""  # why it is invalid
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ComparisonRow:
     title: str
     unit: str
     figures: Mapping[str, Figure]  # by variant
-    held: Mapping[str, tuple[int, int]]  # by variant: runs in which it held, runs
+    held: Mapping[str, tuple[int, int]]  # by variant: runs that passed, runs
 
 
 def read(directory: Path, label: str = "") -> Member:
@@ -63,7 +63,7 @@ def read(directory: Path, label: str = "") -> Member:
 
 
 def rows(members: Sequence[Member]) -> list[ComparisonRow]:
-    """Expectations side by side; those at the same place and of the same kind are one row."""
+    """Return one row per expectation; those at the same place and of the same kind share it."""
     found: dict[tuple[int, str], dict[str, list[Verdict]]] = {}
     for member in members:
         for place, verdict in enumerate(member.verdicts):
@@ -112,7 +112,7 @@ def unnamed(members: Sequence[Member]) -> list[str]:
 
 
 def show(figure: Figure | None, unit: str = "") -> str:
-    """A figure for people: the median, and half the interval's width. Shares are told as percent, seconds as ms."""
+    """Format a figure: the median, and half the interval's width. Shares as percent, seconds as ms."""
     if figure is None:
         return "–"
     factor, sign = (100, "%") if unit.startswith("of ") else (1000, " ms") if unit == "s" else (1, "")
@@ -155,7 +155,7 @@ def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "
 
 
 def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:
-    """Return what was timed of a traffic, and its duration in each run: iterations, else messages, else flows."""
+    """Return the timed unit of a traffic and its durations by run: iterations, else messages, else flows."""
     for kind in ("iterations", "messages", "flows"):
         times = {label: run.completions.seconds(kind, traffic) for label, run in runs.items()}
         if any(len(seconds) > 1 for seconds in times.values()):

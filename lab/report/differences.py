@@ -12,7 +12,7 @@ from mrclab.lab.scenario.variants import leaves
 from mrclab.topo import files
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
-_MOST = 12  # fields that are said before the rest is only counted
+_MOST = 12  # fields listed before the rest is only counted
 
 
 def unnamed(runs: Mapping[str, Path]) -> list[str]:

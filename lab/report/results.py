@@ -1,4 +1,4 @@
-"""A result directory: everything one run was made of and everything it did, enough to make its report again anywhere.
+"""A result directory: inputs and records of one run, enough to make its report again on any machine.
 
 scenario.yaml  fabric.yaml  run.json        what was asked for: inputs, seed, versions, machine
 history.jsonl  log/  node/                  what happened: one history on one clock, logs, node configs

@@ -21,7 +21,7 @@ _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "ye
 
 
 def run(made: Suite, planned: Sequence[Loaded], name: str, err: Console) -> SuiteResult:
-    """Run all of it and write the report. An interrupted suite has one of the runs that ended, and `err` says so."""
+    """Run a suite and write its report. An interrupted suite has one of the runs that ended, and `err` says so."""
     try:
         result = made.run(planned, name)
     except BaseException:  # Ctrl-C, or something that no run after it would survive
@@ -112,7 +112,7 @@ def show(result: SuiteResult, console: Console) -> None:
 
 
 def why(entry: SuiteEntry) -> str:
-    """The first thing that kept a run from holding."""
+    """The first reason for which a run did not pass."""
     if entry.trouble:
         return entry.trouble
     missed = [verdict for verdict in entry.verdicts if not verdict.ok]

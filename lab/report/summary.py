@@ -1,4 +1,4 @@
-"""The facts of a run as rows of text and numbers: what the terminal, the page and result.json show alike."""
+"""The facts of a run as rows of text and numbers: shown alike by terminal, page and result.json."""
 
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
@@ -27,13 +27,13 @@ _OLD_STATES: dict[str, State] = {"held": "passed", "broken": "aborted"}  # of re
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything a report says. Times are seconds after the traffic began."""
+    """Content of a report. Times are seconds after the traffic began."""
 
     title: str
     description: str
     ok: bool
     state: State
-    invalid: list[str]  # why the run is no result of the network's
+    invalid: list[str]  # why the run is invalid
     headline: str
     verdicts: list[Row]
     faults: list[Row]
@@ -333,7 +333,7 @@ def is_notable(change: EvChange) -> bool:
 
 
 def _totals(measures: Measures) -> Row:
-    """Return the load of the run as a whole, as a share of line, and packets by fate."""
+    """Return the load of the whole run, as a share of the line rate, and packets by outcome."""
     switches, line = measures.switches, measures.line_rate
     carried = measures.goodput(measures.start, measures.end) if measures.end > measures.start else 0.0
     return {
