@@ -91,7 +91,7 @@ def chapters(
     """Return what a store knows of each scenario, of virtual time with `more` seeds.
 
     `earlier` are those of a page that was written before: what has new runs takes its place there, with the runs of
-    the wire that had one seed only, which no new run has.
+    the wire that had one seed or two, which no new run has: of two the least and the greatest are all there is.
     """
     known = {chapter.label: chapter for chapter in earlier}
     made = []
@@ -100,17 +100,26 @@ def chapters(
         here, there = dict(_figures(wire)), _figures(sim)
         outcomes = WorldRuns.of(wire)
         before = known.get(label(run))
-        if before is not None and len(before.wire.seeds) == 1 and not {*before.wire.seeds} & here.keys():
-            (seed,) = before.wire.seeds
-            here[seed] = {
-                row.name: RunFigure(row.name, row.kind, row.wire.median, row.unit) for row in before.rows if row.wire
-            }
+        if before is not None and len(before.wire.seeds) in {1, 2} and not {*before.wire.seeds} & here.keys():
+            here.update(_of_wire(before))
             outcomes = before.wire.plus(outcomes)
         rows = hold.rows(label(run), hold.sides(here, there)) if here and there else []
         made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows))
     new = {chapter.label: chapter for chapter in made if chapter.rows}
     kept = [new.pop(chapter.label, chapter) for chapter in earlier]
     return [*kept, *(chapter for chapter in made if chapter.label in new)] if earlier else made
+
+
+def _of_wire(before: BothWorlds) -> dict[int, dict[str, RunFigure]]:
+    """Return the figures of one or two runs of the wire; which of two runs had which figure is not known."""
+    found: dict[int, dict[str, RunFigure]] = {seed: {} for seed in before.wire.seeds}
+    first, *second = found.values()
+    for row in before.rows:
+        if row.wire is not None:
+            first[row.name] = RunFigure(row.name, row.kind, row.wire.least, row.unit)
+            for other in second if row.wire.seeds > 1 else ():
+                other[row.name] = RunFigure(row.name, row.kind, row.wire.most, row.unit)
+    return found
 
 
 def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:

@@ -319,6 +319,17 @@ def test_new_runs_take_the_place_of_one_scenario_among_the_figures_of_a_file(run
     assert goodput[3][1] < goodput[3][2]
     assert goodput[3][2] == goodput[4][2]
 
+    shutil.rmtree(kept / "wire")
+    put(run, kept, "third", "wire", goodput=0.8, seed=3)
+    last = tmp_path / "last.md"
+    invoke(file, kept, "--only-page", "--from", str(new.with_suffix(".json")), "--page", str(last), seeds="1,2,3")
+    _, third = json.loads(last.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    assert third["wire"]["seeds"] == [1, 2, 3]
+    (three,) = [row for row in third["figures"] if row[0] == "goodput, start → cut"]
+    assert three[3][3] == 3
+    assert three[3][0] == goodput[3][1]  # the median of three: the least of the two that were there
+    assert (three[3][2], three[3][1] < goodput[3][1]) == (goodput[3][2], True)
+
 
 def test_figures_that_differ_for_one_reason_stand_together_below_it():
     known = [Explanation(figure="gap", by=1, because="It is drawn.")]
