@@ -28,6 +28,7 @@ run = mrclab.run(
         expect=[{"kind": "integrity"}, {"kind": "lost_share", "at_most": "30%"}],
     )
 )
-print(*(f"{row['text']}: {', '.join(row['links'])}" for row in run.faults))
+for row in run.faults:
+    print(f"{row['text']}: {', '.join(row['links'])}")
 for verdict in run.verdicts:
     print("PASS" if verdict.ok else "FAIL", verdict.kind, verdict.observed)
