@@ -18,7 +18,7 @@ help:
 	@echo "sudo make paper   run the paper's experiments in miniature (about three quarters of an hour) and make their page"
 	@echo "make paper-scale  the paper's experiments at its own speed, in virtual time, what sets them apart, and curves of what it could not try (five seeds of each: an hour of one core after make compiled; goes on after any end)"
 	@echo "make study        completion times against EVs and loss, MRC beside REPS, Swift and RoCEv2, in virtual time (280 runs: some twenty minutes of one core after make compiled; goes on after any end)"
-	@echo "make training     what failures cost training jobs, in virtual time, and docs/results/training.md (some twenty minutes of one core; goes on after any end)"
+	@echo "make training     what failures cost training jobs, in virtual time, and docs/results/training.md (64 NICs: five minutes of one core, 1,024: more than an hour, 8,192: many hours; resumes where it ended)"
 	@echo "sudo make drill   kill, stop, fill, remove, flood and deceive the parts of a running lab, fifty times (half an hour; ARGS=\"--rounds 100 --long 60\")"
 	@echo "make fuzz-p4      P4 programs with code in the place of every value and key (half an hour of one core)"
 	@echo "make fuzz         coverage-guided fuzzing of what parses foreign bytes (SECONDS=3600 each; TARGETS=...; puts Atheris into .venv)"

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from lab_history import measures, scenario
+from typer.testing import CliRunner
 
 from mrclab.hosts.collectives import steps
+from mrclab.lab.command import cli
 from mrclab.lab.command.runs import train
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.history import Record
@@ -93,3 +95,17 @@ def test_train_makes_a_scenario_of_a_script():
         train._loaded(SCRIPT, [], None, Path("link-failure"), "")
     assert train._for_people(steps.line(0, 3, 1.0, 1.5, 2.0)) == "step 3: 0.500 s, loss 2.0000"
     assert train._for_people("else") == "else"
+
+
+def test_train_runs_on_slower_links_as_run_does(monkeypatch):
+    ran = []
+
+    def run(loaded, *_):
+        ran.append(loaded.fabric.spec.link)
+        raise LabError("far enough")
+
+    monkeypatch.setattr(train, "_check_library", lambda: None)
+    monkeypatch.setattr(train.worlds, "check_machine", lambda *_: [])
+    monkeypatch.setattr(train.runner, "run_scenario", run)
+    CliRunner().invoke(cli.app, ["train", "--slower", "3", str(SCRIPT)])
+    assert [(link.rate_pps, link.delay) for link in ran] == [(100, pytest.approx(12e-3))]

@@ -31,27 +31,33 @@ _POLL_S = 0.2
 @app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def train(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(help="a Python script, or a program, that every rank runs")],
+    script: Annotated[Path, typer.Argument(help="Python script or program that every rank runs")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="its arguments")] = None,
-    ranks: Annotated[int | None, typer.Option("--ranks", "-n", min=2, help="ranks, a host each; else 4")] = None,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", "-n", min=2, help="number of ranks, one per host; default 4")
+    ] = None,
     path: Annotated[
         Path | None,
-        typer.Option("--scenario", help="fabric, transport, faults and expectations of a scenario of ranks"),
+        typer.Option("--scenario", help="take fabric, transport, faults and expectations from this scenario"),
     ] = None,
-    variant: Annotated[str, typer.Option(help="this variant of the scenario; else its first")] = "",
+    variant: Annotated[str, typer.Option(help="variant of the scenario; default: the first")] = "",
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="another value of a field, e.g. transport.kind=roce")
     ] = None,
+    slower: Annotated[
+        float, typer.Option(min=1, help="links so many times slower and longer: the same per round trip, less load")
+    ] = 1.0,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
 ) -> None:
-    """Train: bring a lab up, start a rank on each host as torchrun would, and end with the ranks' exit status.
+    """Train: bring a lab up, start a rank on each host as torchrun would, and exit with the ranks' status.
 
-    What rank 0 says is shown, the others' words are in the results. See docs/torch.md.
+    Shows the output of rank 0; the results have that of all ranks. See docs/torch.md.
     """
     loaded = scenario.with_values(
         _loaded(script, arguments or [], ranks, path, variant), scenario.parse_settings(sets or [])
     )
+    loaded = scenario.slower(loaded, slower)
     worlds.check(loaded)
     for warning in worlds.check_machine(loaded):
         err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
