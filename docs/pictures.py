@@ -23,7 +23,7 @@ from mrclab.lab.ui.sources import Replay
 DOCS = Path(__file__).parent
 MRCLAB = [sys.executable, "-m", "mrclab.lab.command"]
 CABLE = "t0-p1-1/t1-p1-2"
-PATIENCE = 300_000  # milliseconds
+TIMEOUT = 300_000  # milliseconds
 COLOURS = 256
 FRAMES = "frames => Number(document.getElementById('time').max) >= frames"
 
@@ -113,7 +113,7 @@ def main() -> None:
         with sync_playwright() as browser:
             chromium = browser.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             context = chromium.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=True)
-            context.set_default_timeout(PATIENCE)
+            context.set_default_timeout(TIMEOUT)
             for process, show in ((replay, replayed), (up, live)):
                 page = context.new_page()
                 page.goto(address(process))
@@ -127,7 +127,7 @@ def main() -> None:
             chromium.close()
     finally:
         replay.terminate()
-        up.communicate(timeout=PATIENCE / 1e3)
+        up.communicate(timeout=TIMEOUT / 1e3)
         shutil.rmtree(place)
 
 

@@ -1,4 +1,4 @@
-"""Records of a run: its world, its scenario, what broke it, and how punctual the lab's own process was."""
+"""Records of a run: its world, its scenario, its errors, and the lateness of the lab's own process."""
 
 from typing import ClassVar
 

@@ -85,9 +85,9 @@ class FrameFault:
         if not self._decide(number):
             return frame
         self.hit += 1
-        return self.strike(frame)
+        return self.apply(frame)
 
-    def strike(self, frame: SimFrame) -> SimFrame | None:
+    def apply(self, frame: SimFrame) -> SimFrame | None:
         """Handle a frame that is hit: drop it."""
         return None
 
@@ -101,7 +101,7 @@ class Corrupting(FrameFault):
         super().__init__(clock, match, action, seed)
         self._at, self._flip = _ETHERNET + action.offset, action.flip
 
-    def strike(self, frame: SimFrame) -> SimFrame | None:
+    def apply(self, frame: SimFrame) -> SimFrame | None:
         """The frame goes on as the bytes that it has become; one that is too short for the byte stays whole."""
         if self._at >= frame.size:
             return frame

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -170,5 +169,7 @@ def run(jobs: Sequence[Job]) -> list[Row]:
 
 def _used(began: float) -> Row:
     """Return CPU seconds since `began` and the largest memory in MiB of this process."""
+    import resource  # noqa: PLC0415 - Unix alone has it
+
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return {"cpu": round(time.process_time() - began, 3), "mib": memory}

@@ -22,7 +22,7 @@ from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
-from mrclab.hosts.agent.punctual import be_punctual
+from mrclab.hosts.agent.realtime import use_realtime
 from mrclab.hosts.memory.regions import Mapped
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    be_punctual()
+    use_realtime()
     try:
         Agent(
             options.node_config, options.socket, options.history, options.seed, options.transport, options.repeatable

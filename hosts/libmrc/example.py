@@ -9,15 +9,15 @@ import time
 
 from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Address, Context
 
-PATIENCE = 60.0  # seconds in which the other side may start
+TIMEOUT = 60.0  # seconds in which the other side may start
 
 
 def _connected(server: str, port: int) -> socket.socket:
     """A connection to the side that listens, which may start later than this one."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
-            return socket.create_connection((server, port), PATIENCE)
+            return socket.create_connection((server, port), TIMEOUT)
         except OSError:
             if time.monotonic() > until:
                 raise

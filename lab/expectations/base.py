@@ -137,12 +137,14 @@ class BaseExpectation(BaseModel):
         try:
             return self.judge(measures)
         except NoEvidence as error:
-            return self.verdict(False, self.wish, str(error), error.when)
+            return self.verdict(False, self.expected_outcome, str(error), error.when)
         except KeyError as error:
-            return self.verdict(False, self.wish, f"{error.args[0]} never came")
+            return self.verdict(False, self.expected_outcome, f"{error.args[0]} never came")
         except Exception as error:
-            _log.exception("%s", self.wish)
-            return self.verdict(False, self.wish, f"this could not be judged: {type(error).__name__}: {error}")
+            _log.exception("%s", self.expected_outcome)
+            return self.verdict(
+                False, self.expected_outcome, f"this could not be judged: {type(error).__name__}: {error}"
+            )
 
     def judge(self, measures: "Measures") -> Verdict:
         """Judge a run; raise KeyError for a moment that never came, NoEvidence for other missing data."""
@@ -161,7 +163,7 @@ class BaseExpectation(BaseModel):
         return kind_of(type(self)) or ""
 
     @property
-    def wish(self) -> str:
+    def expected_outcome(self) -> str:
         """Expected outcome, as far as it is known without a run."""
         fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
                   if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip

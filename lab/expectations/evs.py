@@ -56,7 +56,7 @@ class EvStateExpectation(BaseExpectation):
         return self.verdict(ok, expected, observed, when, first / measures.rtt, "RTT")
 
     @property
-    def wish(self) -> str:
+    def expected_outcome(self) -> str:
         """Expected outcome."""
         return self._expected(f"the cables of {self.fault}")
 

@@ -172,7 +172,7 @@ class MapperVerdict(BaseExpectation):
     _complete = model_validator(mode="after")(needs_one("within", "within_cycles", example="within_cycles: 20"))
 
     @property
-    def wish(self) -> str:
+    def expected_outcome(self) -> str:
         """Expected outcome."""
         return f"Clustermapper blames {self.element or 'the element of ' + self.fault}"
 

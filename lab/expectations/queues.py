@@ -78,10 +78,12 @@ class QueueDepth(BaseExpectation):
         observed = f"{value:.3g} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
-        return self.verdict(held.hold(value), self.wish, observed, span(measures, begin, end), value, "packets")
+        return self.verdict(
+            held.hold(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
+        )
 
     @property
-    def wish(self) -> str:
+    def expected_outcome(self) -> str:
         """Expected outcome."""
         limits = [f"{sign} {limit}" for sign, limit in (("≥", self.at_least), ("≤", self.at_most)) if limit]
         share = "" if self.percentile == 100 else f" in {self.percentile:g}% of the samples"

@@ -35,7 +35,7 @@ class _InWindow(Selected):
     window: KnownWindow
 
     @property
-    def wish(self) -> str:
+    def expected_outcome(self) -> str:
         """Expected outcome, and when."""
         return f"{self._expected}, {self.window}"
 

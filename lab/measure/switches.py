@@ -43,7 +43,7 @@ class Switches:
     def _drops(self) -> dict[tuple[str, str], CountSeries]:
         """(reason, switch) → count over time; a switch that starts again counts from zero, which Counter adds on."""
         counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
-        life: dict[str, tuple[int, int]] = {}  # switch → its how-manieth life, packets received so far in it
+        life: dict[str, tuple[int, int]] = {}  # switch → number of its restarts, packets received so far in it
         for t, switch, reading in self._readings("counters", "switches"):
             number, before = life.get(switch, (0, 0))
             received = _received(reading)

@@ -67,9 +67,9 @@ class MrcSwitch(InProcess):
 
     def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Inject a frame; return the frames sent: port and bytes of each."""
-        fate = self.arrive(self.now_ns, port, data)
+        outcome = self.arrive(self.now_ns, port, data)
         self.run()
-        return [(copy.port, copy.data) for copy in fate.copies if copy.data is not None]
+        return [(copy.port, copy.data) for copy in outcome.copies if copy.data is not None]
 
     def full_action(self, table: str, action: str) -> str:
         """Return the program's name of an action of a table, whose full name is given."""

@@ -106,9 +106,9 @@ def _through(
     instance = switch.runtime.program()
     switch.lookups.clear()
     before = {name: list(cells) for name, cells in instance.registers.items()}
-    fate = switch.arrive(switch.now_ns + 1000, at.number, frame)
+    outcome = switch.arrive(switch.now_ns + 1000, at.number, frame)
     switch.run()
-    counted = [*fate.counted, *(each for copy in fate.copies for each in copy.counted)]
+    counted = [*outcome.counted, *(each for copy in outcome.copies for each in copy.counted)]
     hop: dict[str, Any] = {
         "node": at.node,
         "port": at.number,
@@ -118,13 +118,13 @@ def _through(
             {"name": name, "index": index, "before": old, "after": new}
             for name, cells in before.items()
             for index, (old, new) in enumerate(zip(cells, instance.registers[name], strict=True))
-            if old != new or index in {copy.port for copy in fate.copies}
+            if old != new or index in {copy.port for copy in outcome.copies}
         ],
         "counters": [{"name": words.short(name), "index": index, "now": instance.packets[name][index]}
                      for name, index in counted],
     }  # fmt: skip
     reason = next((index for name, index in counted if name == f"{INGRESS}.drops"), None)
-    sent = next((copy for copy in fate.copies if copy.data is not None), None)
+    sent = next((copy for copy in outcome.copies if copy.data is not None), None)
     if sent is None or sent.data is None:
         why = DROP_REASONS.get(reason or 0, "no port").replace("_", " ")
         return {**hop, "dropped": words.REASONS.get(why, why)}, None

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP end a lab once, in order, whenever they come.
 
 The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it sets off
-is never itself interrupted. Once `shield` is called nothing is raised any more; `unheard` tells who asks afterwards.
+is never itself interrupted. Once `shield` is called nothing is raised any more; `pending` tells the caller afterwards.
 Python swallows an exception that is raised in a destructor or a callback of a weak reference: a signal that came there
 comes again a moment later, and nothing is printed.
 """
@@ -19,7 +19,7 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 class Interrupts:
-    """The state of the guard: whether a signal came, and whether one may still raise."""
+    """State of the guard: the signal seen, and whether one may still raise."""
 
     def __init__(self, *, again: bool = False) -> None:
         self.seen: int | None = None
@@ -30,7 +30,7 @@ class Interrupts:
         self.noted: Callable[[], None] = lambda: None  # called by a signal that is only noted
 
     def defer(self) -> None:
-        """From now on the first signal is only noted, for who looks at `seen`; the second raises."""
+        """From now on the first signal is only noted in `seen`; the second raises."""
         self._to_note = 1
 
     def shield(self) -> None:
@@ -38,8 +38,8 @@ class Interrupts:
         self._shielded = True
 
     @property
-    def unheard(self) -> bool:
-        """True if a signal came that nobody has learned of, because it came behind the shield."""
+    def pending(self) -> bool:
+        """True if a signal came after `shield` and has not been raised."""
         return self.seen is not None and not self._raised
 
     def handle(self, number: int, _frame: FrameType | None) -> None:

@@ -338,7 +338,7 @@ def _taken(
                 world.record(TrainingReference(**reference))
             show(world)
             try:
-                with world.punctual():
+                with world.realtime():
                     Run(world, loaded, say, progress).go()
             except NoResult as error:
                 world.record(MachineSlow(why=str(error)))

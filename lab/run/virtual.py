@@ -209,7 +209,7 @@ class VirtualWorld:
             self._mirror.close()
             self._mirror = None
 
-    def punctual(self) -> AbstractContextManager[None]:
+    def realtime(self) -> AbstractContextManager[None]:
         """Nothing: virtual time waits."""
         return nullcontext()
 

@@ -99,7 +99,7 @@ class World(FaultContext, Protocol):
     def depths(self) -> Mapping[str, Mapping[str, int]]:
         """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
 
-    def punctual(self) -> AbstractContextManager[None]:
+    def realtime(self) -> AbstractContextManager[None]:
         """Return a context in which this process gets a CPU when something is due, as the nodes do."""
 
     def stop(self) -> None:

@@ -56,9 +56,9 @@ def _now(entry: BaseExpectation, measures: SoFar) -> SendState:
     try:
         verdict = entry.judge(measures)
     except (NoEvidence, KeyError):
-        return {"state": "open", "expected": entry.wish, "observed": "", "when": ""}
+        return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     except Exception:  # what a judgement cannot do with half a run is said once it is whole
-        return {"state": "open", "expected": entry.wish, "observed": "", "when": ""}
+        return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
         return _said("good" if verdict.ok else "bad", verdict)
     return _final(verdict)

@@ -61,7 +61,7 @@ _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' 
 class LivePage:
     """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be.
 
-    `editor` runs scenarios; without one they are only checked, by `check`. `shelf` has the runs that can be played
+    `editor` runs scenarios; without one they are only checked, by `check`. `run_index` has the runs that can be played
     again. What may block runs beside the event loop. Nothing here writes a file, or reads one, that a browser names.
     """
 
@@ -71,7 +71,7 @@ class LivePage:
         operate: Operate | None = None,
         token: str = "",
         editor: Editor | None = None,
-        shelf: RunIndex | None = None,
+        run_index: RunIndex | None = None,
         check: Check = checked,
         packets: Packets | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class LivePage:
         self.ending = False  # who follows is let go
         self._operate = operate
         self._editor = editor
-        self._shelf = shelf
+        self._run_index = run_index
         self._check_text = check
         self._packets = packets
         self._workers = Workers()
@@ -147,7 +147,7 @@ class LivePage:
             "own": own,
             "run": self._shown,
             "runs": self._editor is not None,
-            "replays": self._shelf is not None,
+            "replays": self._run_index is not None,
             "text": self._editor.text if self._editor else "",
         }
         if answer["operable"]:
@@ -191,7 +191,7 @@ class LivePage:
             if outcome is not None and not over:
                 over = True
                 yield f"event: outcome\ndata: {json.dumps(outcome)}\n\n"
-            if ending or (over and self._editor is None and self._shelf is None):
+            if ending or (over and self._editor is None and self._run_index is None):
                 return  # nothing else will be shown
             await asyncio.sleep(_BEAT)
 
@@ -241,19 +241,19 @@ class LivePage:
 
     async def _results(self, _request: Request) -> Response:
         try:
-            return JSONResponse(await self._workers.run(self._shelf.runs) if self._shelf else [])
+            return JSONResponse(await self._workers.run(self._run_index.runs) if self._run_index else [])
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
 
     async def _replay(self, request: Request) -> Response:
-        if self._shelf is None:
+        if self._run_index is None:
             return JSONResponse({"error": "this page knows no folder of results; `mrclab ui --results DIR` does"}, 409)
         try:
             name = str((await _object(request))["name"])
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with the name of a finished run"}, 400)
         try:
-            self._show(await self._workers.run(self._shelf.take, name))
+            self._show(await self._workers.run(self._run_index.take, name))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse({"said": f"{name} is played again"})

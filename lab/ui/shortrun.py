@@ -60,9 +60,9 @@ def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any
         )
         records = history.load(outcome.directory / "history.jsonl").records
     model, frames = PageModel(loaded.fabric), []
-    reel = FrameStream(model, step)
+    stream = FrameStream(model, step)
     for record in records:
-        frames += [frame for frame in reel.take(record) if begin <= frame["t"] <= end]
+        frames += [frame for frame in stream.take(record) if begin <= frame["t"] <= end]
         if record.t > end:
             break
     changes = [patch(before, after) for before, after in zip([{}, *frames], frames, strict=False)]

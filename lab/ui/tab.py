@@ -169,7 +169,7 @@ class Tab:
 
     def __init__(self, publish: Publish, folder: Path = Path("results"), pace: float = 1.0) -> None:
         self._tell = publish
-        self._shelf = RunIndex(folder)
+        self._run_index = RunIndex(folder)
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
         self._pace = pace
@@ -191,7 +191,7 @@ class Tab:
             "api/operation": self._operation,
             "api/check": checked,
             "api/run": self._run,
-            "api/results": lambda _: self._shelf.runs(),
+            "api/results": lambda _: self._run_index.runs(),
             "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
             "api/grade": self._grade,
             "api/report": lambda _: self._report(),
@@ -273,7 +273,7 @@ class Tab:
             self._tell(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
     def _beside(self, on: bool) -> dict[str, str]:
-        """Begin anew, with the same fabric and RoCEv2 beside it or without."""
+        """Begin again, with the same fabric and RoCEv2 beside it or without."""
         for side in self._sides():
             side.close()
         self._open = False
@@ -304,8 +304,8 @@ class Tab:
         return {"said": message[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
-        source = self._shelf.take(name)
-        self._ended = self._shelf.results / name
+        source = self._run_index.take(name)
+        self._ended = self._run_index.results / name
         return self._show(source)
 
     def _report(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ class Tab:
 
         try:
             outcome = runner.run_scenario(
-                loaded, self._shelf.results, lambda *_: None, lambda _: None, report=False, show=show
+                loaded, self._run_index.results, lambda *_: None, lambda _: None, report=False, show=show
             )
             run = results.load(outcome.directory)
             results.write_numbers(run, outcome.verdicts)

@@ -23,7 +23,7 @@ SITE, DOCS = ROOT / "build" / "site" / "try", ROOT / "docs" / "try.md"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu"]
 CABLE = "t0-p1-1/t1-p1-2"
 WARM = 3  # visits
-PATIENCE = 300_000  # milliseconds
+TIMEOUT = 300_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 CLICKED = """async (name) => {
   const cable = document.querySelector(`.cable[data-name="${name}"]`);
@@ -72,7 +72,7 @@ class Counting(http.server.SimpleHTTPRequestHandler):
 def visit(context: BrowserContext, address: str) -> tuple[Page, float]:
     """Open the page and click a cable as soon as there is one; seconds until it is seen to be cut."""
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     page.goto(address)
     page.locator(f'.cable[data-name="{CABLE}"]').wait_for(state="attached")
     page.wait_for_function("() => document.querySelector('#fabric .cable')")

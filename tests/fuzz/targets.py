@@ -169,7 +169,7 @@ def _page() -> LivePage:
     def check(text: str) -> dict[str, Any]:
         return checked(text, _folder())
 
-    return LivePage(Blank("", "x"), operate, token="secret", shelf=RunIndex(_folder() / "results"), check=check)
+    return LivePage(Blank("", "x"), operate, token="secret", run_index=RunIndex(_folder() / "results"), check=check)
 
 
 _PATHS = ("/api/operation", "/api/check", "/api/run", "/api/replay", "/api/frames", "/api/layout", "/api/back")

@@ -17,7 +17,7 @@ from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 
-PATIENCE = 30.0  # seconds a test waits for something before it fails
+TIMEOUT = 30.0  # seconds a test waits for something before it fails
 POLL = 0.02  # seconds between two looks at a history file
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,7 +69,7 @@ class ControlledLab:
         """Controller and agents, up to the last cable."""
         self.start_controller("controller", *options)
         self.start_agents()
-        outcome = self.call("controller", "wait_verified", timeout=PATIENCE)
+        outcome = self.call("controller", "wait_verified", timeout=TIMEOUT)
         assert outcome["verified"], outcome
 
     def kill(self, name: str) -> float:
@@ -99,14 +99,14 @@ class ControlledLab:
             if self.processes[host].poll() is not None:
                 self.start_agent(host)
         self.start_controller()
-        assert self.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
+        assert self.call("controller", "wait_verified", timeout=TIMEOUT)["verified"]
 
     def call(self, node: str, op: str, **arguments: Any) -> dict[str, Any]:
         """Ask a controller or an agent; an operation with a `timeout` gets its time beside ours."""
         if node not in self._clients:
             self._clients[node] = Client(str(self._socket(node)))
         try:
-            return self._clients[node].call(op, rpc_timeout=PATIENCE + arguments.get("timeout", 0.0), **arguments)
+            return self._clients[node].call(op, rpc_timeout=TIMEOUT + arguments.get("timeout", 0.0), **arguments)
         except RpcUnavailable:
             self._forget(node)  # its connection is over; the next call makes a new one
             raise
@@ -137,10 +137,10 @@ class ControlledLab:
 
     def wait(self, condition: Callable[[], Any]) -> Any:
         """What `condition` gives as soon as it is true."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (result := condition()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {PATIENCE:g} s: {condition}")
+                raise AssertionError(f"not within {TIMEOUT:g} s: {condition}")
             time.sleep(POLL)
         return result
 

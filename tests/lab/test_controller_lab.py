@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from bmv2 import TARGETS
-from controller_lab import PATIENCE, ROOT, ControlledLab, controlled_lab
+from controller_lab import ROOT, TIMEOUT, ControlledLab, controlled_lab
 
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.p4runtime.session import Role, SwitchSession
@@ -39,7 +39,7 @@ def whole(lab: ControlledLab) -> Iterator[None]:
     """Fail a test that leaves the fabric other than verified; the next one finds it whole in any case."""
     try:
         yield
-        assert lab.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
+        assert lab.call("controller", "wait_verified", timeout=TIMEOUT)["verified"]
         assert lab.call("controller", "audit") == {"entries": [], "unread": {}}
         assert lab.call("controller", "status")["denied"] == []
     except (AssertionError, RpcError):
@@ -88,7 +88,7 @@ def test_a_controller_killed_in_mid_provisioning_leaves_work_that_the_next_one_f
     lab.wait_event("switch.up", began)  # of the first of them; the others are at any stage
     killed = lab.kill("controller")
     lab.start_controller()
-    assert lab.call("controller", "wait_verified", timeout=PATIENCE)["verified"]
+    assert lab.call("controller", "wait_verified", timeout=TIMEOUT)["verified"]
     assert lab.call("controller", "audit") == {"entries": [], "unread": {}}
     untouched = [e for e in lab.events("switch.ready", killed) if e["switch"] not in emptied]
     assert untouched

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the 
 MRCLAB = [sys.executable, "-m", "mrclab.lab.command"]
 CABLE = "t0-p1-1/t1-p1-2"
 LOADED = f'.cable.busy[data-name="{CABLE}"], .cable.full[data-name="{CABLE}"]'
-PATIENCE = 120_000  # milliseconds
+TIMEOUT = 120_000  # milliseconds
 RUN = """
 name: seen
 world: sim
@@ -76,7 +76,7 @@ def browser() -> Iterator[Any]:
 
 def opened(browser: Any, address: str) -> tuple[Any, list[str]]:
     page, errors = browser.new_page(), []
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(address)
     page.wait_for_selector(".cable", state="attached")

@@ -35,21 +35,21 @@ class MrcInside(MrcSwitch):
         self.provision(fabric, switch)
 
 
-def dropped(fate: FrameOutcome) -> Drop | None:
+def dropped(outcome: FrameOutcome) -> Drop | None:
     """Why ingress dropped a frame, None where it did not."""
-    return next((Drop(cell) for counter, cell in fate.counted if counter == f"{INGRESS}.drops"), None)
+    return next((Drop(cell) for counter, cell in outcome.counted if counter == f"{INGRESS}.drops"), None)
 
 
-def trimmed(fate: FrameOutcome) -> bool:
+def trimmed(outcome: FrameOutcome) -> bool:
     """Return True if ingress cut a frame to its headers."""
-    return any(counter == f"{INGRESS}.trims" for counter, _ in fate.counted)
+    return any(counter == f"{INGRESS}.trims" for counter, _ in outcome.counted)
 
 
-def marked(fate: FrameOutcome) -> bool:
+def marked(outcome: FrameOutcome) -> bool:
     """Return True if egress marked a frame's packet with ECN."""
-    return any(counter == f"{EGRESS}.ecn_marks" for copy in fate.copies for counter, _ in copy.counted)
+    return any(counter == f"{EGRESS}.ecn_marks" for copy in outcome.copies for counter, _ in copy.counted)
 
 
-def lost_in_queue(fate: FrameOutcome) -> bool:
+def lost_in_queue(outcome: FrameOutcome) -> bool:
     """Return True if a frame's packet came to a full queue."""
-    return any(copy.full for copy in fate.copies)
+    return any(copy.full for copy in outcome.copies)

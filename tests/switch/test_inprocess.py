@@ -56,11 +56,11 @@ def switch():
 
 
 def test_a_queue_sends_at_its_rate_to_the_nanosecond(switch):
-    fates = [switch.arrive(0, DOWN, up(dscp=Dscp.NO_TRIM)) for _ in range(10)]
+    outcomes = [switch.arrive(0, DOWN, up(dscp=Dscp.NO_TRIM)) for _ in range(10)]
     switch.run()
-    left = [fate.copies[0].left_ns for fate in fates]
+    left = [outcome.copies[0].left_ns for outcome in outcomes]
     assert left == [round(number * INTERVAL_NS) for number in range(10)]
-    assert [fate.copies[0].port for fate in fates] == [UP] * 10
+    assert [outcome.copies[0].port for outcome in outcomes] == [UP] * 10
 
 
 def test_a_packet_waits_for_the_one_before_it_and_for_no_other(switch):
@@ -74,8 +74,8 @@ def test_a_packet_waits_for_the_one_before_it_and_for_no_other(switch):
 
 def test_frames_come_out_as_the_program_makes_them(switch):
     sent = up()
-    fate = switch.arrive(5, DOWN, sent)
-    out = fate.copies[0].data
+    outcome = switch.arrive(5, DOWN, sent)
+    out = outcome.copies[0].data
     assert out is not None
     assert len(out) == len(sent)
     assert out[38:44] == bytes.fromhex("fcbbbb00") + T0.ports[UP - 1].usid.to_bytes(2, "big")
@@ -97,7 +97,7 @@ def test_frames_come_out_as_the_program_makes_them(switch):
 )
 def test_a_drop_is_told_with_its_reason_and_its_frame(switch, data, reason):
     before, bad, after = (switch.arrive(0, DOWN, one) for one in (up(), data, up()))
-    assert [dropped(fate) for fate in (before, bad, after)] == [None, reason, None]
+    assert [dropped(outcome) for outcome in (before, bad, after)] == [None, reason, None]
     assert bad.copies == []
 
 
@@ -105,37 +105,37 @@ def test_a_t0_takes_any_source_from_its_uplinks_and_only_the_hosts_own_from_a_do
     down = frame(T0.usid, T0.ports[DOWN - 1].usid)
     taken = [switch.arrive(0, UP, one) for one in (down, named(down, OTHER, OTHER), named(down, inside="fd00::1"))]
     own = [switch.arrive(0, DOWN, one) for one in (up(), plain())]
-    assert [dropped(fate) for fate in (*taken, *own)] == [None] * 5
+    assert [dropped(outcome) for outcome in (*taken, *own)] == [None] * 5
 
 
 def test_a_full_queue_loses_what_comes_and_says_which(switch):
-    fates = [switch.arrive(0, DOWN, up(dscp=Dscp.NO_TRIM)) for _ in range(20)]
+    outcomes = [switch.arrive(0, DOWN, up(dscp=Dscp.NO_TRIM)) for _ in range(20)]
     switch.run()
-    lost = [number for number, fate in enumerate(fates) if lost_in_queue(fate)]
+    lost = [number for number, outcome in enumerate(outcomes) if lost_in_queue(outcome)]
     assert lost == list(range(1 + QUEUE.depth, 20))  # one left at once
-    assert all(fates[number].copies[0].data is None for number in lost)
+    assert all(outcomes[number].copies[0].data is None for number in lost)
 
 
 def test_trims_and_marks_are_told_with_the_packet_they_happened_to(switch):
     step = round(INTERVAL_NS / 2)  # twice the rate
-    fates = [switch.arrive(number * step, DOWN, up()) for number in range(100)]
+    outcomes = [switch.arrive(number * step, DOWN, up()) for number in range(100)]
     switch.run()
-    for fate in fates:
-        [copy] = fate.copies
+    for outcome in outcomes:
+        [copy] = outcome.copies
         out = Ether(copy.data)
-        assert trimmed(fate) == (out[IPv6].tc >> 2 == Dscp.TRIMMED) == (len(copy.data) == 140)
-        assert marked(fate) == (out[IPv6].tc & 3 == 3)
-    assert 20 < sum(map(trimmed, fates)) < 80
-    assert 20 < sum(map(marked, fates)) < 80
+        assert trimmed(outcome) == (out[IPv6].tc >> 2 == Dscp.TRIMMED) == (len(copy.data) == 140)
+        assert marked(outcome) == (out[IPv6].tc & 3 == 3)
+    assert 20 < sum(map(trimmed, outcomes)) < 80
+    assert 20 < sum(map(marked, outcomes)) < 80
 
 
 def test_the_same_seed_gives_the_same_draws():
     def draws(seed):
         switch = MrcInside(FABRIC, T0.name, seed)
-        fates = [switch.arrive(number * 200_000, DOWN, up()) for number in range(200)]
+        outcomes = [switch.arrive(number * 200_000, DOWN, up()) for number in range(200)]
         switch.run()
         switch.close()
-        return [(trimmed(fate), marked(fate)) for fate in fates]
+        return [(trimmed(outcome), marked(outcome)) for outcome in outcomes]
 
     assert draws(1) == draws(1) != draws(2)
 

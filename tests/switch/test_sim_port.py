@@ -1,4 +1,4 @@
-"""The simulated switch held to the compiled P4 program: the same frames at the same times meet the same fate in both.
+"""The simulated switch against the compiled P4 program: equal frames at equal times have equal outcomes.
 
 Draws for trims and marks are made equal where single frames are compared, and real where shares are.
 """
@@ -159,22 +159,22 @@ def test_every_frame_meets_the_same_fate_as_in_the_program(name, seed, last_hop_
     names = program.runtime.program().ingress.__globals__
     names["random"], names["randint"] = Middle().random, Middle().randint
     arrivals = bursts(random.Random(seed), model, model.switch(name), 1500)
-    fates = [program.arrive(*arrival) for arrival in arrivals]
+    outcomes = [program.arrive(*arrival) for arrival in arrivals]
     program.run()
     program.close()
     sim = Sim(model, name, rng=Middle())
     frames = sim.run(arrivals)
     drops = [0] * 16
     kinds = set()
-    for number, (fate, frame) in enumerate(zip(fates, frames, strict=True)):
-        reason = dropped(fate)
+    for number, (outcome, frame) in enumerate(zip(outcomes, frames, strict=True)):
+        reason = dropped(outcome)
         if reason is not None:
             drops[reason] += 1
             kinds.add(reason)
-        if reason is not None or lost_in_queue(fate):
+        if reason is not None or lost_in_queue(outcome):
             assert id(frame) not in sim.out, (number, reason)
             continue
-        [copy] = fate.copies
+        [copy] = outcome.copies
         if copy.port == 510:
             assert frame.fault == -1
             continue
@@ -183,9 +183,9 @@ def test_every_frame_meets_the_same_fate_as_in_the_program(name, seed, last_hop_
         assert abs(at / NS - copy.left_ns) <= 2, number
         assert sim.bytes_of(frame) == copy.data, number
     assert sim.switch.drops == drops
-    assert sum(port.trims for port in sim.switch.ports) == sum(map(trimmed, fates)) > 5
-    assert sum(port.marks for port in sim.switch.ports) == sum(map(marked, fates)) >= (5 if "t1" in name else 0)
-    assert sum(port.dropped for port in sim.switch.ports) == sum(map(lost_in_queue, fates)) > 0
+    assert sum(port.trims for port in sim.switch.ports) == sum(map(trimmed, outcomes)) > 5
+    assert sum(port.marks for port in sim.switch.ports) == sum(map(marked, outcomes)) >= (5 if "t1" in name else 0)
+    assert sum(port.dropped for port in sim.switch.ports) == sum(map(lost_in_queue, outcomes)) > 0
     assert kinds == set(Drop) - (set() if "t0" in name else {Drop.WRONG_SOURCE})
 
 
@@ -200,12 +200,12 @@ def test_shares_of_marks_and_trims_are_the_programs():
     count, gap = 6000, round(1e9 / RATE_PPS / 2)
     arrivals = [(number * gap, 1, data) for number in range(count)]
     program = MrcInside(model, switch.name, seed=3)
-    fates = [program.arrive(*arrival) for arrival in arrivals]
+    outcomes = [program.arrive(*arrival) for arrival in arrivals]
     program.run()
     program.close()
     sim = Sim(model, switch.name, seed=5)
     sim.run(arrivals)
     out = sim.switch.ports[3]
-    for here, there in ((out.trims, sum(map(trimmed, fates))), (out.marks, sum(map(marked, fates)))):
+    for here, there in ((out.trims, sum(map(trimmed, outcomes))), (out.marks, sum(map(marked, outcomes)))):
         assert there > 1000
         assert abs(here - there) < 4 * (2 * count * 0.25) ** 0.5

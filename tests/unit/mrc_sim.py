@@ -1,7 +1,7 @@
 """A simulated fabric for transport tests: endpoints joined in memory under a simulated clock.
 
 Every NIC port sends at the link rate; a packet that arrives at the far end does so after the path's delay. What
-happens on the way is decided by `Simulation.fate`, which tests replace: it gets a Transit and returns the times
+happens on the way is decided by `Simulation.network`, which tests replace: it gets a Transit and returns the times
 after which copies of it arrive.
 """
 
@@ -171,7 +171,7 @@ class Transit(Sent):
             self.data[at + 1] = (traffic_class & 0xF) << 4 | self.data[at + 1] & 0xF
 
 
-Fate = Callable[[Transit], list[float]]
+Network = Callable[[Transit], list[float]]
 
 
 class Simulation:
@@ -192,7 +192,7 @@ class Simulation:
         self._by_address = {srv6.from_text(cfg.host.address): name for name, cfg in self.configs.items()}
         self._free_at = {(name, port.number): 0.0 for name, cfg in self.configs.items() for port in cfg.ports}
         self._port_in = {(name, port.plane): port.number for name, cfg in self.configs.items() for port in cfg.ports}
-        self.fate: Fate = self.clean
+        self.network: Network = self.clean
         self.before_send: Callable[[str, Transit], None] | None = None
         for name, cfg in self.configs.items():
             for port in cfg.ports:
@@ -293,7 +293,7 @@ class Simulation:
         if self.before_send is not None:
             self.before_send(name, transit)
         arrival = self._port_in[destination, plane]
-        for delay in self.fate(transit):
+        for delay in self.network(transit):
             copy = bytes(transit.data)
             self.at(self.now + delay, lambda copy=copy: self.hosts[destination].receive(arrival, copy, self.now))
 

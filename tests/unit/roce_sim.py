@@ -1,6 +1,6 @@
 """RoCEv2 endpoints in the simulated fabric of mrc_sim: one plane, a path per QP, and where asked a shared queue.
 
-`Simulation.fate` decides what happens to a frame on its way; `Bottleneck` is a fate: one link that all data to one host
+`Simulation.network` decides what happens to a frame on its way; `Bottleneck` is one: a link that all data to one host
 crosses, a queue before it, and ECN marks as the switches of the lab set them.
 """
 
@@ -65,7 +65,7 @@ class Simulation(mrc_sim.Simulation):
         transit = Transit(name, destination, bytearray(data), self.now, next(self._serial), port)
         if self.keep_sent:
             self.sent.append(transit)
-        for delay in self.fate(transit):
+        for delay in self.network(transit):
             copy = bytes(transit.data)
             self.at(self.now + delay, lambda copy=copy: self.hosts[destination].receive(port, copy, self.now))
 

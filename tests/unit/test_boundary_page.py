@@ -48,7 +48,9 @@ def page(asked, tmp_path):
 
     editor = Editor(results=tmp_path / "results", run_dir=tmp_path / "run", folder=tmp_path)
     check = lambda text: checked(text, tmp_path)  # noqa: E731
-    return LivePage(Blank(EXAMPLE, "x"), operate, token="secret", editor=editor, shelf=RunIndex(tmp_path), check=check)
+    return LivePage(
+        Blank(EXAMPLE, "x"), operate, token="secret", editor=editor, run_index=RunIndex(tmp_path), check=check
+    )
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../secret.cm", "link.cm", "fifo.cm", "device.cm", "in/link.cm"])

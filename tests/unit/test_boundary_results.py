@@ -104,10 +104,10 @@ def test_a_hostile_result_is_no_member_of_a_comparison_nor_a_traceback_on_the_sh
     (run / "fabric.yaml").write_text("planes: 2\n")
     with pytest.raises(LabError):
         compare.read(run)
-    shelf = RunIndex(run.parent)
-    assert [each["name"] for each in shelf.runs()] == ["run"]
+    run_index = RunIndex(run.parent)
+    assert [each["name"] for each in run_index.runs()] == ["run"]
     with pytest.raises(LabError):
-        shelf.take("run")
+        run_index.take("run")
 
 
 def test_what_no_run_wrote_is_named():

@@ -51,7 +51,7 @@ def test_garbage_is_collected_once_the_nic_rests():
 def test_sending_and_receiving_makes_no_cycles(simulation):
     sim = simulation(seed=3)
     lost = iter(range(10**9))
-    sim.fate = lambda transit: [] if next(lost) % 50 == 49 else [sim.delay(transit)]
+    sim.network = lambda transit: [] if next(lost) % 50 == 49 else [sim.delay(transit)]
     transfers = [mrc_sim.Transfer(sim, "h1", "h3", 400_000, seed=seed) for seed in range(3)]
     gc.collect()
     gc.disable()

@@ -64,14 +64,14 @@ def stormy(sim: mrc_sim.Simulation, seed: int):
     """Loses, marks and delays some frames of either direction."""
     draw = random.Random(seed)
 
-    def fate(transit: mrc_sim.Sent) -> list[float]:
+    def network(transit: mrc_sim.Sent) -> list[float]:
         if draw.random() < 0.02:
             return []
         if draw.random() < 0.05 and transit.is_write:
             transit.mark()
         return [sim.delay(transit) * draw.choice([1, 1, 1, 1.5])]
 
-    return fate
+    return network
 
 
 class Reader:
@@ -91,7 +91,7 @@ class Reader:
 @pytest.mark.parametrize("simulation", [mrc_sim.Simulation, roce_sim.Simulation])
 def test_who_is_told_of_qps_that_moved_knows_them_all(simulation):
     sim = simulation(seed=3)
-    sim.fate = stormy(sim, 3)
+    sim.network = stormy(sim, 3)
     transfers = [mrc_sim.Transfer(sim, "h1", "h3", 200_000, seed=n) for n in range(3)]
     events = {
         20: lambda: sim.hosts["h1"].port_event(1, False, sim.now),

@@ -1,4 +1,4 @@
-"""What a fabric needs is reckoned before anything starts, and what this machine cannot hold is refused."""
+"""What a fabric needs is estimated before anything starts, and what this machine cannot hold is refused."""
 
 from pathlib import Path
 

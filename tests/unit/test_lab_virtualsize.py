@@ -1,4 +1,4 @@
-"""What a run in virtual time needs is reckoned before it starts, and held to what a small one takes."""
+"""What a run in virtual time needs is estimated before it starts, and held to what a small one takes."""
 
 import gc
 import tracemalloc
@@ -46,8 +46,8 @@ def test_the_estimate_is_within_a_factor_of_two_of_what_hosts_and_qps_take(shape
     later += virtualsize.of_samples(loaded, wanted.hosts)
     crossing = wanted.ports * virtualsize._PORT + 2 * wanted.hosts * virtualsize._HISTORY
     report = virtualsize._REPORT + wanted.hosts * virtualsize._REPORT_HOST
-    reckoned = wanted.memory - virtualsize._BASE - report - crossing - later
-    assert 0.5 < reckoned / taken < 2
+    estimated = wanted.memory - virtualsize._BASE - report - crossing - later
+    assert 0.5 < estimated / taken < 2
 
 
 def test_what_nobody_uses_needs_nothing():

@@ -68,7 +68,7 @@ def test_profiles_events_probes_and_ports_follow_the_control_headers(library, gr
         lost = transit.is_write and (transit.plane, transit.uplink) == (1, 2)
         return [] if lost else [simulation.delay(transit)]
 
-    simulation.fate = lose_one_path
+    simulation.network = lose_one_path
     said = ends(ground, program("control", library), "send", "receive")
     assert "send done" in said[0]
     assert "receive done" in said[1]

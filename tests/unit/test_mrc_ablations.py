@@ -12,12 +12,12 @@ PACKETS = 120
 SWITCHES = ("spray", "ecn_skip", "ecn_echo", "sack_loss", "quick_adapt", "port_status_update")
 
 
-def transfer_in(fate=None, packets=PACKETS, **config):
-    """A transfer that has run to its end in a network where `fate(sim, transit)` may do something to a packet."""
+def transfer_in(network=None, packets=PACKETS, **config):
+    """A transfer that has run to its end in a network where `network(sim, transit)` may do something to a packet."""
     sim = Simulation(**config)
     sim.keep_sent = True
-    if fate is not None:
-        sim.fate = lambda transit: fate(sim, transit)
+    if network is not None:
+        sim.network = lambda transit: network(sim, transit)
     transfer = Transfer(sim, "h1", "h3", packets * FULL_SIZE)
     transfer.write(0, packets * FULL_SIZE)
     sim.run(done=transfer.done)
@@ -138,10 +138,10 @@ def test_without_port_status_update_the_peer_must_find_out_by_loss(told):
     transfer.write(0, PACKETS * FULL_SIZE)
     dead = 2
 
-    def fate(transit):
+    def network(transit):
         return [] if transit.plane == dead and sim.now >= 0.02 else sim.clean(transit)
 
-    sim.fate = fate
+    sim.network = network
     sim.at(0.02, lambda: sim.hosts["h3"].port_event(dead, False, sim.now))
     sim.run(done=transfer.done)
     assert transfer.target == transfer.source

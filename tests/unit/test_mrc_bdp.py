@@ -54,10 +54,10 @@ def test_a_dead_link_is_left_within_eight_round_trips_and_no_timeout(bdp, cc, li
     sim = Simulation(planes=planes, cc_profile=cc, mpr=min(255, max(1, math.ceil(16 * bdp / 128))))
     died = set()
 
-    def fate(transit):
+    def network(transit):
         return [] if (transit.plane, transit.uplink) in died else sim.clean(transit)
 
-    sim.fate = fate
+    sim.network = network
     sim.at(DIES_AT, lambda: died.add((3, 1)))
     transfer = Transfer(sim, "h1", "h3", MESSAGE * FULL_SIZE)
     keep_posting(sim, transfer, max(7 * bdp, 800))
@@ -77,7 +77,7 @@ def test_random_loss_costs_its_share_and_no_more_at_a_large_product(line_rate):
     arrivals = []
     lost = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and rng.random() < 0.01:
             lost.append(sim.now)
             return []
@@ -85,7 +85,7 @@ def test_random_loss_costs_its_share_and_no_more_at_a_large_product(line_rate):
             arrivals.append(sim.now)
         return sim.clean(transit)
 
-    sim.fate = fate
+    sim.network = network
     transfer = Transfer(sim, "h1", "h3", MESSAGE * FULL_SIZE)
     packets = 60_000
     keep_posting(sim, transfer, packets)

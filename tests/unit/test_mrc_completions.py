@@ -14,13 +14,13 @@ def delay_first_write(sim, by):
     """The first write arrives later than those behind it."""
     waiting = [True]
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and waiting:
             waiting.clear()
             return [sim.delay(transit) + by]
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
 
 
 def statuses(sim, name):
@@ -66,7 +66,7 @@ def test_a_send_queue_that_overflows_completes_each_request_once(simulation):
     sim = simulation()
     qa, _, _, _, write = with_small_queues(sim, 1)
     # the first acknowledgements are lost, so that the next one completes all of them
-    sim.fate = lambda transit: [sim.delay(transit)] if transit.is_write or sim.now > 0.02 else []
+    sim.network = lambda transit: [sim.delay(transit)] if transit.is_write or sim.now > 0.02 else []
     for n in range(4):
         write(n)
     sim.run(until=2.0)
@@ -106,7 +106,7 @@ def test_a_thousand_immediates_find_their_receives_one_by_one_on_a_jittery_netwo
     sim = Simulation(wimm=64)
     transfer = Transfer(sim, "h1", "h3", 1000)
     a, b = sim.hosts["h1"], sim.hosts["h3"]
-    sim.fate = lambda transit: [sim.delay(transit) + transit.serial % 7 * 0.002]
+    sim.network = lambda transit: [sim.delay(transit) + transit.serial % 7 * 0.002]
     b.verbs.post_recv(transfer.qb, 0, sim.now)
     got = []
 

@@ -309,7 +309,7 @@ def test_qps_to_one_destination_share_their_controller_and_others_do_not(host):
 
 def test_a_batch_of_probes_tells_round_trip_times_and_dead_paths_without_any_qp():
     sim = Simulation()
-    sim.fate = lambda t: [] if (t.plane, t.uplink) == (2, 1) else [sim.delay(t) + 0.001 * t.plane]
+    sim.network = lambda t: [] if (t.plane, t.uplink) == (2, 1) else [sim.delay(t) + 0.001 * t.plane]
     evs = [srv6.ev(plane, 1, srv6.ev_tag(0)) for plane in (1, 2, 3, 4)]
     results = []
     Ctl(sim.hosts["h1"]).probe_evs(PEER, evs, 0.2, results.extend, sim.now)

@@ -17,12 +17,12 @@ def dead_links(sim, *links):
     """Nothing passes these (plane, uplink) pairs, in either direction; uplink None stands for the NIC–T0 link of h1."""
     gone = set(links)
 
-    def fate(transit):
+    def network(transit):
         if (transit.plane, transit.uplink) in gone or (transit.plane, None) in gone:
             return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     return gone
 
 
@@ -156,7 +156,7 @@ def test_a_dead_plane_leaves_three_quarters_of_the_rate():
 def test_20_percent_loss_on_one_path_moves_the_traffic_off_it():
     sim = Simulation()
     rng = random.Random(4)
-    sim.fate = lambda t: [] if (t.plane, t.uplink) == (3, 2) and rng.random() < 0.2 else [sim.delay(t)]
+    sim.network = lambda t: [] if (t.plane, t.uplink) == (3, 2) and rng.random() < 0.2 else [sim.delay(t)]
     transfer = Transfer(sim, "h1", "h3", 2 * MIB, cc_profile="none")
     transfer.write(0, 2 * MIB)
     sim.run(done=transfer.done)
@@ -168,13 +168,13 @@ def test_the_tail_of_a_message_is_sent_again_long_before_the_timeout():
     sim = Simulation()
     lost = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and transit.data[h.BTH_AT] == h.MrcOpcode.WRITE_LAST and not lost:
             lost.append(sim.now)
             return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer = Transfer(sim, "h1", "h3", 10 * FULL_SIZE)
     transfer.write(0, 10 * FULL_SIZE)
     sim.run(done=transfer.done)
@@ -185,7 +185,7 @@ def test_the_tail_of_a_message_is_sent_again_long_before_the_timeout():
 
 def test_without_any_answer_the_qp_gives_up_after_its_retries():
     sim = Simulation()
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     transfer = Transfer(sim, "h1", "h3", FULL_SIZE, timeout_exponent=15, retry_linear=2, retry_exponential=2)
     transfer.write(0, FULL_SIZE)
     transfer.write(0, 1)
@@ -199,7 +199,7 @@ def test_without_any_answer_the_qp_gives_up_after_its_retries():
 
 def test_a_peer_that_is_silent_for_long_is_not_probed_without_end():
     sim = Simulation()
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     transfer = Transfer(sim, "h1", "h3", 10 * FULL_SIZE)
     transfer.write(0, 10 * FULL_SIZE)
     sim.run(until=60)
@@ -259,16 +259,16 @@ def test_the_peer_learns_of_a_port_and_stops_sending_there():
 def test_a_lost_port_status_update_is_repeated():
     sim = Simulation()
     gone = dead_links(sim)
-    inner = sim.fate
+    inner = sim.network
     dropped = []
 
-    def fate(transit):
+    def network(transit):
         if transit.op == h.MrcOpcode.ENDPOINT_REQUEST and transit.data[h.BODY_AT] == 0 and len(dropped) < 3:
             dropped.append(sim.now)
             return []
         return inner(transit)
 
-    sim.fate = fate
+    sim.network = network
     transfer = Transfer(sim, "h1", "h3", MIB)
     transfer.write(0, MIB)
     port_failure(sim, gone, 0.1, 9.0)
@@ -316,12 +316,12 @@ def test_all_ports_down_and_up_again_only_costs_time():
 def test_an_ecn_mark_on_one_path_sends_less_there_and_retires_nothing():
     sim = Simulation()
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and (transit.plane, transit.uplink) == (1, 1):
             transit.mark()
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer = Transfer(sim, "h1", "h3", MIB)
     transfer.write(0, MIB)
     sim.run(done=transfer.done)
@@ -336,14 +336,14 @@ def test_an_ecn_mark_on_one_path_sends_less_there_and_retires_nothing():
 def trimming(sim, last_hop, every=20):
     count = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write:
             count.append(1)
             if len(count) % every == 0:
                 transit.trim(last_hop=last_hop)
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
 
 
 @pytest.mark.parametrize("last_hop", [False, True])
@@ -465,7 +465,7 @@ def test_the_same_seed_gives_the_same_run():
     def history():
         sim = Simulation(seed=5, trimming=True)
         rng = random.Random(9)
-        sim.fate = lambda t: [] if rng.random() < 0.03 else [sim.delay(t) + rng.random() * 0.005]
+        sim.network = lambda t: [] if rng.random() < 0.03 else [sim.delay(t) + rng.random() * 0.005]
         transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
         transfer.write(0, 200 * FULL_SIZE)
         sim.run(done=transfer.done)
@@ -476,7 +476,7 @@ def test_the_same_seed_gives_the_same_run():
 
 def test_packets_that_were_on_their_way_together_cost_one_retry():
     sim = Simulation()
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     transfer = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, timeout_exponent=16, retry_linear=2, retry_exponential=1)
     transfer.write(0, 40 * FULL_SIZE)
     sim.run(until=30, done=transfer.done)

@@ -63,10 +63,10 @@ def test_what_no_buffer_holds_is_refused_sent_again_and_blames_no_path():
 def lose_first_write(sim):
     """The first packet is missing for a second; all later ones arrive."""
 
-    def fate(transit):
+    def network(transit):
         return [] if transit.is_write and transit.psn == 1 and sim.now < 1.0 else [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
 
 
 @pytest.mark.parametrize(("units", "refused"), [(0, False), (3, False), (2, True)])
@@ -96,7 +96,7 @@ def test_bitmaps_come_back_when_the_gap_closes_and_when_the_qp_goes():
     assert intake.take_bitmaps(3)
     intake.give_bitmaps(3)
     second = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
-    sim.fate = lambda transit: [] if transit.is_write and transit.psn == 1 else [sim.delay(transit)]
+    sim.network = lambda transit: [] if transit.is_write and transit.psn == 1 else [sim.delay(transit)]
     second.write(0, 1000 * FULL_SIZE)
     sim.run(until=sim.now + 0.95)
     assert not intake.take_bitmaps(1)
@@ -109,12 +109,12 @@ def test_an_ev_all_of_whose_packets_come_marked_is_condemned_where_the_host_is_t
     watched = Watched(1000, always_skip_after=after)
     sim = watched.sim
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and (transit.plane, transit.uplink) == (2, 1):
             transit.mark()
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     stats = watched.run()
     said = {sack.mark for _, sack in watched.sacks}
     retired = [
@@ -132,14 +132,14 @@ def test_marks_that_are_not_in_a_row_condemn_nothing():
     watched = Watched(1000, always_skip_after=4)
     sim, seen = watched.sim, {}
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write:
             count = seen[transit.entropy] = seen.get(transit.entropy, 0) + 1
             if count % 4:
                 transit.mark()
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     assert watched.run().condemned == 0
 
 
@@ -147,13 +147,13 @@ def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
     sim = Simulation(always_skip_after=1)
     transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
 
-    def fate(transit):
+    def network(transit):
         if not transit.is_write:
             return [sim.delay(transit)]
         transit.mark()
         return [sim.delay(transit) + 0.03]  # above the target delay
 
-    sim.fate = fate
+    sim.network = network
     cc = sim.hosts["h1"].verbs.qps[transfer.qa].cc
     cc.state.cwnd = before = 10.0 * cc.parameters.mtu
     transfer.write(0, 200 * FULL_SIZE)

@@ -24,7 +24,7 @@ def goodput(profile: str, **config: float) -> float:
         latest[path] = max(sim.now + sim.delay(transit) + rng.uniform(0, JITTER), latest.get(path, 0.0))
         return [latest[path] - sim.now]
 
-    sim.fate = jitter
+    sim.network = jitter
     profiles = {Ctl(host).create_cc_profile(profile, **config) for host in sim.hosts.values()}
     transfer = Transfer(sim, "h1", "h3", SIZE, cc_profile=profiles.pop())
     for offset in range(0, SIZE, MESSAGE):

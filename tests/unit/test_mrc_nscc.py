@@ -276,11 +276,11 @@ def test_the_time_that_a_receiver_held_a_sack_is_not_in_the_round_trip():
     transfer = Transfer(sim, "h1", "h3", 4 * FULL_SIZE)
     writes = []
 
-    def fate(transit):
+    def network(transit):
         writes.extend([transit] if transit.is_write else [])
         return [] if transit.is_write and len(writes) == 2 else sim.clean(transit)
 
-    sim.fate = fate
+    sim.network = network
     sim.at(0.1, lambda: [transfer.write(0, 64) for _ in range(2)])  # the second, which asks for a SACK, is lost
     sim.run(until=0.1 + 8 * HOP + 0.25 * sim.configs["h1"].templates[1].base_rtt + 0.001)
     qp = sim.hosts["h1"].verbs.qps[transfer.qa]

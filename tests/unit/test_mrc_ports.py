@@ -19,10 +19,10 @@ class Fabric:
         self.gone = set()  # (host, plane)
         self.lost = lambda _transit: False
         self.late = lambda _transit: 0.0
-        self.sim.fate = self.fate
+        self.sim.network = self.network
         self.h1, self.h3 = self.sim.hosts["h1"], self.sim.hosts["h3"]
 
-    def fate(self, transit):
+    def network(self, transit):
         ends = {(transit.source, transit.plane), (transit.destination, transit.plane)}
         if ends & self.gone or self.lost(transit):
             return []

@@ -30,7 +30,7 @@ class Patient:
             self.prober._policy = settings.model_copy(update=policy)
         self.probes = []
 
-        def fate(transit):
+        def network(transit):
             if transit.op == h.MrcOpcode.PROBE:
                 self.probes.append(self.sim.now)
                 if mark:
@@ -39,7 +39,7 @@ class Patient:
                     return []
             return [self.sim.delay(transit)]
 
-        self.sim.fate = fate
+        self.sim.network = network
         self.ev = self.qp.evs.planes[1].active[0]
         self.retire()
 
@@ -77,20 +77,20 @@ def test_an_unanswered_probe_starts_the_count_again():
 def test_a_path_whose_answers_always_come_late_comes_back():
     """A packet may take longer than the base RTT says: links of few packets per second, queues, a slow host."""
     patient = Patient()
-    clean = patient.sim.fate
+    clean = patient.sim.network
 
     def late(transit):
         return [one + 10 * RTT for one in clean(transit)]
 
-    patient.sim.fate = late
+    patient.sim.network = late
     assert patient.run(12 * FIRST) is EvState.GOOD
     assert len(patient.probes) <= 5
 
 
 def test_a_late_answer_is_no_clean_one():
     patient = Patient()
-    clean = patient.sim.fate
-    patient.sim.fate = lambda transit: [one + 10 * RTT for one in clean(transit)]
+    clean = patient.sim.network
+    patient.sim.network = lambda transit: [one + 10 * RTT for one in clean(transit)]
     assert patient.run(FIRST + 10 * RTT + 4 * RTT) is EvState.ASSUMED_BAD
     assert patient.ev.probing.successes == 0
 
@@ -215,7 +215,7 @@ def test_answers_do_not_all_go_back_by_the_plane_that_is_dead(retired, both_ways
     transfer.write(0, 400 * FULL_SIZE)
     sim.run(until=5 * RTT)
     qp = sim.hosts["h1"].verbs.qps[transfer.qa]
-    sim.fate = lambda t: [] if t.plane == 1 and (both_ways or t.source == "h3") else sim.clean(t)
+    sim.network = lambda t: [] if t.plane == 1 and (both_ways or t.source == "h3") else sim.clean(t)
     for ev in list(qp.evs.planes[retired].evs):
         qp.evs.lost(ev, sim.now, "time")
     sim.run(done=transfer.done, until=1000 * RTT)
@@ -231,12 +231,12 @@ def test_probes_of_many_paths_take_a_tenth_of_a_link_at_most(answered):
     transfers = [Transfer(sim, "h1", "h3", 16) for _ in range(40)]
     times = []
 
-    def fate(transit):
+    def network(transit):
         probes = transit.op == h.MrcOpcode.PROBE
         times.extend([sim.now] * probes)
         return [sim.delay(transit)] if answered or not probes else []
 
-    sim.fate = fate
+    sim.network = network
     for transfer in transfers:
         qp = sim.hosts["h1"].verbs.qp(transfer.qa)
         assert qp.evs.lost(qp.evs.planes[1].active[0], sim.now, "time")

@@ -48,10 +48,10 @@ sizes = st.sampled_from([0, 1, 3, FULL_SIZE - 1, FULL_SIZE, FULL_SIZE + 1, 5 * F
 messages = st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=12)
 
 
-def fate_in(sim: Simulation, weather: Weather):
+def network_in(sim: Simulation, weather: Weather):
     rng = random.Random(weather.seed)
 
-    def fate(transit: Transit) -> list[float]:
+    def network(transit: Transit) -> list[float]:
         if rng.random() < weather.loss:
             return []
         delays = [sim.delay(transit) + rng.random() * weather.jitter]
@@ -67,7 +67,7 @@ def fate_in(sim: Simulation, weather: Weather):
             transit.data[rng.randrange(len(transit.data))] ^= 1 << rng.randrange(8)
         return delays
 
-    return fate
+    return network
 
 
 class Watch:
@@ -104,7 +104,7 @@ def run_through(weather: Weather, plan: list[tuple[int, bool]], cc: str, mpr: in
     total = sum(size for size, _ in plan)
     transfer = Transfer(sim, "h1", "h3", total, mpr=mpr, first_psn=psn, guard=GUARD)
     Watch(sim, transfer)
-    sim.fate = fate_in(sim, weather)
+    sim.network = network_in(sim, weather)
     offset = 0
     immediates = []
     for index, (size, with_imm) in enumerate(plan):
@@ -166,7 +166,7 @@ def test_corrupted_frames_never_reach_memory(seed, corrupt):
 def test_planes_stay_within_one_packet_of_each_other_while_all_are_up(seed, uplinks, planes):
     sim = Simulation(seed=seed % 997, uplinks=uplinks, planes=planes)
     rng = random.Random(seed)
-    sim.fate = lambda transit: [sim.delay(transit) + rng.random() * 0.002]  # no path loses its order
+    sim.network = lambda transit: [sim.delay(transit) + rng.random() * 0.002]  # no path loses its order
     transfer = Transfer(sim, "h1", "h3", 150 * FULL_SIZE, cc_profile="none")
     sent = dict.fromkeys(range(1, planes + 1), 0)
 

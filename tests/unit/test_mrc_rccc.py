@@ -111,7 +111,7 @@ def test_credit_that_is_lost_on_its_way_is_told_again(lost):
             return []
         return sim.clean(transit)
 
-    sim.fate = drop
+    sim.network = drop
     one.write(0, 300 * FULL_SIZE)
     sim.run(done=one.done)
     assert dropped

@@ -21,11 +21,11 @@ class Bench:
         self.caught = []
         self.said = []
 
-        def fate(transit):
+        def network(transit):
             (self.caught if transit.source == "h1" else self.said).append(transit)
             return []
 
-        self.sim.fate = fate
+        self.sim.network = network
         self.transfer = Transfer(self.sim, "h1", "h3", packets * FULL_SIZE, first_psn=FIRST_PSN)
         self.transfer.write(0, packets * FULL_SIZE)
         self.sim.run(until=packets / 2000 + 0.01)

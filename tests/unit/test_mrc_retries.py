@@ -8,14 +8,14 @@ def trim_first(sim, count):
     """The first `count` data packets lose their payload."""
     seen = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write:
             seen.append(transit)
             if len(seen) <= count:
                 transit.trim(last_hop=True)
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
 
 
 @pytest.mark.parametrize("trims", [8, 40])
@@ -64,7 +64,7 @@ def test_a_peer_that_is_late_to_rtr_costs_no_ev(late):
 def test_a_path_that_is_dead_from_the_start_is_retired_once_the_peer_was_heard():
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
-    sim.fate = lambda transit: [] if (transit.plane, transit.uplink) == (2, 1) else [sim.delay(transit)]
+    sim.network = lambda transit: [] if (transit.plane, transit.uplink) == (2, 1) else [sim.delay(transit)]
     transfer.write(0, 400 * FULL_SIZE)
     sim.run(until=10.0, done=transfer.done)
     retired = {(r["plane"], r["uplink"]) for r in sim.records if r["kind"] == "ev.state" and r["new"] == "ASSUMED_BAD"}

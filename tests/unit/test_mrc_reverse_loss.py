@@ -18,14 +18,14 @@ def transfer_with_a_dead_reverse_plane(plane, seed=1):
     transfer = Transfer(sim, "h1", "h3", PACKETS * FULL_SIZE)
     arrivals = []
 
-    def fate(transit):
+    def network(transit):
         if transit.source == "h3" and transit.plane == plane:
             return []
         if transit.is_write:
             arrivals.append(sim.now + sim.delay(transit))
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, PACKETS * FULL_SIZE)
     sim.run(done=transfer.done)
     assert transfer.target == transfer.source
@@ -68,14 +68,14 @@ def test_questions_about_the_tail_go_out_in_one_plane_after_the_other():
     transfer = Transfer(sim, "h1", "h3", 8 * FULL_SIZE)
     probes = []
 
-    def fate(transit):
+    def network(transit):
         if transit.source == "h3":
             return []
         if transit.op == h.MrcOpcode.PROBE:
             probes.append(transit.plane)
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, 8 * FULL_SIZE)
     sim.run(until=1.0)
     assert len(probes) >= 3
@@ -90,14 +90,14 @@ def test_where_one_path_is_left_both_ends_find_it(seed):
     dead = set()
     arrivals = []
 
-    def fate(transit):
+    def network(transit):
         if transit.uplink in dead:
             return []
         if transit.is_write:
             arrivals.append(sim.now + sim.delay(transit))
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     for number, uplink in enumerate((1, 2, 3)):
         sim.at(20 * RTT * (number + 1), lambda gone=uplink: dead.add(gone))
     transfer.write(0, PACKETS * FULL_SIZE)
@@ -112,7 +112,7 @@ def test_feedback_goes_by_the_planes_that_data_still_comes_by_though_nobody_told
     transfer = Transfer(sim, "h1", "h3", 4 * PACKETS * FULL_SIZE)
     told = []
 
-    def fate(transit):
+    def network(transit):
         if transit.plane != 1:  # h1's other NIC links are dead, both ways, and h3 knows nothing of it
             return []
         return [sim.delay(transit)]
@@ -123,9 +123,9 @@ def test_feedback_goes_by_the_planes_that_data_still_comes_by_though_nobody_told
 
     def looked(transit):
         sent(transit)
-        return fate(transit)
+        return network(transit)
 
-    sim.fate = looked
+    sim.network = looked
     transfer.write(0, PACKETS * FULL_SIZE)
     sim.run(done=transfer.done)
     assert transfer.target[: PACKETS * FULL_SIZE] == transfer.source[: PACKETS * FULL_SIZE]

@@ -107,7 +107,7 @@ def test_a_released_packet_that_is_lost_is_sent_again():
         wait.write(i * FULL_SIZE, FULL_SIZE, imm=i)
     sim.run(until=0.3)
     rng = sim.hosts["h1"].rng
-    sim.fate = lambda t: [] if rng.random() < 0.3 else [sim.delay(t)]
+    sim.network = lambda t: [] if rng.random() < 0.3 else [sim.delay(t)]
     for i in range(20):
         sim.hosts["h3"].verbs.post_recv(wait.qb, i, sim.now)
     sim.run(until=60.0, done=wait.done)

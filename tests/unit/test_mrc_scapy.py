@@ -26,7 +26,7 @@ def traffic(request):
     sim.keep_sent = True
     rng = random.Random(3)
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and rng.random() < 0.05:
             transit = Copy(transit)
         if rng.random() < 0.05:
@@ -39,7 +39,7 @@ def traffic(request):
             transit.trim()
             return transit
 
-    sim.fate = fate
+    sim.network = network
     transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE + 5)
     sim.hosts["h3"].verbs.post_recv(transfer.qb, 1, sim.now)
     transfer.write(0, 0)

@@ -66,11 +66,11 @@ def test_who_was_silent_and_is_heard_again_takes_part_again_and_the_account_ends
     qpns = [transfer.qb for transfer in pair]
     qps = [sim.hosts["h1"].verbs.qps[transfer.qa] for transfer in pair]
 
-    def fate(transit):
+    def network(transit):
         deaf = transit.destination == "h3" and int.from_bytes(transit.data[107:110], "big") == qpns[0]
         return [] if deaf and 0.05 < sim.now < 0.9 else sim.clean(transit)
 
-    sim.fate = fate
+    sim.network = network
     for transfer in pair:
         for first in range(0, 6 * PACKETS, PACKETS):
             transfer.write(first * FULL_SIZE, PACKETS * FULL_SIZE)
@@ -104,7 +104,7 @@ def test_qps_that_wait_for_the_window_are_not_looked_at(monkeypatch):
         return send_state(self)
 
     monkeypatch.setattr(MrcRequestor, "send_state", count)
-    sim.fate = lambda _: []
+    sim.network = lambda _: []
     for transfer in [Transfer(sim, "h1", "h3", 8 * FULL_SIZE) for _ in range(128)]:
         transfer.write(0, 8 * FULL_SIZE)
     sim.run(until=0.1)  # the window is full and nothing comes back

@@ -29,7 +29,9 @@ def bad(qp):
 def a_path_dies(*, told, qps=3, heals_at=1e9):
     """The first QP sends over a path that dies; the others, to the same host, send nothing."""
     sim = Simulation(tell_siblings=told, uplinks=4, ev=PROFILE)
-    sim.fate = lambda t: [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < heals_at else sim.clean(t)
+    sim.network = lambda t: (
+        [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < heals_at else sim.clean(t)
+    )
     transfers = [Transfer(sim, "h1", "h3", 300 * FULL_SIZE) for _ in range(qps)]
     transfers[0].write(0, 300 * FULL_SIZE)
     sim.run(done=transfers[0].done)
@@ -87,7 +89,7 @@ def test_retiring_a_path_may_draw_a_backup_of_a_sibling_whose_set_is_made_as_it_
     sim = Simulation(ev=profile, planes=2, uplinks=8, tell_siblings=True)
     transfers = [Transfer(sim, "h1", "h3", 200 * FULL_SIZE) for _ in range(2)]
     dead = set()
-    sim.fate = lambda t: [] if t.is_write and (t.plane, t.uplink) in dead else [sim.delay(t)]
+    sim.network = lambda t: [] if t.is_write and (t.plane, t.uplink) in dead else [sim.delay(t)]
     for transfer in transfers:
         transfer.write(0, 200 * FULL_SIZE)
     sim.run(until=0.05)

@@ -37,7 +37,7 @@ class Weather:
             for _ in range(rng.choice((0, 0, 1, planes * uplinks // 2)))
         }
 
-    def fate(self, transit: Transit) -> list[float]:
+    def network(self, transit: Transit) -> list[float]:
         rng = self.rng
         dies_at = self.dead.get((transit.source, transit.plane, transit.uplink), CALM_AT)
         if dies_at <= self.sim.now < CALM_AT or rng.random() < self.loss:
@@ -147,7 +147,7 @@ def test_nothing_is_lost_doubled_or_stuck(seed):
         always_skip_after=rng.choice((0, 3)),
         timeout_exponent=rng.choice((16, 18)),
     )
-    sim.fate = Weather(sim, rng, planes, uplinks).fate
+    sim.network = Weather(sim, rng, planes, uplinks).network
     storm(sim, rng, planes)
     work = [Work(sim, rng, *ends) for ends in rng.choices((("h1", "h3"), ("h3", "h1")), k=rng.randint(1, 4))]
     if rng.random() < 0.2:

@@ -52,7 +52,7 @@ def forge(sim, mask, plane=1, request_id=7):
 def test_a_port_that_came_back_while_nobody_looked_is_used_again(restarted):
     sim = Simulation()
     gone = set()
-    sim.fate = lambda t: [] if "h3" in {t.source, t.destination} and t.plane in gone else [sim.delay(t)]
+    sim.network = lambda t: [] if "h3" in {t.source, t.destination} and t.plane in gone else [sim.delay(t)]
     first = Transfer(sim, "h1", "h3", FULL_SIZE)
     first.write(0, FULL_SIZE)
     gone.add(2)
@@ -90,7 +90,7 @@ def test_a_forged_port_mask_stops_a_qp_for_some_round_trips_only():
     transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
     transfer.write(0, 400 * FULL_SIZE)
     dead = {1}  # the only plane that the forgery leaves
-    sim.fate = lambda t: [] if t.plane in dead else [sim.delay(t)]
+    sim.network = lambda t: [] if t.plane in dead else [sim.delay(t)]
     sim.run(until=0.1)
     forge(sim, 0b0001)
     sim.run(until=0.1 + 16 * RTT)
@@ -133,12 +133,12 @@ def test_a_qp_that_its_peers_mask_strands_asks_and_says_why_it_waits():
     sim.hosts["h1"].port_event(1, False, 0.0)
     asked = []
 
-    def fate(transit):
+    def network(transit):
         if transit.source == "h1" and transit.op == h.MrcOpcode.ENDPOINT_REQUEST:
             asked.append(transit.plane)
         return [] if sim.now < 3.0 else [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, 40 * FULL_SIZE)
     watch(sim)
     sim.run(until=3.0)
@@ -166,14 +166,14 @@ def test_a_stall_names_its_reason_once(spoil, reason):
     transfer = Transfer(sim, "h1", "h3", 40 * FULL_SIZE)
     imm = 1 if spoil == "receives" else None
 
-    def fate(transit):
+    def network(transit):
         if spoil == "silence":
             return []
         if spoil == "refused" and transit.is_write:
             transit.trim()
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, 40 * FULL_SIZE, imm)
     if spoil == "ports":
         for port in range(1, PLANES + 1):
@@ -237,7 +237,7 @@ def test_a_probe_whose_id_comes_round_while_it_waits_is_answered_all_the_same():
     h1 = sim.hosts["h1"]
     (peer,) = h1.peers.with_qps.values()
     path = peer.control_path(1, 1)
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     results = []
     h1.ops.probe(peer, path, 10.0, lambda result: results.append(("long", result.rtt)), 0.0)
     for _ in range(1 << 16):

@@ -96,13 +96,13 @@ def test_a_nak_of_the_connection_before_a_reset_does_not_end_the_next_one():
     a, b = sim.hosts["h1"], sim.hosts["h3"]
     naks = []
 
-    def fate(transit):
+    def network(transit):
         if transit.op == h.MrcOpcode.ACK and b.verbs.qp(transfer.qb).state is QpState.ERROR:
             naks.append(transit)
             return [sim.delay(transit) + (0.04 if len(naks) == 2 else 0)]  # two round trips late
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, 100 * FULL_SIZE)
     sim.at(0.02, lambda: b.verbs.modify_qp(transfer.qb, "ERROR", sim.now))
 
@@ -139,7 +139,7 @@ def test_a_peer_that_counts_its_immediates_wrongly_is_told_that_this_is_the_end(
     assert b.verbs.qp(transfer.qb).state is QpState.ERROR
     assert [done.status for done in b.verbs.poll_cq()] == ["WR_FLUSH_ERR"]
     said = []
-    sim.fate = lambda transit: said.append(transit) or []
+    sim.network = lambda transit: said.append(transit) or []
     sim.run(until=0.3)
     (nack,) = (h.Nack.unpack(memoryview(t.data), h.BODY_AT) for t in said if t.op == h.MrcOpcode.NACK)
     assert (nack.reason, nack.psn) == (h.Reason.UNEXP_EVENT, FIRST_PSN + 4)

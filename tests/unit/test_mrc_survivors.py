@@ -25,13 +25,13 @@ def lose_once(sim: Simulation, wanted) -> list:
     """Lose the first write that fits; returns the list in which it then is."""
     lost = []
 
-    def fate(transit):
+    def network(transit):
         if not lost and transit.is_write and wanted(transit):
             lost.append(transit)
             return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     return lost
 
 
@@ -61,13 +61,13 @@ def test_a_trim_in_the_core_skips_its_ev_and_one_at_the_last_hop_does_not():
         sim, transfer = start(40, trimming=True)
         trimmed = []
 
-        def fate(transit, sim=sim, trimmed=trimmed, last_hop=last_hop):
+        def network(transit, sim=sim, trimmed=trimmed, last_hop=last_hop):
             if not trimmed and transit.is_write:
                 trimmed.append(transit.entropy)
                 transit.trim(last_hop=last_hop)
             return [sim.delay(transit)]
 
-        sim.fate = fate
+        sim.network = network
         states = []
         qp = sim.hosts["h1"].verbs.qps[transfer.qa]
         skip = qp.evs.skip
@@ -119,7 +119,7 @@ def test_a_trimmed_copy_of_what_arrived_draws_a_sack_and_no_nack():
     sim, transfer = start(12, trimming=True)
     copied = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and not copied and transit.psn != requestor(sim, transfer).first_psn:
             copied.append(transit.psn)
             whole = bytes(transit.data)
@@ -129,7 +129,7 @@ def test_a_trimmed_copy_of_what_arrived_draws_a_sack_and_no_nack():
             transit.data[:] = whole
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     finish(sim, transfer)
     assert copied
     assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.trimmed_packets == 1
@@ -141,7 +141,7 @@ def test_the_answer_to_a_question_about_the_tail_shows_what_arrived():
     replies = []
     first = requestor(sim, transfer).first_psn
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and transit.psn == first and not replies:
             return []  # the oldest is missing, so that only the bitmap can tell of the others
         if transit.op == h.MrcOpcode.SACK:
@@ -151,7 +151,7 @@ def test_the_answer_to_a_question_about_the_tail_shows_what_arrived():
             replies.append(sack)
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     finish(sim, transfer)
     assert replies[0].bitmap_offset == 1
     assert replies[0].bitmap == 0b1110
@@ -178,7 +178,7 @@ def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn
     plane = sim.hosts["h1"].verbs.qps[transfer.qa].evs.planes[1]
     trimmed = []
 
-    def fate(transit):
+    def network(transit):
         if not trimmed and transit.is_write and transit.psn == requestor(sim, transfer).first_psn + 9 & PSN_MASK:
             trimmed.append(transit)
             transit.trim()
@@ -192,7 +192,7 @@ def test_a_trimmed_packet_goes_again_by_another_path_although_its_own_is_in_turn
             plane.at = 0
             turns.append(plane.active[0].uplink)
 
-    sim.fate = fate
+    sim.network = network
     sim.hear = put_first
     finish(sim, transfer)
     assert turns == [trimmed[0].uplink]
@@ -230,10 +230,10 @@ def test_what_an_ack_settled_is_not_taken_off_again_by_a_sack_that_comes_later()
     account = qp.requestor.in_flight_bytes
     posted, missing = [10], []
 
-    def fate(transit):
+    def network(transit):
         return [sim.delay(transit) * (3 if transit.op == h.MrcOpcode.SACK else 1)]
 
-    sim.fate = fate
+    sim.network = network
     transfer.write(0, 10 * FULL_SIZE)
     for _ in range(200):
         sim.run(sim.now + 0.001)
@@ -289,13 +289,13 @@ def test_a_trimmed_packet_shrinks_the_window():
         most = state.cwnd
         trimmed = []
 
-        def fate(transit, sim=sim, dscp=dscp, trimmed=trimmed):
+        def network(transit, sim=sim, dscp=dscp, trimmed=trimmed):
             if dscp is not None and transit.is_write and not trimmed:
                 trimmed.append(transit)
                 transit.trim()
             return [sim.delay(transit)]
 
-        sim.fate = fate
+        sim.network = network
         transfer.write(0, len(transfer.source))
         seen = []
         while not transfer.done():
@@ -307,7 +307,7 @@ def test_a_trimmed_packet_shrinks_the_window():
 
 def test_no_new_packet_goes_beyond_the_receivers_window_whoever_asks_for_one():
     sim, transfer = start(400, mpr=1)
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     transfer.write(0, 400 * FULL_SIZE)
     r = requestor(sim, transfer)
     full = MPR_UNIT - 1

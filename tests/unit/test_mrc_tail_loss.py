@@ -35,13 +35,13 @@ def lose(sim, *numbers):
     count = itertools.count()
     lost = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and next(count) in numbers:
             lost.append(transit)
             return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     return lost
 
 
@@ -65,7 +65,7 @@ def test_losses_at_the_end_of_a_flow_cost_three_round_trips_at_most(numbers):
 def test_packets_that_are_only_late_cost_few_copies_and_no_path():
     sim = Simulation(uplinks=8)
     transfer = warm(sim)
-    sim.fate = lambda transit: [sim.delay(transit) + (2.5 * RTT if transit.source == "h1" else 0.0)]
+    sim.network = lambda transit: [sim.delay(transit) + (2.5 * RTT if transit.source == "h1" else 0.0)]
     transfer.write(0, 40 * FULL_SIZE)
     sim.run(until=60.0, done=transfer.done)
     assert 0 < len(data(sim, h.FLAG_RTX)) <= 3 * 8
@@ -76,7 +76,7 @@ def test_packets_that_are_only_late_cost_few_copies_and_no_path():
 def test_a_peer_that_falls_silent_draws_ever_fewer_copies():
     sim = Simulation(uplinks=8)
     transfer = warm(sim)
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     transfer.write(0, 40 * FULL_SIZE)
     began = sim.now
     sim.run(until=began + 6 * RTT)
@@ -110,7 +110,7 @@ def explicit(sim, order, uplinks):
 def test_a_dead_plane_costs_a_message_the_same_whatever_order_a_profile_has(order, dead):
     sim = Simulation()
     transfer = warm(sim, ev_profile=explicit(sim, order, (1, 2)))
-    sim.fate = lambda transit: [] if transit.plane in dead else [sim.delay(transit)]
+    sim.network = lambda transit: [] if transit.plane in dead else [sim.delay(transit)]
     began = sim.now
     transfer.write(0, 8 * FULL_SIZE)
     sim.run(until=60.0, done=transfer.done)

@@ -111,7 +111,7 @@ def test_every_role_has_a_primary_of_its_own(running: Running) -> None:
         with pytest.raises(RefusedError, match="Not primary"):
             routing.delete(entry)
         telemetry.delete(entry)
-        telemetry.role = "unheard of"
+        telemetry.role = "unanswered of"
         with pytest.raises(RefusedError, match="Not primary"):
             telemetry.insert(entry)
 

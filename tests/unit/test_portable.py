@@ -11,7 +11,7 @@ WIRE = (
     "topo.cables.selftest",
     "topo.cables.testports",
     "hosts.agent.provider",
-    "hosts.agent.punctual",
+    "hosts.agent.realtime",
     "hosts.memory.guard",
     "hosts.memory.regions",
     "hosts.nic.nic",

@@ -153,7 +153,7 @@ def test_none_ignores_cnps():
 def test_an_incast_is_shared_evenly_without_loss_once_it_has_settled(senders, qps):
     numbers = range(3, 3 + senders)
     sim = Simulation(numbers=(1, *numbers), t0s=5, cc_profile="dcqcn")
-    sim.fate = queue = Bottleneck(sim, "h1", depth=3200)
+    sim.network = queue = Bottleneck(sim, "h1", depth=3200)
     packets = int(8 * PORT_RATE / qps)
     flows = {n: [Transfer(sim, f"h{n}", "h1", packets * FULL_SIZE) for _ in range(qps)] for n in numbers}
     for transfers in flows.values():

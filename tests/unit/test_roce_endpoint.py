@@ -24,14 +24,14 @@ def losing(sim, *lost):
     """The n-th transmission of a seq is lost, for each (seq, n) in `lost`; the first PSN must be 0."""
     seen = {}
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write:
             seen[transit.psn] = count = seen.get(transit.psn, 0) + 1
             if (transit.psn, count) in lost:
                 return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     return seen
 
 
@@ -103,7 +103,7 @@ def test_two_qps_share_the_port_fairly():
 def test_no_more_is_in_flight_than_the_window_takes():
     sim = Simulation()
     one = Transfer(sim, "h1", "h3", 400 * FULL_SIZE, mpr=1)
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     one.write(0, 400 * FULL_SIZE)
     sim.run(until=0.2)
     assert one.stats().sent_packets == 128
@@ -149,15 +149,15 @@ def test_a_lost_nak_costs_the_retry_timer():
     sim = Simulation()
     naks = []
     losing(sim, (50, 1))
-    data = sim.fate
+    data = sim.network
 
-    def fate(transit):
+    def network(transit):
         if transit.op == h.RoceOpcode.ACK and transit.data[h.BODY_AT] == wire.Syndrome.NAK_SEQUENCE:
             naks.append(transit.serial)
             return []
         return data(transit)
 
-    sim.fate = fate
+    sim.network = network
     one = transfer(sim, 200)
     sim.run(done=one.done)
     assert one.target == one.source
@@ -178,14 +178,14 @@ def test_lost_last_ack_is_repeated_for_the_duplicate_and_nothing_is_placed_twice
     one = transfer(sim, 8)
     lost = []
 
-    def fate(transit):
+    def network(transit):
         if transit.op == h.RoceOpcode.ACK and transit.psn == 7 and not lost:
             lost.append(transit)
             one.target[7 * FULL_SIZE :] = b"\x55" * FULL_SIZE  # the application has gone on with its memory
             return []
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     sim.run(done=one.done)
     assert lost
     assert one.target[: 7 * FULL_SIZE] == one.source[: 7 * FULL_SIZE]
@@ -199,12 +199,12 @@ def test_an_ack_that_overtakes_the_resending_is_believed():
     sim = Simulation()
     held = []
 
-    def fate(transit):
+    def network(transit):
         late = transit.op == h.RoceOpcode.ACK and sim.now < 0.3
         held.extend([transit] * late)
         return [sim.delay(transit) + (0.4 - sim.now if late else 0)]
 
-    sim.fate = fate
+    sim.network = network
     one = transfer(sim, 2000)
     sim.run(done=one.done)
     assert held
@@ -215,7 +215,7 @@ def test_an_ack_that_overtakes_the_resending_is_believed():
 
 def test_reordering_within_the_path_counts_as_a_gap():
     sim = Simulation()
-    sim.fate = lambda t: [sim.delay(t) + (3 / PORT_RATE if t.is_write and t.psn == 20 else 0)]
+    sim.network = lambda t: [sim.delay(t) + (3 / PORT_RATE if t.is_write and t.psn == 20 else 0)]
     one = transfer(sim, 100)
     sim.run(done=one.done)
     assert one.target == one.source
@@ -225,7 +225,7 @@ def test_reordering_within_the_path_counts_as_a_gap():
 
 def test_duplicates_are_acknowledged_and_harmless():
     sim = Simulation()
-    sim.fate = lambda t: [sim.delay(t), sim.delay(t) + 0.003]
+    sim.network = lambda t: [sim.delay(t), sim.delay(t) + 0.003]
     one = transfer(sim, 100)
     sim.run(done=one.done)
     assert one.target == one.source
@@ -238,7 +238,7 @@ def test_duplicates_are_acknowledged_and_harmless():
 def test_psns_wrap_without_anybody_noticing(first):
     sim = Simulation()
     rng = random.Random(first)
-    sim.fate = lambda t: [] if rng.random() < 0.02 else [sim.delay(t)]
+    sim.network = lambda t: [] if rng.random() < 0.02 else [sim.delay(t)]
     one = Transfer(sim, "h1", "h3", 300 * FULL_SIZE, first_psn=first)
     for n in range(30):
         one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
@@ -252,13 +252,13 @@ def test_a_corrupted_packet_counts_as_lost():
     sim = Simulation()
     hit = []
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and transit.psn == 30 and not hit:
             hit.append(transit)
             transit.data[500] ^= 4
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     one = transfer(sim, 100)
     sim.run(done=one.done)
     assert one.target == one.source
@@ -271,7 +271,7 @@ def test_a_corrupted_packet_counts_as_lost():
 
 def test_a_dead_path_ends_in_error_after_the_retries_and_flushes_what_waits():
     sim = Simulation()
-    sim.fate = lambda _transit: []
+    sim.network = lambda _transit: []
     one = Transfer(sim, "h1", "h3", 40 * FULL_SIZE, retry_count=3)
     for n in range(4):
         one.write(10 * n * FULL_SIZE, 10 * FULL_SIZE)
@@ -337,7 +337,7 @@ def test_packets_of_strangers_and_for_others_are_counted_and_dropped():
     sim = Simulation(numbers=(1, 3, 4))
     one = transfer(sim, 4)
     frames = []
-    sim.fate = lambda t: frames.append(bytes(t.data)) or [sim.delay(t)]
+    sim.network = lambda t: frames.append(bytes(t.data)) or [sim.delay(t)]
     sim.run(done=one.done)
     data = frames[0]
     h4, h3 = sim.hosts["h4"], sim.hosts["h3"]
@@ -382,7 +382,7 @@ def test_a_port_that_returns_in_time_goes_on_where_it_stopped():
     one = transfer(sim, 400)
     for at, up in ((0.05, False), (0.5, True)):
         sim.at(at, lambda up=up: sim.hosts["h1"].port_event(1, up, sim.now))
-    sim.fate = lambda t: [] if 0.03 < sim.now < 0.5 else [sim.delay(t)]
+    sim.network = lambda t: [] if 0.03 < sim.now < 0.5 else [sim.delay(t)]
     sim.run(done=one.done)
     assert one.target == one.source
     assert one.completions[0].status == "SUCCESS"
@@ -432,12 +432,12 @@ def test_a_reset_qp_can_be_connected_again():
 def test_marks_draw_one_cnp_per_interval():
     sim = Simulation()
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write:
             transit.mark()
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     one = transfer(sim, 2000)
     sim.run(done=one.done)
     settings = sim.hosts["h3"].verbs.qps[one.qb].settings

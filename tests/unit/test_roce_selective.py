@@ -67,7 +67,7 @@ def test_the_last_packet_is_found_by_the_timer():
 def test_random_loss_and_reordering_lose_nothing(seed):
     sim = Simulation(seed=seed, **SELECTIVE)
     rng = sim.hosts["h1"].rng
-    sim.fate = lambda transit: [] if rng.random() < 0.05 else [sim.delay(transit) * rng.choice((1, 1, 1, 1.3))]
+    sim.network = lambda transit: [] if rng.random() < 0.05 else [sim.delay(transit) * rng.choice((1, 1, 1, 1.3))]
     one = transfer(sim, 300)
     sim.run(done=one.done)
     assert one.target == one.source
@@ -78,13 +78,13 @@ def test_no_more_than_a_bandwidth_delay_product_is_in_flight():
     one = transfer(sim, 400)
     most = 0
 
-    def fate(transit):
+    def network(transit):
         nonlocal most
         requestor = sim.hosts["h1"].verbs.qps[one.qa].requestor
         most = max(most, requestor.next - requestor.una)
         return [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     sim.run(done=one.done)
     assert RTT * PORT_RATE - 2 <= most <= RTT * PORT_RATE
 

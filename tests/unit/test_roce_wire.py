@@ -28,13 +28,13 @@ def traffic():
     sim.keep_sent = True
     rng = random.Random(3)
 
-    def fate(transit):
+    def network(transit):
         if transit.is_write and rng.random() < 0.1:
             transit.data = bytearray(transit.data)
             transit.mark()
         return [] if rng.random() < 0.02 else [sim.delay(transit)]
 
-    sim.fate = fate
+    sim.network = network
     one = Transfer(sim, "h1", "h3", 100 * FULL_SIZE, first_psn=0xFFFFE0)
     for n in range(10):
         sim.hosts["h3"].verbs.post_recv(one.qb, n, sim.now)
@@ -119,7 +119,7 @@ def test_every_write_arrives_once_and_in_order_or_the_qp_says_why(
     sim = Simulation(seed=seed, cc_profile=cc_profile)
     rng = random.Random(seed)
 
-    def fate(transit):
+    def network(transit):
         if rng.random() < loss:
             return []
         delays = [sim.delay(transit) + (rng.random() * 0.4 if rng.random() < late else 0.0)]
@@ -131,7 +131,7 @@ def test_every_write_arrives_once_and_in_order_or_the_qp_says_why(
             transit.data[rng.randrange(len(transit.data))] ^= 1 << rng.randrange(8)
         return delays
 
-    sim.fate = fate
+    sim.network = network
     size = sum(length for length, _ in messages)
     one = Transfer(sim, "h1", "h3", size, guard=GUARD, first_psn=first_psn)
     offset, wanted = 0, []

@@ -32,7 +32,7 @@ faults:
 expect:
   - {kind: integrity}
 """
-PATIENCE = 180_000  # milliseconds
+TIMEOUT = 180_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 
 pytestmark = [
@@ -85,7 +85,7 @@ def browser(tmp_path_factory):
         context = driver.chromium.launch_persistent_context(
             str(tmp_path_factory.mktemp("profile")), executable_path=CHROMIUM, args=FLAGS
         )
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         yield context, f"http://127.0.0.1:{server.server_port}/", server
         context.close()
     server.shutdown()

@@ -157,7 +157,7 @@ def test_one_that_never_went_on_counts_to_the_end_and_the_controller_only_where_
     assert invalid(lab(END - 2, "process.stopped", process="controller", pid=7)) == []
 
 
-def test_a_helper_that_was_late_makes_the_run_invalid_and_one_that_was_punctual_does_not():
+def test_a_helper_that_was_late_makes_the_run_invalid_and_one_that_was_on_time_does_not():
     assert invalid(lab(START + 5, "helper.late", process="relay-x", late=0.5 * RTT, at=START + 3)) == []
     (reason,) = invalid(lab(START + 5, "helper.late", process="relay-x", late=3.0, at=START + 4))
     assert reason == "the process relay-x was 3.00 s late at 4.00 s"

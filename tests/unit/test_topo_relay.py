@@ -9,15 +9,15 @@ shares = st.floats(0, 1)
 
 
 def test_nothing_asked_nothing_done():
-    fate = Impairer(Impairment(), "seed")
-    assert [fate.departures(float(now)) for now in range(5)] == [[float(now)] for now in range(5)]
+    impairer = Impairer(Impairment(), "seed")
+    assert [impairer.departures(float(now)) for now in range(5)] == [[float(now)] for now in range(5)]
 
 
 @given(arrivals, st.floats(0.01, 1), st.floats(0, 1), st.integers())
 def test_jitter_stays_in_its_bounds_and_keeps_order_where_asked(times, delay, part, seed):
     jitter = delay * part
-    fate = Impairer(Impairment(delay=delay, jitter=jitter), str(seed))
-    left = [fate.departures(now)[0] for now in times]
+    impairer = Impairer(Impairment(delay=delay, jitter=jitter), str(seed))
+    left = [impairer.departures(now)[0] for now in times]
     assert left == sorted(left)
     assert all(now + delay - jitter - 1e-9 <= out for now, out in zip(times, left, strict=True))
     free = Impairer(Impairment(delay=delay, jitter=jitter, ordered=False), str(seed))
@@ -36,22 +36,22 @@ def test_the_same_seed_gives_every_frame_the_same_fate_whenever_it_comes(times, 
 
 @given(arrivals, shares, shares)
 def test_every_frame_is_lost_or_leaves_once_or_twice_and_is_counted(times, loss, duplicate):
-    fate = Impairer(Impairment(loss=loss, duplicate=duplicate), "7")
-    left = [len(fate.departures(now)) for now in times]
-    assert fate.counts.received == len(times)
-    assert fate.counts.lost == left.count(0)
-    assert fate.counts.duplicated == left.count(2)
+    impairer = Impairer(Impairment(loss=loss, duplicate=duplicate), "7")
+    left = [len(impairer.departures(now)) for now in times]
+    assert impairer.counts.received == len(times)
+    assert impairer.counts.lost == left.count(0)
+    assert impairer.counts.duplicated == left.count(2)
 
 
 def test_listed_frames_are_lost_and_no_other():
-    fate = Impairer(Impairment(lose=(2, 3, 10)), "")
-    assert [number for number in range(1, 12) if not fate.departures(0.0)] == [2, 3, 10]
+    impairer = Impairer(Impairment(lose=(2, 3, 10)), "")
+    assert [number for number in range(1, 12) if not impairer.departures(0.0)] == [2, 3, 10]
 
 
 def test_a_frame_that_skips_the_delay_overtakes():
-    fate = Impairer(Impairment(delay=1.0, reorder=1.0), "")
-    assert fate.departures(5.0) == [5.0]
-    assert fate.counts.overtook == 1
+    impairer = Impairer(Impairment(delay=1.0, reorder=1.0), "")
+    assert impairer.departures(5.0) == [5.0]
+    assert impairer.counts.overtook == 1
 
 
 @pytest.mark.parametrize(

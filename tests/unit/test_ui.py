@@ -396,7 +396,7 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
     (tmp_path / "results" / "broken").mkdir()
     (tmp_path / "results" / "broken" / "result.json").write_text("{")
     finished(tmp_path / "elsewhere")
-    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", shelf=RunIndex(tmp_path / "results"))
+    page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", run_index=RunIndex(tmp_path / "results"))
     web, headers = client(page), {"x-token": "secret"}
     assert web.get("/api/layout", headers=headers).json()["replays"] is True
     listed = web.get("/api/results", headers=headers).json()

@@ -113,7 +113,7 @@ def test_a_mistake_is_named_with_its_line(lab):
     told = ask(tab, "api/run", text=TEXT.replace("write", "wirte"))
     assert told["mistakes"][0]["line"] == 3
     assert not tab.waits()
-    assert Path(tab._shelf.results).exists()
+    assert Path(tab._run_index.results).exists()
 
 
 def test_the_report_of_a_run_has_the_series_that_its_pictures_are_drawn_from(lab):
@@ -122,7 +122,7 @@ def test_the_report_of_a_run_has_the_series_that_its_pictures_are_drawn_from(lab
     ask(tab, "api/run", text=TEXT)
     tab.step()
     told = ask(tab, "api/report")
-    (directory,) = tab._shelf.results.iterdir()
+    (directory,) = tab._run_index.results.iterdir()
     assert told["series"] == json.loads((directory / "series.json").read_text())
     assert [each["ok"] for each in told["verdicts"]] == [True]
     (fault,) = told["faults"]

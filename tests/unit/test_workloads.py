@@ -120,7 +120,7 @@ def test_a_stream_arrives_message_by_message_in_a_region_of_few_slots(qps, lossy
     hosts = Hosts((1, 3))
     hosts.qps = qps
     if lossy:
-        hosts.sim.fate = lambda transit: [] if transit.serial % 50 == 7 else [hosts.sim.delay(transit)]
+        hosts.sim.network = lambda transit: [] if transit.serial % 50 == 7 else [hosts.sim.delay(transit)]
     (flow,) = hosts.prepare("s", {"kind": "stream", "size": 300_001, "message": 5000, "depth": 6}, [("h1", "h3")])
     hosts.run("s")
     sent, received = hosts.digests("s", flow, "h1", "h3")
@@ -169,7 +169,7 @@ def test_a_ring_reduces_to_the_xor_of_all_inputs_in_every_iteration(count, qps, 
     numbers = tuple(range(1, count + 1))
     hosts = Hosts(numbers)
     hosts.qps = qps
-    hosts.sim.fate = lambda transit: [] if transit.serial % 40 == 7 else [hosts.sim.delay(transit)]
+    hosts.sim.network = lambda transit: [] if transit.serial % 40 == 7 else [hosts.sim.delay(transit)]
     flows = [(f"h{n}", f"h{n % count + 1}") for n in numbers]
     ranks = {f"h{n}": {"rank": n - 1} for n in numbers}
     names = hosts.prepare("r", {"kind": "ring", "size": size, "ranks": count, "iterations": 3}, flows, ranks)
@@ -234,7 +234,7 @@ COLLECTIVES = [
 def collective(spec, flows, **bounds):
     """Three hosts prepared for a collective, with losses that have them end iterations at different times."""
     hosts = Hosts((1, 2, 3))
-    hosts.sim.fate = lambda transit: [] if transit.serial % 31 == 7 else [hosts.sim.delay(transit)]
+    hosts.sim.network = lambda transit: [] if transit.serial % 31 == 7 else [hosts.sim.delay(transit)]
     names = hosts.prepare("c", {**spec, **bounds}, flows, {f"h{n}": {"rank": n - 1} for n in (1, 2, 3)})
     return hosts, names
 
@@ -297,7 +297,7 @@ def test_what_arrives_before_a_host_is_told_to_start_counts(spec, flows):
 def test_a_qp_that_gives_up_ends_its_flow_with_the_reason():
     hosts = Hosts((1, 3), retry_linear=1, retry_exponential=1, timeout_exponent=15)
     hosts.prepare("s", {"kind": "stream", "size": 100_000, "message": 5000, "depth": 4}, [("h1", "h3")])
-    hosts.sim.fate = lambda _: []
+    hosts.sim.network = lambda _: []
     hosts.run("s")
     (done,) = hosts.of("flow.done")
     assert done["error"].endswith("Retry Counter Exceeded")

@@ -1,6 +1,6 @@
 """Delay, jitter, reordering, duplication and seeded loss on one cable, in user space: a process between c1 and c2.
 
-For kernels without netem, and for what netem cannot do: the same seed gives the same fate to packet number n. The
+For kernels without netem, and for what netem cannot do: the same seed treats packet number n alike. The
 cable's nftables rules send a direction's frames to a veth whose other end this process reads; it writes them, when
 their time has come, into the far end. `python -m mrclab.topo.cables.relay` takes one JSON object (see `main`), says
 `ready` when it listens, and on SIGTERM lets out what it holds, prints its counts and how late it was, and ends.
@@ -33,7 +33,7 @@ class _Direction:
 
     source: socket.socket
     target: socket.socket
-    fate: Impairer
+    impairer: Impairer
     waiting: list[tuple[float, int, bytes]] = field(default_factory=list)
     number: int = 0
 
@@ -45,7 +45,7 @@ class _Direction:
             except BlockingIOError:
                 return
             if kind != _PACKET_OUTGOING:
-                for leaves in self.fate.departures(time.monotonic()):
+                for leaves in self.impairer.departures(time.monotonic()):
                     self.number += 1
                     heapq.heappush(self.waiting, (leaves, self.number, frame))
 
@@ -55,7 +55,7 @@ class _Direction:
             _, _, frame = heapq.heappop(self.waiting)
             with contextlib.suppress(OSError):
                 self.target.send(frame)
-                self.fate.counts.sent += 1
+                self.impairer.counts.sent += 1
 
 
 def main(argument: str) -> None:
@@ -71,7 +71,7 @@ def main(argument: str) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     beat = _relay(directions, wake)
-    counts = [asdict(direction.fate.counts) for direction in directions]
+    counts = [asdict(direction.impairer.counts) for direction in directions]
     sys.stdout.write(json.dumps({"counts": counts, **beat.report()}) + "\n")
 
 

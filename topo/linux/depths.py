@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 REGISTER = "queue_depths"  # of p4src, by egress port
-PATIENCE = 0.05  # seconds that all answers together may take; they take some hundred microseconds each
+TIMEOUT = 0.05  # seconds that all answers together may take; they take some hundred microseconds each
 _READ_BYTES = 1 << 16
 
 Depths = dict[int, int]  # port number → packets in its data queue
@@ -60,12 +60,12 @@ class QueueDepths:
         self.close()
 
     def sample(self) -> dict[str, Told]:
-        """Return the report of each switch that answered; takes PATIENCE when a switch is unresponsive."""
+        """Return the report of each switch that answered; takes TIMEOUT when a switch is unresponsive."""
         for key, _ in self._selector.select(0):
             key.data.take()  # what answers late says nothing about depths now
         waiting = {connection for connection in self._connections if connection.ask()}
         found: dict[str, Told] = {}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 connection: _DepthConnection = key.data

@@ -58,7 +58,9 @@ def ui(
     editor = Editor(text or EXAMPLE, results, context.obj, folder)
     try:
         packets = (lambda since: operate("packets", since=since)) if operate else None
-        page = LivePage(source, operate, editor=editor, shelf=RunIndex(results), check=checker.check, packets=packets)
+        page = LivePage(
+            source, operate, editor=editor, run_index=RunIndex(results), check=checker.check, packets=packets
+        )
         serve(page, port, _say, browser=browser, attended=attended)
     finally:
         checker.close()

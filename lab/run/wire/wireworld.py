@@ -227,7 +227,7 @@ class WireWorld(LabClients):
         """Packets in the data queues when the watch last looked, four times a second."""
         return self._watch.depths if self._watch is not None else {}
 
-    def punctual(self) -> AbstractContextManager[None]:
+    def realtime(self) -> AbstractContextManager[None]:
         """Return a context in which this process is scheduled as the switches and NICs are, which else starve it."""
         return processes.as_real_time()
 
@@ -351,15 +351,15 @@ class WireWorld(LabClients):
                 progress("switches provisioned", status.get("switches_ready", 0), status["switches"])
             else:
                 progress("cables verified", status.get("links_verified", 0), status["links"])
-            unheard = [host for host, version in status.get("agents", {}).items() if not version]
-            if state == "verified" and not unheard:
+            unanswered = [host for host, version in status.get("agents", {}).items() if not version]
+            if state == "verified" and not unanswered:
                 return
             if standing := self._stops.standing(STOPPED_S):
                 raise Stopped(f"the fabric was not verified: {standing}")
             if state == "failed" or adaptive.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
-                trouble = trouble or [f"the agent of {host} is not heard" for host in unheard]
+                trouble = trouble or [f"the agent of {host} does not respond" for host in unanswered]
                 detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
                 if state != "failed":
                     what = "hear every agent" if state == "verified" else f"verify the fabric ({state})"
@@ -436,7 +436,7 @@ def wire_world(
         )
         try:
             yield from _up(session, progress, interrupts, on_failure)
-            if interrupts.unheard:
+            if interrupts.pending:
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             raise Interrupted("interrupted; the lab is down") from None

@@ -1,9 +1,9 @@
-"""Being on time on a busy machine: what this process does is hardware in reality, which waits for no core.
+"""Real-time scheduling of a host agent: it stands for NIC hardware, which never waits for a CPU.
 
 The process asks for round-robin real-time scheduling (sched(7)). Niceness would not do: where the kernel groups
-processes by session it counts only inside one, and a task that has begun its slice keeps it. Should the process ever
-run for seconds without resting, the kernel says so (RLIMIT_RTTIME), and it goes on as an ordinary process, so that it
-cannot hold up the machine.
+processes by session it counts only inside one, and a task that has begun its slice keeps it. A process that runs for
+seconds without sleeping gets SIGXCPU (RLIMIT_RTTIME) and drops to normal scheduling, so that it cannot block the
+machine.
 """
 
 import ctypes
@@ -20,8 +20,8 @@ _PR_SET_TIMERSLACK = 29
 _TIMER_SLACK_NS = 1000
 
 
-def be_punctual() -> bool:
-    """Have this process woken within microseconds of its timeouts; False, and a warning, where it lacks the right."""
+def use_realtime() -> bool:
+    """Have this process woken within microseconds of its timeouts; return False, with a warning, without permission."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)
     microseconds = int(WITHOUT_REST_S * 1e6)
     try:

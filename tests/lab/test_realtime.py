@@ -10,9 +10,9 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 
 SPIN = """
 import os, time
-from mrclab.hosts.agent import punctual
-punctual.WITHOUT_REST_S = {limit}
-assert punctual.be_punctual()
+from mrclab.hosts.agent import realtime
+realtime.WITHOUT_REST_S = {limit}
+assert realtime.use_realtime()
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 give_up = time.monotonic() + 30
 while os.sched_getscheduler(0) != os.SCHED_OTHER and time.monotonic() < give_up:
