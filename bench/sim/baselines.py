@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.bench.sim import htsim, table
-from mrclab.bench.sim.common import SimLoad
+from mrclab.bench.sim.common import DCQCN_MARK, SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.grid import markdown
@@ -27,7 +27,20 @@ _ONE_PATH = ("-ar_granularity", "packet", "-ar_method", "queue")
 _WORDS = ("-tiers", "2", "-hop_latency", "1.331")
 _ROCE = {"kind": "roce", "control": "none", "htsim_program": "htsim_roce"}
 _OF_ROCE = (replace(PERMUTATION, hosts=128), replace(INCAST, hosts=128))
+_SMALL = replace(INCAST, hosts=128, size=125_000)
 _HPCC = {"kind": "roce", "control": "hpcc", "htsim_program": "htsim_hpcc", "settings": {"ai": 4096}}
+
+
+_DCQCN = {
+    "kind": "roce", "control": "dcqcn", "htsim_program": "htsim_roce",
+    "settings": {
+        "cnp_interval_rtts": 50 / 12, "alpha_period_rtts": 55 / 12, "increase_period_rtts": 55 / 12,
+        "byte_counter_bdps": 66.7, "g": 1 / 256, "additive_share": 0.05, "hyper_share": 0.1,
+    },
+}  # fmt: skip
+"""uet-htsim's constants, 50 µs, 55 µs, 10 MB and shares of the link, in base RTTs of 12 µs."""
+_SHORT = ("-end", "230")  # µs: with DCQCN its events multiply as time passes
+_ECMP = ("-strat", "ecmp_host")
 
 
 @dataclass(frozen=True)
@@ -69,8 +82,13 @@ CASES = (
         _OF_ROCE,
     ),
     Case(
-        "RoCEv2, flowlets by T0s", {**_ROCE, "balancing": "flowlet", "recovery": "selective_repeat"}, _OF_ROCE, False
+        "RoCEv2, flowlets by T0s",
+        {**_ROCE, "balancing": "flowlet", "recovery": "selective_repeat",
+         "htsim_words": (*_WORDS, "-ar_sticky_delta", "6", "-ar_method", "queue", "-strat", "ecmp_ar")},
+        _OF_ROCE,
     ),
+    Case("RoCEv2, DCQCN", {**_DCQCN, "htsim_words": (*_WORDS, "-dcqcn", str(DCQCN_MARK), *_SHORT, *_ECMP)},
+         (_SMALL,)),
     Case("RoCEv2, HPCC", {**_HPCC, "htsim_words": ("-hop_latency", "0.83", "-strat", "ecmp_host")},
          _OF_ROCE[1:]),
 )  # fmt: skip
@@ -107,13 +125,14 @@ def compare(case: Case, asked: SimLoad, seeds: int, turns: Turns) -> Compared:
             for what, share in SHARES.items():
                 times[side].setdefault(what, []).append(cost.completed(share) * 1e6)
     means = [sum(found) / len(found) if found else 0.0 for found in again]
-    return Compared(f"{asked.traffic}, {asked.hosts} hosts", case.name, *times, (means[0], means[1]))
+    traffic = f"{asked.traffic} of {asked.size // 1000} kB, {asked.hosts} hosts"
+    return Compared(traffic, case.name, *times, (means[0], means[1]))
 
 
 def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
     """All of them, as they come; runs are kept in a folder, where one is named."""
     turns = Turns(kept)
-    for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE):
+    for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE, _SMALL):
         for case in CASES:
             if asked in case.loads:
                 yield compare(case, replace(asked, **case.changes), seeds, turns)

@@ -31,6 +31,7 @@ _QUEUE = QueueSpec(ecn_min=_ECN_MIN, ecn_max=_ECN_MAX, trim_threshold=_BDP, last
 _CHIP = 400  # packets that a port of uet-htsim's lossless fabric holds: none is ever full, and 5 % are one level
 _XOFF, _XON = 15, 12  # packets of an ingress port at which it pauses its peer, and lets it go on
 _FLOWLET_GAP = 6e-6  # seconds
+DCQCN_MARK = 7  # packets of an output queue behind which uet-htsim's DCQCN has every packet marked
 _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _LEAST_END_US = 1000
@@ -39,9 +40,12 @@ _FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
 
 
-def _paused(full: int) -> QueueSpec:
-    """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes."""
-    return QueueSpec(buffer=10_000 * full, pfc=PfcSpec(xoff=_XOFF * full, xon=_XON * full))
+def _paused(full: int, marks: bool) -> QueueSpec:
+    """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes; with `marks`, mark at its one."""
+    pfc = PfcSpec(xoff=_XOFF * full, xon=_XON * full)
+    if not marks:
+        return QueueSpec(buffer=10_000 * full, pfc=pfc)
+    return QueueSpec(buffer=10_000 * full, pfc=pfc, ecn_min=DCQCN_MARK, ecn_max=DCQCN_MARK + 1)
 
 
 _Pairs = Iterator[tuple[int, int]]
@@ -152,7 +156,8 @@ class SimLoad:
         header = FULL_HEADER_BYTES if self.kind == "mrc" else roce.HEADER_BYTES
         rate = GBPS * 1e9 * (PAYLOAD + header) / (PAYLOAD + HTSIM_HEADER)
         group = hosts_per_t0(self.hosts)
-        queue = QueueSpec() if self.own else _QUEUE if self.kind == "mrc" else _paused(PAYLOAD + header)
+        paused = _paused(PAYLOAD + header, self.control == "dcqcn")
+        queue = QueueSpec() if self.own else _QUEUE if self.kind == "mrc" else paused
         return Fabric(
             FabricSpec(
                 planes=1,
@@ -175,14 +180,16 @@ class SimLoad:
         if self.own:
             return TransportSpec()
         if self.kind == "roce":
+            dcqcn = {"dcqcn": dict(self.settings)} if self.control == "dcqcn" else {}
             return TransportSpec(
                 kind="roce",
                 congestion_control=self.control,
-                congestion_settings=dict(self.settings),
+                congestion_settings={} if dcqcn else dict(self.settings),
                 attributes={
                     "recovery": self.recovery,
                     "timeout_exponent": _TIMEOUT_EXPONENT,
                     "reorder_packets": _REORDER,
+                    **dcqcn,
                 },
             )
         group = hosts_per_t0(self.hosts)
