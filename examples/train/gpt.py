@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F  # noqa: N812 - as everybody has it
+import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -24,7 +24,7 @@ TEXT = Path(__file__).with_name("text.txt")
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each added to what came in."""
+    """Transformer block: attention and a perceptron, each with a residual connection."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """The logits of the next letter at every place."""
+    """Decoder-only transformer: logits of the next letter at every position."""
 
     def __init__(self, letters: int, width: int, depth: int, heads: int, context: int) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Gpt(nn.Module):
 
 
 def batch(data: Tensor, size: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Windows of the text, and the same one letter on."""
+    """Return random windows of the text (size, context), and the same windows shifted by one letter."""
     draw = torch.Generator().manual_seed(seed)
     starts = torch.randint(len(data) - context - 1, (size,), generator=draw).tolist()
     return torch.stack([data[s : s + context] for s in starts]), torch.stack(
@@ -70,7 +70,7 @@ def batch(data: Tensor, size: int, context: int, seed: int) -> tuple[Tensor, Ten
 
 
 def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Continue from a checkpoint where there is one; the number of the next step."""
+    """Load a checkpoint if the folder has one; return the number of the next step."""
     if not (folder / ".metadata").exists():
         return 0
     of_model, of_optimizer = get_state_dict(model, optimizer)
@@ -81,7 +81,7 @@ def load(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> in
 
 
 def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Write a checkpoint, every rank its part of it."""
+    """Write a checkpoint; each rank writes its part."""
     of_model, of_optimizer = get_state_dict(model, optimizer)
     checkpoint.save({"model": of_model, "optimizer": of_optimizer, "step": step}, checkpoint_id=folder)
 
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4, help="windows per rank and step")
     parser.add_argument("--width", type=int, default=80)
     parser.add_argument("--depth", type=int, default=3)
-    parser.add_argument("--checkpoint", type=Path, help="folder of a checkpoint, to go on from and to write at the end")
+    parser.add_argument("--checkpoint", type=Path, help="checkpoint folder: resume from it, and write it at the end")
     options = parser.parse_args()
 
     torch.manual_seed(1)

@@ -13,7 +13,7 @@ from mrclab.torch import Steps
 
 
 def timed(buffer: torch.Tensor) -> float:
-    """Seconds of one all-reduce, as the slowest rank had them."""
+    """Return the seconds of one all-reduce on the slowest rank."""
     dist.barrier()
     began = time.monotonic()
     dist.all_reduce(buffer)
@@ -26,7 +26,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="mrc")
-    parser.add_argument("--size", type=int, help="only so many bytes, each all-reduce reported as a step")
+    parser.add_argument("--size", type=int, help="reduce only this many bytes, and report each all-reduce as a step")
     parser.add_argument("--again", type=int, default=5)
     options = parser.parse_args()
     dist.init_process_group(options.backend)
