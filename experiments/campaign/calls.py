@@ -21,7 +21,7 @@ def campaign(
 ) -> list[Row]:
     """Run every seed with every combination of swept values in virtual time, on worker processes; returns their rows.
 
-    `sweep`: dotted path → values. `directory` keeps the table: the same call goes on where it was ended. `workers`:
+    `sweep`: dotted path → values. `directory` keeps the table: the same call resumes. `workers`:
     processes, one per CPU where None. A row has variant, seed, values, state, trouble, seconds (of this machine's time)
     and `verdicts` by kind. Raises ScenarioError for a combination that is refused, RunError where the machine fails.
     Programs that call it need the guard `if __name__ == "__main__":`, as for every use of multiprocessing.

@@ -16,7 +16,7 @@ _BINS = 24
 SHOWN = 1000  # runs that did not pass; a page of more would be no page
 _RESULTS = ("passed", "failed")  # states of runs that say something about the network
 ENDED = "came to its end"
-"""What the page has before the expectations where some runs are no result: their figures leave those out."""
+"""Row of the page before the expectations where some runs are invalid; figures leave those out."""
 
 
 @dataclass(frozen=True)

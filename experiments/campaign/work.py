@@ -89,7 +89,7 @@ def _unseen(*_: object) -> None:
 
 
 def _unheard(_: str) -> None:
-    """Nor hears what it says."""
+    """Discard its output."""
 
 
 def do(table: Journal, jobs: Iterable[Job], workers: int, on_row: Callable[[Job, Row], None] = lambda *_: None) -> None:

@@ -50,7 +50,7 @@ _AGAIN = 3  # attempts of the next run that a busy machine makes invalid
 
 @dataclass
 class Round:
-    """One run and what became of it; `wrong` is empty where all was as it must be."""
+    """One run and its outcome; `wrong` lists deviations from the expected one."""
 
     what: str
     to: str
@@ -82,7 +82,7 @@ class Drill:
         return path
 
     def round(self, one: Mischief, phase: str) -> Round:
-        """Run, do it at a random moment of a phase, look at what comes of it, and run once more."""
+        """Run, disturb it at a random moment of a phase, judge the outcome, and run once more."""
         with mischief.small_disk(self._run_dir.parent, _DISK_MIB), mischief.small_disk(self._results, _DISK_MIB):
             made = self._disturbed(one, phase)
             self._tidy(made)
@@ -253,7 +253,7 @@ class Drill:
             made.wrong.append("nothing of the run was kept")
 
     def _tidy(self, made: Round) -> None:
-        """Nothing may be left; what a killed lab left, `mrclab clean` removes."""
+        """Check that nothing is left; `mrclab clean` removes leftovers of a killed lab."""
         if made.what == mischief.KILL_LAB:
             place = {**os.environ, "TMPDIR": str(self._temporary)}
             done = subprocess.run(self._argv("clean"), capture_output=True, text=True, check=False, env=place)

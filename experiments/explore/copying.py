@@ -1,4 +1,4 @@
-"""A copy of everything that can change in a running system, closures included.
+"""Deep copy of the mutable state of a running system, closures included.
 
 `copy.deepcopy` takes a function for a constant, so that a timer of the copy would act on the original; pickle refuses
 closures. What never changes (configs, paths, frames) is shared.
@@ -38,7 +38,7 @@ _copiers: dict[type, _Copier] = {}
 
 
 def clone(thing: Any, memo: Memo) -> Any:
-    """A copy; `memo` maps the ids of originals to their copies, and holds what must stay alive meanwhile."""
+    """Return a copy; `memo` maps ids of originals to copies, and keeps temporaries alive."""
     kind = thing.__class__
     copier = _copiers.get(kind)
     if copier is None:

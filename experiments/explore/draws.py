@@ -1,4 +1,4 @@
-"""A generator whose draws hang on how many there were before, so that a state says what is drawn next."""
+"""A random generator whose draws depend on their number only, so that the state determines the next one."""
 
 from __future__ import annotations
 

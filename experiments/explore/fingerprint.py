@@ -46,7 +46,7 @@ _NOTHING: Final = frozenset({
     "_by_number", "by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes",
     "template", "host", "cqs", "qps_", "base_rtt", "region", "view",
 })  # fmt: skip
-"""Attributes that no state is told apart by: constants, statistics, and what follows from others."""
+"""Attributes excluded from the fingerprint: constants, statistics, and derived values."""
 
 _TIMES: Final = frozenset({
     "_last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
@@ -110,7 +110,7 @@ class Fingerprint:
         adder(self, thing)
 
     def known(self, thing: Any) -> bool:
-        """Return True if a thing stands there already; then a reference to it does."""
+        """Return True if an object was visited; a reference to it then stands for it."""
         at = self._seen.get(id(thing))
         if at is not None:
             self._tokens.append(("&", at))
@@ -135,7 +135,7 @@ class Fingerprint:
         self._tokens.append(float(f"{thing:.12g}"))
 
     def draws(self, thing: Draws) -> None:
-        """By what is drawn next."""
+        """By its next draw."""
         self._tokens.append(thing.turn)
 
     def sequence(self, thing: Any) -> None:
@@ -156,7 +156,7 @@ class Fingerprint:
             self._add(value)
 
     def data(self, thing: Any) -> None:
-        """Bytes that change follow from what was delivered."""
+        """Mutable bytes follow from the packets delivered."""
         self._tokens.append(len(thing))
 
     def view(self, thing: memoryview) -> None:
@@ -167,7 +167,7 @@ class Fingerprint:
             self._tokens.append("released")
 
     def function(self, thing: FunctionType) -> None:
-        """By name, and what it closes over."""
+        """By name and closure."""
         self._tokens.append(thing.__qualname__)
         for cell in thing.__closure__ or ():
             self._add(cell.cell_contents)
@@ -217,7 +217,7 @@ class Fingerprint:
             self._add(value)
 
     def _rank(self, requestor: MrcRequestor) -> None:
-        """Transmissions are told apart by their order."""
+        """Transmissions are distinguished by their order."""
         packets = {id(packet): packet for packet in requestor.recovery.window._slots if packet.seq >= 0}
         ordered = sorted(packets.values(), key=lambda packet: packet.order)
         self._ranks.update({id(packet): rank for rank, packet in enumerate(ordered)})
@@ -304,7 +304,7 @@ class Fingerprint:
         self._tokens.append(0 if endless else value)
 
     def expiries(self, _: Any, value: int) -> None:
-        """More than so many double nothing any more."""
+        """Counts above the limit no longer change the interval."""
         self._tokens.append(min(value, 32))
 
     def probes(self, prober: Any, value: Any) -> None:

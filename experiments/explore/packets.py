@@ -1,4 +1,4 @@
-"""Frames on their way, and what of one counts when states are compared: neither absolute time nor how far ids went."""
+"""Frames in flight, and their fields that count when states are compared: neither absolute times nor absolute ids."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Flight:
         return self.data[h.INNER_AT + 1] >> 4 & 3 == 3
 
     def changed(self, serial: int, data: bytes | None = None) -> Flight:
-        """A copy, or what a switch made of it."""
+        """A copy, or the frame as changed by a switch."""
         data = self.data if data is None else data
         return flight(serial, self.source, self.destination, self.plane, self.port, data, self.due)
 
@@ -91,7 +91,7 @@ class Flight:
 
 
 def flight(serial: int, source: int, destination: int, plane: int, port: int, data: bytes, due: float) -> Flight:
-    """A frame with what is read in it."""
+    """A frame with its parsed fields."""
     op, content = data[h.BTH_AT], bytearray(data[h.OUTER_AT : len(data) - _ICRC])
     stamp = 0
     at = _STAMP_AT.get(op)
@@ -108,7 +108,7 @@ def flight(serial: int, source: int, destination: int, plane: int, port: int, da
 
 
 def _id_of(op: int, data: bytes) -> tuple[str, int, int]:
-    """The kind of id that a frame carries, where it stands, and its bytes."""
+    """Return the kind, offset and bytes of the id that a frame carries."""
     if op == h.MrcOpcode.PROBE:
         return "probe", _PROBE_ID_AT, 2
     if op == h.MrcOpcode.SACK and data[h.BODY_AT + 1] & 2:

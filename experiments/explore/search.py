@@ -51,7 +51,7 @@ class Result:
 
 @dataclass
 class _Frame:
-    """A state on the way down, and what has not been tried there."""
+    """A state on the search path, with the actions not yet tried."""
 
     system: System
     number: int
@@ -133,7 +133,7 @@ class Search:
             self._close(stack, number)
 
     def _close(self, stack: list[_Frame], number: int) -> None:
-        """A step back to a state on the way: a circle, which is judged at once."""
+        """A step back to a state on the path: a cycle, which is judged at once."""
         at = next(at for at, frame in enumerate(stack) if frame.number == number)
         self.result.found = self._judge_circle([frame.number for frame in stack[at:]])
 
@@ -149,7 +149,7 @@ class Search:
         return _Frame(system, number, left)
 
     def _end(self, system: System, number: int) -> None:
-        """Nothing happens by itself any more: unless somebody outside has something to do, all must be over."""
+        """No internal action is left: unless an external one is pending, all work must be done."""
         self.result.ends += 1
         if system.down or system.receives or system.probes:
             return
@@ -172,7 +172,7 @@ class Search:
     # --- circles ----------------------------------------------------------------------------------
 
     def _circle(self) -> Found | None:
-        """A circle in which too much is sent, or nothing stops although nobody outside has anything to do."""
+        """A cycle in which too much is sent, or which never ends although no external action is pending."""
         for members in components(self._steps):
             self.result.circles += 1
             found = self._judge_circle(self._around(members))
@@ -223,7 +223,7 @@ class Search:
     # --- is merging right? ------------------------------------------------------------------------
 
     def _compare(self, system: System, number: int) -> None:
-        """A state that was seen before, reached another way: what may happen next must lead to the same states."""
+        """Check a state reached by another path: its actions must lead to the same states."""
         self.merged += 1
         if self.merged % self._merging or not self._steps[number]:
             return
@@ -308,7 +308,7 @@ def _breaks(world: Space, trace: list[Action]) -> str:
 
 
 def replayed(world: Space, trace: list[Action]) -> list[str]:
-    """A line for each action of a run: when, what, and what the hosts sent for it."""
+    """Return one line per action of a run: time, action, and packets sent for it."""
     system = System(world)
     lines: list[str] = []
     for action in trace:

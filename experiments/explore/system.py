@@ -1,4 +1,4 @@
-"""Two hosts and the frames between them, as they stand; and all that may happen next.
+"""State of two hosts and the frames between them; and all possible next actions.
 
 The hosts are the transport's own endpoints. A frame is due half a base RTT after it was sent, and may come at any time
 from then on, in any order with others; a timer fires when it is due. What makes it fire while frames that are due are
@@ -44,11 +44,11 @@ _PROBE_WAIT: Final = 0.5  # seconds, of EV probes
 _MOST_FRAMES: Final = 64  # from one event: more are a storm
 _PLAIN_WRITE, _WITH_IMM = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"
 
-Action = tuple[str, int]  # what happens, and to which frame, port or host
+Action = tuple[str, int]  # action, and its frame, port or host
 _FAULTS: Final = frozenset(
     {"lose", "duplicate", "mark", "trim", "trim-last-hop", "overtake", "late", "down", "restart"}
 )
-WAITS: Final = ("receive", "up", "probe")  # actions of applications and cables, which nobody owes
+WAITS: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
 
 
 class Broken(Exception):  # noqa: N818  no error: what was looked for
@@ -389,7 +389,7 @@ class System:
         self._check_window(host)
 
     def _check_window(self, host: Any) -> None:
-        """The windows of destinations hold what their QPs have in flight, and that is not negative."""
+        """The windows of destinations equal the bytes in flight of their QPs, and are not negative."""
         in_flight: dict[int, float] = {}
         for qp in host.verbs.qps.values():
             account = qp.requestor.in_flight_bytes
@@ -468,7 +468,7 @@ class System:
                     raise Broken(f"all ports are up, and {host.config.host.name} takes some of its peer's for down")
 
     def _check_survivor(self) -> None:
-        """Of a pair one of which began again: what was sent ends, with a reason."""
+        """After the restart of one host of a pair, outstanding work ends with a reason."""
         if self.restarted == 0:
             return
         for at, (qa, _) in enumerate(self.qps):

@@ -1,4 +1,4 @@
-"""The worlds that are explored: packets and paths, what the applications do, what may go wrong and how often."""
+"""Worlds to explore: packets, paths, application actions, and possible faults with their number."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The paper's experiments in miniature: which figure each mirrors, what the paper measured, what was measured here."""
+"""The paper's experiments in miniature: the figure each mirrors, the paper's measurement, and ours."""

@@ -1,4 +1,4 @@
-"""The comparison itself: the runs of a suite, experiment by experiment, held against what the paper measured."""
+"""The comparison itself: the runs of a suite, experiment by experiment, compared with the paper's measurements."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _NAMED = re.compile(r"[\w-]+ \(([\w-]+)\)")
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """One run of a suite, as its JSON tells."""
+    """One run of a suite, from its JSON."""
 
     scenario: str
     variant: str
@@ -30,7 +30,7 @@ class SuiteRun:
     state: str  # passed, failed, invalid, aborted
     directory: Path | None
     values: dict[str, float]  # named expectation → its figure
-    missed: tuple[str, ...] = ()  # what it wanted and did not get
+    missed: tuple[str, ...] = ()  # its failed expectation
 
     @property
     def counts(self) -> bool:
@@ -92,7 +92,7 @@ class Line:
 
     @property
     def unexplained(self) -> bool:
-        """True if it is not the paper's figure and nobody says why."""
+        """True if it differs from the paper's figure without a reason given."""
         return self.state == "fail" and not self.row.because
 
 

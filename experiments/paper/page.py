@@ -16,7 +16,7 @@ _TEMPLATES = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Book:
-    """A page of comparisons: what it is called, what it holds runs against, and how it looks."""
+    """A page of comparisons: title, reference figures and layout."""
 
     name: str  # of the page's directory below the suite's
     figures: Path
@@ -44,7 +44,7 @@ AT_ITS_SPEED = Book("paper-scale", AT_SPEED, "at-speed.md.j2", by_interval=True)
 
 
 def book_of(names: Iterable[str]) -> Book | None:
-    """The page on which experiments of these names stand; None where there is none."""
+    """Return the page with experiments of these names; None where there is none."""
     wanted = set(names)
     return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & wanted), None)
 

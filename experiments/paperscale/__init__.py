@@ -1,1 +1,1 @@
-"""The paper's experiments at its own speed, and curves of what it could not try: `make paper-scale`."""
+"""The paper's experiments at its own speed, and curves beyond its experiments: `make paper-scale`."""

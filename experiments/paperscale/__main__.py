@@ -16,7 +16,7 @@ from mrclab.experiments.paperscale import curves, flapping, models, table
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run what is missing, write the page, say what differs; returns the exit status."""
+    """Run the missing experiments, write the page, print differences; return the exit status."""
     parser = argparse.ArgumentParser(prog="make paper-scale", description=__doc__)
     parser.add_argument("names", nargs="*", help="experiments to run, such as e02; none: all, and the curves")
     parser.add_argument("--results", type=Path, default=Path("results/paper-scale"), help="where runs are kept")

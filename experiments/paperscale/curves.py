@@ -25,7 +25,7 @@ _SEEDS = (1, 2)
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of a run: an expectation, and what it is multiplied by to be in the unit."""
+    """A figure of a run: an expectation, and the factor to its unit."""
 
     label: str
     expectation: str  # its kind, and its name in brackets
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One campaign, what of it is drawn, and what is said of it."""
+    """One campaign, its drawn figure, and its text."""
 
     name: str  # of the scenario below curves/, and of the picture
     title: str
@@ -193,7 +193,7 @@ def _scenario(sweep: Sweep) -> Loaded:
 
 
 def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None]) -> Rows:
-    """Do what has no row yet; all rows."""
+    """Run jobs without a row; return all rows."""
     planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
     table = journal.Journal(directory / sweep.name).begin(planned)
 
@@ -206,7 +206,7 @@ def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None])
 
 
 def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
-    """Draw a campaign, and tell its figures."""
+    """Draw a campaign, and list its figures."""
     from mrclab.lab.report.plots import compare  # noqa: PLC0415 - Matplotlib takes a second to load
 
     groups = _groups(sweep, [row for row in rows if row["state"] in {"passed", "failed"}])

@@ -30,13 +30,13 @@ _SAID = (
 
 
 def run(directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:
-    """Do what is missing; all runs."""
+    """Run what is missing; return all runs."""
     loaded = scenario.load(table.SCENARIOS / "curves" / "flapping.yaml")
     return table.run(loaded.runs, directory, say)
 
 
 def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
-    """Draw goodput over time, and tell the figures."""
+    """Draw goodput over time, and list the figures."""
     from mrclab.lab.report.plots import compare  # noqa: PLC0415 - Matplotlib takes a second to load
 
     runs = {f"{SHARES[one.variant]} flap": one for one in entries if one.directory}

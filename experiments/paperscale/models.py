@@ -1,6 +1,6 @@
 """One set of settings for both transports: Figures 16 and 17 under several physical models, each for MRC and RoCEv2.
 
-A model says when a lost packet is noticed, whether a step of a collective waits for its ACK, what NICs and hosts
+A model defines when a lost packet is noticed, whether a step of a collective waits for its ACK, what NICs and hosts
 take, and how many uplinks there are; it is the same for both transports but for what only one of them has.
 """
 
@@ -167,7 +167,7 @@ def points(nics: int, kinds: Sequence[str] = KINDS, models: Sequence[Model] = MO
 def run(
     directory: Path, chosen: Sequence[Point], seeds: Sequence[int], say: Callable[[str], None]
 ) -> dict[tuple[Point, int], SuiteEntry]:
-    """Do what is missing, all of a seed before the next."""
+    """Run what is missing, seed by seed."""
     jobs = [(point, seed, point.loaded(seed)) for seed in seeds for point in chosen]
     entries = table.run([job for _, _, job in jobs], directory, say)
     found = {(entry.name, entry.seed): entry for entry in entries}
