@@ -161,7 +161,7 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
             "h1 sends to h3, and every packet takes its own path",
             "4 planes × 2 uplinks; small dots acknowledge",
         ),
-        ("mid", "A cable is cut", "nobody has told h1 yet"),
+        ("mid", "A cable is cut", "h1 does not know yet"),
         ("last", f"{late:.0f} ms later, {rtts:.1f} round trips, h1 has left that path", f"{counts}; the others go on"),
     ]
     captions = "".join(

@@ -52,7 +52,7 @@ class PeerPorts(Event):
 
 @event
 class PortUpdateUnanswered(Event):
-    """Silence of a peer that was told of port states several times; it is told on, at longer intervals."""
+    """A peer that does not answer repeated port updates; they continue at longer intervals."""
 
     kind: ClassVar[str] = "port.update.unanswered"
     peer: str

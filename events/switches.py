@@ -165,7 +165,7 @@ class SwitchCounters(Event):
 class QueueDepthSample(Event):
     """Packets that wait in data queues, by switch and port, where there are any.
 
-    `silent`: switches that tell nothing; `late`: seconds by which a switch told later than it should.
+    `silent`: switches without a reply; `late`: seconds by which a switch reported late.
     """
 
     kind: ClassVar[str] = "depths"

@@ -1,4 +1,4 @@
-"""Registry of kinds: classes told apart by the value of their `kind` field, from this tree and from installed packages.
+"""Registry of kinds: classes by the value of their `kind` field, from this tree and from installed packages.
 
 A family (faults, traffic, expectations) is a package whose modules register their classes as they are imported, which
 happens when one of their kinds is first looked up. Unions, schema, references, completion and error messages are
@@ -45,7 +45,7 @@ def unsupported(kind: str, worlds: frozenset[WorldName], world: WorldName) -> st
 
 
 class OneKind(Generic[M]):
-    """Annotation of a value of some kind of a family: a union told apart by `kind`, as pydantic has it.
+    """Annotation of a value of some kind of a family: a union discriminated by `kind`, as pydantic has it.
 
     The validator of a kind is built when a value of that kind is first validated. Building all of them takes most of
     the time to load a scenario, which has a few.
@@ -140,7 +140,7 @@ class Kinds(Generic[M]):
             raise
 
     def union(self) -> Any:
-        """The pydantic type that accepts every kind, told apart by `kind`."""
+        """The pydantic type that accepts every kind, discriminated by `kind`."""
         return Annotated[BaseModel, OneKind(self)]
 
     def __iter__(self) -> Iterator[type[M]]:

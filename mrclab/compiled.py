@@ -147,7 +147,7 @@ class Finder:
             self._state = self._look()
             if not self._state.runs and os.environ.get(VARIABLE) == "1":
                 text = f"{VARIABLE} is 1, but what runs is {self._state.text}; unset it, or: {remedy()}"
-                self._state = None  # whoever asks again is told again
+                self._state = None  # the next caller gets the error again
                 raise RuntimeError(text)
         return self._state
 

@@ -26,7 +26,7 @@ class ProcessStopped(EmulationError):  # noqa: N818 - reads as the state it repo
 
 
 class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports
-    """Another lab holds the lock; `pid` is its process (0 where it cannot be told)."""
+    """Another lab holds the lock; `pid` is its process (0 where it is unknown)."""
 
     def __init__(self, message: str, pid: int) -> None:
         super().__init__(message)

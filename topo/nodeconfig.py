@@ -200,7 +200,7 @@ class TransportSection(_Part):
     ecn_echo: bool = True  # off: the receiver keeps ECN marks to itself, so they steer neither paths nor window
     sack_loss: bool = True  # off: SACKs declare nothing lost, only NACKs and the local ACK timeout do
     quick_adapt: bool = True  # off: NSCC never sets its window to what was delivered
-    port_status_update: bool = True  # off: peers are not told of a port that went down
+    port_status_update: bool = True  # off: peers are not notified of a port that went down
     trim_threshold: Positive  # packets queued at which a core port trims
     drop_threshold: Positive  # packets queued at which a port drops
     retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error

@@ -83,7 +83,7 @@ class PfcSpec(_Strict):
     )
     xon: int = Field(default=0, ge=0, description="and lets it go on at so much; default: two packets below")
     headroom: int = Field(
-        default=0, ge=0, description="of each port, for what is under way when the pause is told; default: that"
+        default=0, ge=0, description="of each port, for data in flight when the pause is sent; default: that"
     )
     watchdog: Duration | None = Field(
         default=None, gt=0, le=10, description="a port whose data is paused for so long drops it; default: never"
@@ -326,7 +326,7 @@ class FabricSpec(_Strict):
 
     @property
     def headroom(self) -> int:
-        """Bytes that a port has for what arrives after it told its peer to pause; 0 without PFC.
+        """Bytes of a port for data that arrives after it paused its peer; 0 without PFC.
 
         By default what a link carries until the pause has come, behind a frame that is being sent, and stopped one.
         """
@@ -419,7 +419,7 @@ class FabricSpec(_Strict):
 
     @property
     def quiet(self) -> float:
-        """Seconds after which a run has been told all: each host's last sample, and which process is dead.
+        """Seconds after which all reports of a run are in: each host's last sample, and dead processes.
 
         Three samples of a host that is watched; very many hosts, which are looked at more seldom, have one more each.
         """

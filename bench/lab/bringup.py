@@ -69,7 +69,7 @@ class BringUp:
 
 
 class Stopwatch:
-    """Told of the lab's progress, it takes time whenever another stage begins."""
+    """Progress callback that records the time whenever another stage begins."""
 
     def __init__(self, base: Path) -> None:
         self._base = base

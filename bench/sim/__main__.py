@@ -21,7 +21,7 @@ _SIZES = {
     "incast": 500_000,
     "all-to-all": 32_768,
     "poisson": 32_768,
-}  # bytes of a transfer; all that is run unless told
+}  # bytes of a transfer; the default loads
 _OTHER_SIZES = {"whole-incast": 64_000}
 _LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # beyond so many hosts, bytes of a permutation
 _LARGE_TRAFFIC = ("permutation", "incast")  # there: the others have a hundred thousand connections

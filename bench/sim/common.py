@@ -212,7 +212,7 @@ class SimLoad:
         )
 
     def options(self) -> list[str]:
-        """Everything else that it is told."""
+        """All other records."""
         senders = self.hosts if self.traffic == "whole-incast" else _GROUP
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
         if self.kind == "roce":

@@ -1,4 +1,5 @@
-"""One load in virtual time, in this process: `python -m mrclab.bench.sim.load LOAD` says JSON, and is told so."""
+"""One load in virtual time, in this process: `python -m mrclab.bench.sim.load LOAD` prints JSON, and reads its load as
+JSON."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ SWEEPS = (
         "links-at-once",
         "How many links may fail at once until a job feels it",
         "Eight NICs of 8 × 100 Gb/s in two T0 groups reduce 2 MiB in a ring, each step across a T1. Some of the 128 "
-        "T0–T1 links lose carrier in the middle of an iteration, which no sender is told. Drawn: by how much that "
+        "T0–T1 links lose carrier in the middle of an iteration, unnoticed by any sender. Drawn: by how much that "
         "iteration takes longer than the one before. That is what a job of any length feels of it, once: a job whose "
         "iterations last a second would not see even the rightmost point. In the table the next iteration too, which "
         "has fewer links and knows which.",
@@ -125,7 +125,7 @@ SWEEPS = (
         "trimming",
         "Trimming on and off",
         "Some NICs of 4 × 100 Gb/s send 1 MiB each to one, all at once. Drawn: how often an EV was taken out of use, "
-        "though no path is at fault. That is what trimming is for: a full queue's packet is told from a broken "
+        "though no path is at fault. That is what trimming is for: a full queue's packet differs from a broken "
         "path's. When the last sender is done hardly depends on it: SACKs show what was dropped within two round "
         "trips, and a trimmed packet is sent again as well.",
         {
@@ -169,8 +169,8 @@ SWEEPS = (
         "clustermapper",
         "What Clustermapper adds where a NIC's cable loses packets",
         "One QP of 4 × 100 Gb/s, whose receiver's NIC–T0 cable in one plane loses some of the packets: all paths of "
-        "the plane cross it, which MRC alone cannot heal. With Clustermapper's denylist the plane is given up once the "
-        "cable is named, which takes the longer, the less it loses: 0.2 and 1 % are not told from chance within these "
+        "the plane cross it, which MRC cannot avoid. With Clustermapper's denylist the plane is given up once the "
+        "cable is named, which takes the longer, the less it loses: 0.2 and 1 % do not differ from chance within these "
         "2.3 ms. Goodput hardly differs, since MRC takes the plane's EVs out at their first losses; but it tries them "
         "again and again. Drawn: how long messages of 64 KiB take then.",
         {"faults.hurt.rate": ["0.2%", "1%", "5%", "20%"], "mapper.deny": [False, True]},

@@ -1,6 +1,6 @@
 """Memory of a QP by its number of EVs, measured: the objects that its host's transport made for it.
 
-In a process of its own, in which the sources run as they are: what compiled modules take is not told from the rest.
+In a process of its own, on plain sources: the objects of compiled modules cannot be counted separately.
 """
 
 import os

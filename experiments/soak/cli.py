@@ -63,7 +63,8 @@ def soak(
 ) -> None:
     """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
 
-    A seed says all: a failing one is told with the command that replays it. Exit status 1 where one failed.
+    A seed defines the whole run: a failing one is printed with the command that replays it. Exit status 1 where one
+    failed.
     """
     if world == "wire":
         raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")

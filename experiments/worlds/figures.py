@@ -9,7 +9,7 @@ Kind = Literal["goodput", "count", "time", "share"]
 
 LEAST_RTTS = 20
 """A phase that is shorter says more of when it was sampled than of the network."""
-MOST_PHASES = 16  # a run with more has its goodput told as a whole
+MOST_PHASES = 16  # a run with more has its goodput reported as a whole
 
 _NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they hold or not, and the verdict says so
 _COUNTED = {"packets", "times", "QPs", "EVs", "elements", "marked", "trimmed"}

@@ -102,14 +102,14 @@ def load(path: Path) -> tuple[list[Interface], list[CapturedFrame]]:
     try:
         for kind, body in _blocks(data):
             if kind == _INTERFACE:
-                told = _told(body[8:])
-                if told.get(_RESOLUTION, b"") != _NANOSECONDS:
+                options = _parsed_options(body[8:])
+                if options.get(_RESOLUTION, b"") != _NANOSECONDS:
                     raise ValueError("its times are not in nanoseconds")
-                interfaces.append(Interface(told.get(_NAME, b"").decode(), told.get(_DESCRIPTION, b"").decode()))
+                interfaces.append(Interface(options.get(_NAME, b"").decode(), options.get(_DESCRIPTION, b"").decode()))
             elif kind == _PACKET:
                 number, high, low, kept, length = struct.unpack_from("<IIIII", body)
                 packet, rest = body[20 : 20 + kept], body[20 + kept + -kept % 4 :]
-                flags = int.from_bytes(_told(rest).get(_FLAGS, b"")[:4], "little") & 3
+                flags = int.from_bytes(_parsed_options(rest).get(_FLAGS, b"")[:4], "little") & 3
                 if len(packet) < kept or number >= len(interfaces):
                     raise ValueError("a packet of it is cut short, or of no interface")
                 frames.append(CapturedFrame(high << 32 | low, number, flags, packet, length))
@@ -131,7 +131,7 @@ def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def _told(data: bytes) -> dict[int, bytes]:
+def _parsed_options(data: bytes) -> dict[int, bytes]:
     """Options of a block by their code."""
     found: dict[int, bytes] = {}
     at = 0

@@ -1,4 +1,4 @@
-"""Lessons 4, 6 and 9: a scenario with variants that are told apart by expectations, run in virtual time."""
+"""Lessons 4, 6 and 9: a scenario with variants that expectations distinguish, run in virtual time."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from mrclab.lab.scenario.scenario import Loaded
 
 @dataclass(frozen=True)
 class Wanted:
-    """A variant that a lesson wants: what it must be, and by which limit of which expectation it is told apart."""
+    """A variant that a lesson requires: its fields, and the limit of the expectation that distinguishes it."""
 
     what: str
     holds: Callable[[Loaded], bool]

@@ -94,7 +94,7 @@ class Lateness:
 
     @cached_property
     def _stops(self) -> list[Late]:
-        """Stops, each told at its end; one that never ended lasts to the end of the traffic."""
+        """Stops, each recorded at its end; one that never ended lasts to the end of the traffic."""
         begun: dict[str, float] = {}
         found = []
         for record in self._history.of("process.stopped", "process.resumed", "process.died", "process.ended"):
@@ -147,7 +147,7 @@ class Lateness:
         return [late for late in found if not self._stopped(late.who, late.at - late.seconds, late.at)]
 
     def _silent(self) -> list[Late]:
-        """Stretches in which a switch answered nothing, each told at its end."""
+        """Spans in which a switch did not answer, each recorded at its end."""
         since: dict[str, float] = {}
         found = []
         for record in self._between("depths"):

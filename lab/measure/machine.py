@@ -131,7 +131,7 @@ class MachineLoad:
 
     @cached_property
     def _late(self) -> list[tuple[float, str, float]]:
-        """Of a host that a signal stopped, the stop itself is told (`lateness`)."""
+        """For a host that a signal stopped, the stop itself is reported (`lateness`)."""
         every = [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
         return [each for each in every if not self.lateness.was_stopped(each[1], each[2] - each[0], each[2])]
 

@@ -122,7 +122,7 @@ class Measures:
 
     @cached_property
     def units(self) -> Units:
-        """In what times and rates of this run are told."""
+        """Units for the times and rates of this run."""
         return Units.of(self.end - self.start, self.fabric.spec.link.rate is not None)
 
     @cached_property

@@ -18,7 +18,7 @@ QP_GAUGES = frozenset(("cwnd", "inflight", "rtt", "rate"))
 PATH_COUNTS = ("sent_packets", "acked_packets", "lost_packets", "marked_packets")
 
 _Row = tuple[float, float, tuple[Any, ...], str]
-"""Of an EV: the time, that of the sample before, the counts as far as they were told, and the state."""
+"""Row of an EV: the time, that of the sample before, the counts reported, and the state."""
 
 
 class QpSeries:

@@ -64,7 +64,7 @@ class Switches:
 
     @cached_property
     def xoffs(self) -> dict[Port, CountSeries]:
-        """Pauses that a port told its peer; where there is PFC."""
+        """Pauses that a port sent to its peer; with PFC."""
         return self._ports("pfc_xoffs")
 
     @cached_property

@@ -29,8 +29,8 @@ class PacketWatch:
     def look(self, since: int | None = None) -> dict[str, Any]:
         """Tell what crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
 
-        `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, which `next` told
-        before; none without it. LabError on the wire.
+        `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, as `next` of the
+        reply before; none without it. LabError on the wire.
         """
         with self._desk.lock:
             world, pace = self._desk.world, self._desk.pace

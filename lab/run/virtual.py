@@ -73,7 +73,7 @@ class VirtualWorld:
         self.files = files
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
-        self.interrupted = False  # by a signal that it has told of
+        self.interrupted = False  # by a signal that was reported
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._event_queues: list[_EventQueue] = []
@@ -100,13 +100,13 @@ class VirtualWorld:
         return self._sim.now
 
     def pause(self, seconds: float) -> None:
-        """Let virtual time pass; what is told meanwhile waits for who hears it."""
+        """Let virtual time pass; events are queued for their subscriber."""
         until = self.now + seconds
         while self.now < until:
             self.advance(until)
 
     def advance(self, until: float) -> None:
-        """Let virtual time pass until something is told, at most until a time, and no longer than a moment."""
+        """Let virtual time pass until an event comes, at most until a time, and for one slice only."""
         self._heed()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
@@ -166,7 +166,7 @@ class VirtualWorld:
         return self._sim.history_since(number)
 
     def lead(self, hosts: int) -> float:
-        """Everybody is told in the same moment."""
+        """All hosts are notified at the same time."""
         return 0.0
 
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "_EventQueue":
@@ -256,14 +256,14 @@ class _EventQueue:
         return host in self._joined
 
     def take(self, host: str, event: dict[str, Any]) -> None:
-        """Something was told."""
+        """Queue an event."""
         if host in self._joined and event["kind"] in self._kinds:
             self._heard.append((host, event))
             if event["kind"] == GONE:
                 self._joined.discard(host)
 
     def wait(self, until: float) -> list[Event]:
-        """Everything told; virtual time passes where nothing has been yet."""
+        """Return all events; virtual time passes where there are none yet."""
         if not self._heard:
             self._world.advance(until)
         while not self._heard and self._world.now < until:

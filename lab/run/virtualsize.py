@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BASE = 150 << 20  # the interpreter, with all that is imported
 _HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane
 _QP, _QP_PLANE = 5_500, 150  # before it sends or receives
-_SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # what comes with that: ring, completions, what samples told
+_SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # with it: ring, completions, samples
 _EV, _EV_USED = 550, 700  # of a QP that sends: each that is made, and what comes with its first packet
 _PORT, _CABLE = 530, 440  # of a switch; between switches
 _SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing left by

@@ -17,7 +17,7 @@ from mrclab.lab.kinds import WorldName
 from mrclab.topo.economy import CompressedLog
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
-Event = tuple[str, Mapping[str, Any]]  # node, what it told
+Event = tuple[str, Mapping[str, Any]]  # node, fields
 
 KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step")
 """Kinds of events that tell how a traffic goes on."""
@@ -79,7 +79,7 @@ class World(FaultContext, Protocol):
         """Its name in scenarios."""
 
     def lead(self, hosts: int) -> float:
-        """Seconds that so many hosts need between being told to begin and the moment at which they all do."""
+        """Seconds to notify this many hosts before a common start time."""
 
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> EventQueue:
         """Hear what some hosts, or the `controller`, tell of these kinds from now on."""

@@ -89,7 +89,7 @@ class _Overlaps:
         return list(groups.values())
 
     def _within(self, group: Sequence[int], key: str) -> Iterator[Pair]:
-        """Pairs of one clock that are in force together, at most as many as are told."""
+        """Pairs of one clock that are in force together, at most as many as are reported."""
         known = sorted((interval[1], interval[2], index) for index in group if (interval := self._intervals[index]))
         active: dict[bool, list[tuple[float, int]]] = {True: [], False: []}  # by whether they take it: heaps of ends
         reported = 0

@@ -82,7 +82,7 @@ class Scenario(LabSetting):
         default=[], validate_default=True, description="left out: the bytes arrive whole, no QP fails, no process dies"
     )
     measure: Annotated[list[Expectation], WrapValidator(without_limits)] = Field(
-        default=[], description="expectations whose figure is told and not judged: they need no limits"
+        default=[], description="expectations whose figure is measured and not judged: they need no limits"
     )
     variants: Annotated[list[Variant], Field(max_length=_MOST_VARIANTS)] = Field(default=[])
     report: bool = Field(

@@ -24,7 +24,7 @@ from mrclab.topo.sentences import nearest
 _MAX_TEXT = 1 << 26  # characters
 _MAX_SIZE = 1 << 40  # bytes of a connection
 _MAX_NUMBER = (1 << 53) - 1  # what a float holds exactly, too
-_SHOWN = 20  # mistakes of one file that are told
+_SHOWN = 20  # mistakes of one file that are listed
 _COUNTS: Final = ("Nodes", "Connections", "Triggers", "Failures")
 _NUMBERS: Final = ("start", "size", "id", "msg", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
 _KINDS: Final = ("oneshot", "multishot", "barrier")

@@ -1,4 +1,4 @@
-"""Every traffic that a scenario may name: one of all kinds, told apart by `kind`."""
+"""Every traffic that a scenario may name: a union of all kinds, discriminated by `kind`."""
 
 from typing import TYPE_CHECKING, TypeAlias
 

@@ -45,8 +45,8 @@ expect: []
 """
 PASSED = """async ([text, seconds]) => {
   const { post } = await import("./static/server.js"), began = performance.now();
-  const told = await post("api/run", JSON.stringify({ text }));
-  if (told.error) throw new Error(told.error);
+  const reply = await post("api/run", JSON.stringify({ text }));
+  if (reply.error) throw new Error(reply.error);
   const state = document.getElementById("state");
   while (!/ended|passed/.test(state.textContent)) await new Promise((next) => setTimeout(next, 50));
   return seconds / ((performance.now() - began) / 1e3);

@@ -15,7 +15,7 @@ from mrclab.lab.history import HistoryWriter, load
 from mrclab.lab.measure.switches import Switches
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.topo.linux import thrift
-from mrclab.topo.linux.depths import REGISTER, QueueDepths, Told
+from mrclab.topo.linux.depths import REGISTER, DepthReply, QueueDepths
 
 pytestmark = [
     pytest.mark.root,
@@ -53,8 +53,10 @@ def write(lab: ControlledLab, switch: str, port: int, packets: int) -> None:
         assert control.recv(100) == b"ok\n"
 
 
-def sample_until(lab: ControlledLab, depths: QueueDepths, enough: Callable[[dict[str, Told]], Any]) -> dict[str, Told]:
-    found: dict[str, Told] = {}
+def sample_until(
+    lab: ControlledLab, depths: QueueDepths, enough: Callable[[dict[str, DepthReply]], Any]
+) -> dict[str, DepthReply]:
+    found: dict[str, DepthReply] = {}
 
     def look() -> bool:
         found.clear()
@@ -123,7 +125,7 @@ def test_a_switch_that_did_not_run_while_frames_came_tells_how_late_it_was(lab, 
     lab.emulation.thaw(ONE)
     worst = 0.0
 
-    def told_all(told: dict[str, Told]) -> bool:
+    def told_all(told: dict[str, DepthReply]) -> bool:
         nonlocal worst
         worst = max(worst, told[ONE].late or 0.0) if ONE in told else worst
         return worst >= waited

@@ -21,7 +21,7 @@ _READ_BYTES = 1 << 16
 Depths = dict[int, int]  # port number → packets in its data queue
 
 
-class Told(NamedTuple):
+class DepthReply(NamedTuple):
     """Report of a switch: depths, and seconds that it was late at most since its last report (None: cannot tell).
 
     A switch is late when a frame waits for it, or a packet stays in a queue beyond its time: for want of a CPU, as a
@@ -42,7 +42,7 @@ class DepthQuery:
 
     connect: Callable[[], socket.socket]
     question: bytes
-    read: Callable[[bytes], Told | None]
+    read: Callable[[bytes], DepthReply | None]
 
 
 class QueueDepths:
@@ -59,19 +59,19 @@ class QueueDepths:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def sample(self) -> dict[str, Told]:
+    def sample(self) -> dict[str, DepthReply]:
         """Return the report of each switch that answered; takes TIMEOUT when a switch is unresponsive."""
         for key, _ in self._selector.select(0):
             key.data.take()  # what answers late says nothing about depths now
         waiting = {connection for connection in self._connections if connection.ask()}
-        found: dict[str, Told] = {}
+        found: dict[str, DepthReply] = {}
         deadline = time.monotonic() + TIMEOUT
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 connection: _DepthConnection = key.data
                 reply = connection.take()
                 if reply is not None and connection in waiting:
-                    found[connection.name] = Told(reply.depths, connection.take_late())
+                    found[connection.name] = DepthReply(reply.depths, connection.take_late())
                 if not connection.owes:
                     waiting.discard(connection)
         return found
@@ -110,7 +110,7 @@ class _DepthConnection:
         self.owes = True
         return True
 
-    def take(self) -> Told | None:
+    def take(self) -> DepthReply | None:
         """Return the report, once it is whole; reconnect next time to a switch that went away or refused."""
         if self._socket is None:
             return None

@@ -4,4 +4,4 @@ from pathlib import Path
 
 BASE = Path("/run/mrclab")
 RUN_DIR = BASE / "lab"
-"""Of the lab on the wire that commands mean, unless they are told another."""
+"""Default run directory of commands for the lab on the wire."""

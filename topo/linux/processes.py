@@ -1,4 +1,4 @@
-"""Processes the lab started: told apart by pid *and* start time, ended without ever hitting a stranger.
+"""Processes the lab started: identified by pid *and* start time, so that no other process is ever killed.
 
 Every process carries the run's token in its environment, and so do its children. That is what makes a clean-up
 complete: a process that was forked in the very moment its parent was killed is in no list, but it has the token.

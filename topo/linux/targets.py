@@ -16,7 +16,7 @@ from typing import Protocol
 from mrclab import HOME
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import thrift
-from mrclab.topo.linux.depths import REGISTER, DepthQuery, Told
+from mrclab.topo.linux.depths import REGISTER, DepthQuery, DepthReply
 from mrclab.topo.model import Switch
 from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, PRIORITIES
 from mrclab.topo.spec import FabricSpec
@@ -113,13 +113,13 @@ class Softswitch:
         """Over the control socket, one line for all ports, and one for the switch's lateness."""
         numbers = [port.number for port in launch.switch.ports]
 
-        def read(answer: bytes) -> Told | None:
+        def read(answer: bytes) -> DepthReply | None:
             if answer.count(b"\n") < 2:
                 return None
             (word, *values), (other, late, _cpu) = (line.split() for line in answer.splitlines())
             if (word, other) != (b"ok", b"ok"):
                 raise ValueError(answer.decode(errors="replace").strip())
-            return Told(dict(zip(numbers, map(int, values), strict=True)), float(late))
+            return DepthReply(dict(zip(numbers, map(int, values), strict=True)), float(late))
 
         question = f"register_read {REGISTER} {' '.join(map(str, numbers))}\nlateness\n"
         return DepthQuery(lambda: _connected(launch.control_socket), question.encode(), read)
@@ -163,13 +163,13 @@ class Bmv2:
         """Over Thrift, inside the namespace: the whole register, which costs one call for any number of ports."""
         numbers = [port.number for port in launch.switch.ports]
 
-        def read(answer: bytes) -> Told | None:
+        def read(answer: bytes) -> DepthReply | None:
             values = thrift.numbers(answer)
             if values is None:
                 return None
             if len(values) <= max(numbers):
                 raise ValueError(f"the register {REGISTER} has {len(values)} cells")
-            return Told({number: values[number] for number in numbers})
+            return DepthReply({number: values[number] for number in numbers})
 
         question = thrift.question(_THRIFT_STANDARD, "bm_register_read_all", thrift.i32(0), thrift.text(REGISTER))
         return DepthQuery(lambda: thrift.connect(namespace, _THRIFT_PORT, _DEPTH_TIMEOUT), question, read)

@@ -42,7 +42,7 @@ class Watched:
             self._page.show(place)
 
     def linger(self) -> None:
-        """The run is over and has been told."""
+        """The run is over and reported."""
         self._page.linger("the live page stays until Ctrl-C")
 
     def _say(self, text: str) -> None:

@@ -26,8 +26,8 @@ class Watch:
     counts them), `process.died` and `process.ended`.
 
     With `depths` it appends `depths` records as well: by switch, the ports at which packets wait; the switches that did
-    not answer (`silent`); and `late`, by switch of those that can tell, the seconds it was late at most since it told
-    before. A port that is not told of has an empty queue. `stop` closes `depths`.
+    not answer (`silent`); and `late`, by switch of those that can tell, its longest delay in seconds since its last
+    reply. A port without an entry has an empty queue. `stop` closes `depths`.
     """
 
     def __init__(

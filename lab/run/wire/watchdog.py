@@ -92,7 +92,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._on_trouble: Callable[[], None] = lambda: None
         self.trouble = ""  # what happened, a sentence; kept once it is there
-        self._woken = ""  # the trouble of which was told
+        self._woken = ""  # the trouble already reported
 
     def start(self, on_trouble: Callable[[], None]) -> None:
         """Begin; `on_trouble` is called in the watchdog's thread once something happened."""

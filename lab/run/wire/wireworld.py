@@ -208,7 +208,7 @@ class WireWorld(LabClients):
         return f"lab verified in {self.bring_up_seconds:.1f} s (target {self.emulation.target.name})"
 
     def lead(self, hosts: int) -> float:
-        """Hosts are told one after the other."""
+        """Hosts are notified one after the other."""
         return _LEAD + _LEAD_PER_HOST * hosts
 
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:

@@ -85,7 +85,7 @@ class ConnectionMatrix(TrafficBase):
         return self.file.matrix
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """One flow per connection; where two hosts have several, each but the first is told by `#` and its number."""
+        """One flow per connection; where two hosts have several, each but the first is named by `#` and its number."""
         return [flow for flow, _ in self.timed(fabric)]
 
     def timed(self, fabric: Fabric) -> Iterator[tuple[Flow, float | None]]:

@@ -192,7 +192,8 @@ class Running:
 
     @property
     def acked(self) -> int:
-        """Payload bytes that receivers have acknowledged, as the senders last told; in whole messages at the end."""
+        """Payload bytes that receivers have acknowledged, as last reported by the senders; in whole messages at the
+        end."""
         return max(self._acked_sum, int(self.outcome.get("bytes", 0)))
 
     def dispatch(self, host: str, event: Mapping[str, Any]) -> None:
