@@ -26,10 +26,10 @@ WARM = 3  # visits
 TIMEOUT = 300_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 CLICKED = """async (name) => {
-  const cable = document.querySelector(`.cable[data-name="${name}"]`);
-  cable.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  const cable = () => document.querySelector(`.cable[data-name="${name}"]`); // drawn again once Python runs
+  cable().dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
   document.querySelector("#selection button.break").click();
-  while (!cable.classList.contains("down")) await new Promise(requestAnimationFrame);
+  while (!cable()?.classList.contains("down")) await new Promise(requestAnimationFrame);
   return performance.now() / 1e3;
 }"""
 FRAMES = """async (seconds) => {
