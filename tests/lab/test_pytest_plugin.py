@@ -95,8 +95,8 @@ def test_each_variant_of_a_scenario_file_is_a_test_that_says_what_did_not_hold(o
     assert done.returncode == 1, done.stdout
     assert "tiny.yaml::tiny-holds PASSED" in done.stdout
     assert "tiny.yaml::tiny-fails FAILED" in done.stdout
-    assert "wanted ≥ 1 QPs in error" in done.stdout
-    assert "saw 0" in done.stdout
+    assert "expected ≥ 1 QPs in error" in done.stdout
+    assert "observed 0" in done.stdout
     assert "1 passed" in done.stdout
     assert "1 failed" in done.stdout
     assert len(list((tmp_path / "results").glob("*/report.html"))) == 2

@@ -68,6 +68,21 @@ def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
     assert isinstance(wait.error("h1", "make its socket"), MachineTooSlow)
 
 
+def test_time_in_which_a_process_was_stopped_does_not_count(machine, monkeypatch):
+    stopped = {7}
+    monkeypatch.setattr(adaptivetimeout.processes, "is_stopped", lambda pid: pid in stopped)
+    wait = AdaptiveTimeout(0.6, pid=7)
+    for _ in range(6):
+        machine.wait(0.5, idle=0.02)
+        assert not wait.over
+    stopped.clear()
+    machine.wait(0.5, idle=0.02)
+    assert not wait.over
+    machine.wait(3.2, idle=0.02)
+    assert wait.over
+    assert "took more than 6.7 s" in str(wait.error("h1", "make its socket"))
+
+
 @pytest.mark.parametrize(("idle", "kind"), [(0.02, TooSlow), (1.0, RunError)])
 def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(machine, idle, kind):
     lab = SimpleNamespace(

@@ -45,12 +45,13 @@ class Glance:
 class AdaptiveTimeout:
     """One wait, from now on: of `seconds`, stretched by `pace`, and further while the machine works all the time, or
     the process `pid` that is waited for does. `waited_for` holds the processes that must not be stopped meanwhile, by
-    name; with `pid` it is that one.
+    name; with `pid` it is that one. Time in which one was stopped does not count.
     """
 
     def __init__(self, seconds: float, pace: Pace | None = None, pid: int | None = None) -> None:
         self.waited_for = {"": pid} if pid else {}
         self._stopped_since: float | None = None
+        self._stopped_s = 0.0  # of the wait, without the stop that lasts
         self._stretch = pace.stretch if pace else 1.0
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
@@ -61,11 +62,14 @@ class AdaptiveTimeout:
     def over(self) -> bool:
         """True if waiting any longer makes no sense."""
         now = time.monotonic()
-        waited = now - self._began
         limit = self._seconds * self._stretch
-        self._stopped_since = (self._stopped_since or now) if self._stopped() else None
-        if self._stopped_since is not None and now - self._stopped_since >= _STOPPED_S:
-            return True
+        if self._stopped():
+            self._stopped_since = self._stopped_since or now
+            return now - self._stopped_since >= _STOPPED_S
+        if self._stopped_since is not None:
+            self._stopped_s += now - self._stopped_since
+            self._stopped_since = None
+        waited = now - self._began - self._stopped_s
         if waited < limit:
             return False
         self._trouble = self._hindrance(waited)
