@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -62,6 +62,9 @@ class PacketFilter(Strict):
     kind: Annotated[str | list[str], AfterValidator(_kinds)] | None = Field(
         default=None, description="opcodes in lower case, such as sack, nack, probe, ack, cnp; data: every write"
     )
+    direction: Literal["in", "out"] | None = Field(
+        default=None, description="out: as its port sent it; in: as the next port got it"
+    )
     qp: Span | None = Field(default=None, description="destination QP number, or a range such as 16..31")
     psn: Span | None = Field(default=None, description="packet sequence number, or a range such as 100..200")
     plane: int | None = Field(default=None, description="plane of the EV (MRC)")
@@ -86,7 +89,7 @@ class PacketFilter(Strict):
         return all(
             wanted is None or found[name] == wanted
             for name, wanted in (
-                ("plane", self.plane), ("uplink", self.uplink), ("ce", self.ce), ("trimmed", self.trimmed),
+                ("direction", self.direction), ("plane", self.plane), ("uplink", self.uplink), ("ce", self.ce), ("trimmed", self.trimmed),
                 ("retransmission", self.retransmission),
             )
         )  # fmt: skip

@@ -95,12 +95,12 @@ def test_packets_filters_a_capture_into_a_table_and_a_smaller_capture(tmp_path):
     directory, _ = traced(tmp_path)
     run = CliRunner().invoke
     psn = table(directory)[10]["psn"]
-    words = ["packets", str(directory / "trace.pcapng"), f"psn={psn}", "kind=data"]
+    words = ["packets", str(directory / "trace.pcapng"), f"psn={psn}", "kind=data", "direction=out"]
     done = run(app, [*words, "--output", str(tmp_path / "some.csv")])
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader((tmp_path / "some.csv").open()))
     assert {row["psn"] for row in rows} == {str(psn)}
-    assert {row["source"] for row in rows} == {"h1"}
+    assert {(row["source"], row["direction"]) for row in rows} == {("h1", "out")}
     assert run(app, [*words, "--output", str(tmp_path / "some.pcapng")]).exit_code == 0
     assert len(pcapng.load(tmp_path / "some.pcapng")[1]) == len(rows)
 
