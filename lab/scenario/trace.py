@@ -86,13 +86,8 @@ class PacketFilter(Strict):
                 first, last = _ends(span)
                 if found[name] is None or not first <= found[name] <= last:
                     return False
-        return all(
-            wanted is None or found[name] == wanted
-            for name, wanted in (
-                ("direction", self.direction), ("plane", self.plane), ("uplink", self.uplink), ("ce", self.ce), ("trimmed", self.trimmed),
-                ("retransmission", self.retransmission),
-            )
-        )  # fmt: skip
+        fields = ("direction", "plane", "uplink", "ce", "trimmed", "retransmission")
+        return all(getattr(self, name) in {None, found[name]} for name in fields)
 
 
 class TraceSpec(PacketFilter):
