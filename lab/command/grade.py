@@ -35,7 +35,7 @@ def grade(
     ] = None,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Check a lesson on your file or on the running lab, and say what is missing; exit status 1 where something is."""
+    """Grade a lesson on your file or the running lab, and list what is missing; exit status 1 if incomplete."""
     if number is not None and everything is None:
         done = _one(number, file, held_run_dir(context.obj), seed, as_json)
     elif number is None and everything is not None:

@@ -33,7 +33,7 @@ def doctor(
         bool, typer.Option("--faults", help="try every kind of fault on this kernel; needs root")
     ] = False,
 ) -> None:
-    """Say what this machine has and lacks, which back-ends follow, and the remedy."""
+    """Check this machine: missing requirements with their remedies, and the resulting back-ends."""
     from mrclab.lab.command import doctor as health  # noqa: PLC0415 - it looks at Linux
     from mrclab.lab.run import worlds  # noqa: PLC0415 - `clean` does without
 

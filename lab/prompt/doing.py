@@ -52,7 +52,7 @@ def drain(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(views.drained(response), response)
 
 
-@word("undrain SWITCH", "let traffic back over it")
+@word("undrain SWITCH", "return it to service")
 def undrain(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
     if len(arguments) != 1:
@@ -61,7 +61,7 @@ def undrain(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(views.undrained(response), response)
 
 
-@word("precheck", "whether a job may start")
+@word("precheck", "check whether a job may start")
 def precheck(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """All checks before a job."""
     response = desk.ask("precheck", _PRECHECK, timeout=_PRECHECK)

@@ -25,7 +25,7 @@ LOOK_S = 1.0  # seconds in which switches and agents must respond
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
-@word("help [WORD] [KIND]", "all words; one; or a kind of fault or traffic with its fields: help fault loss")
+@word("help [WORD] [KIND]", "all commands; one; or a kind of fault or traffic with its fields: help fault loss")
 def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
     """All words, one, or one kind."""
     if not arguments:
@@ -88,7 +88,7 @@ def nodes(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in response.items()), response)
 
 
-@word("net", "every node with its ports and where they lead")
+@word("net", "every node with its ports and their far ends")
 def net(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Ports and their far ends."""
     fabric = desk.world.fabric
@@ -97,7 +97,7 @@ def net(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(text, ports)
 
 
-@word("links", "every cable and what is done to it")
+@word("links", "every cable and its faults")
 def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Cables."""
     degraded = desk.down()
@@ -108,7 +108,7 @@ def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(rows(("cable", "plane", "faults"), entries), {"links": entries})
 
 
-@word("map", "Clustermapper's map: health of every cable, and what is at fault (after mrclab up --mapper)")
+@word("map", "Clustermapper's map: health of every cable, and faulty elements (after mrclab up --mapper)")
 def link_map(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Clustermapper's map."""
     response = desk.ask("map")
@@ -142,7 +142,7 @@ def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(made, {"source": source, "destination": destination, "paths": entries})
 
 
-@word("evs HOST", "state of every EV of a host's QPs, also of its last traffic that is over")
+@word("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too")
 def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
     """EVs of a host."""
     if len(arguments) != 1:
@@ -218,7 +218,7 @@ def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(Group(line, made) if made else line, {"sent": sent, "lost": lost})
 
 
-@word("tables SWITCH", "the entries that a switch has, and which are not as they should be")
+@word("tables SWITCH", "table entries of a switch, and those that differ from the intended ones")
 def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
     """Table entries."""
     if len(arguments) != 1:
@@ -257,7 +257,7 @@ def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(lines), {name: response.get(name) for name in names})
 
 
-@word("faults", "what is in force; docs/faults.md lists every kind and its fields")
+@word("faults", "faults in force; docs/faults.md lists every kind and its fields")
 def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Faults in force, and errors of background work."""
     active = desk.faults
@@ -266,7 +266,7 @@ def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(escape("\n".join([*lines, *trouble])), {"faults": active, "trouble": trouble})
 
 
-@word("flows", "traffic that runs, and that is over")
+@word("flows", "running and finished traffic")
 def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
     """Background traffic."""
     with desk.lock:

@@ -47,8 +47,8 @@ LOCAL = {
     "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
     "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
     "mininet": "Mininet's own prompt",
-    "watch": "the lab at a glance, until Ctrl-C",
-    "grade N [FILE]": "whether a lesson is done (docs/lessons), and what is missing",
+    "watch": "summary of the lab, until Ctrl-C",
+    "grade N [FILE]": "grade a lesson (docs/lessons), and list what is missing",
     "quit": "take the lab down",
 }
 """Commands that need the prompt's own terminal."""

@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
     group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
     group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
-    group.addoption("--mrclab-force", action="store_true", help="start even what is too large for this machine")
+    group.addoption("--mrclab-force", action="store_true", help="start even if too large for this machine")
     group.addoption("--mrclab-results", metavar="DIR", default="results", help="where result directories go")
 
 

@@ -82,7 +82,7 @@ def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(desk, 
 def test_each_word_and_each_kind_has_help(desk):
     assert told(desk, "help trace")["usage"] == "trace HOST HOST [EV]"
     assert told(desk, "trace --help") == told(desk, "help trace")
-    assert told(desk, "help watch")["meaning"].startswith("the lab at a glance")
+    assert told(desk, "help watch")["meaning"].startswith("summary of the lab")
     loss = {row["name"]: row for row in told(desk, "help fault loss")["fields"]}
     assert loss["link"]["needed"]
     assert loss["direction"]["value"] == "`both`, `up`, `down`"

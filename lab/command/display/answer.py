@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read; lines for people to stderr")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
 
 
 def give(command: str, status: int, /, **fields: Any) -> None:

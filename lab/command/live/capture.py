@@ -48,14 +48,14 @@ def capture(
     where: Where = None,
     output: Output = None,
     length: Seconds = 0.0,
-    packets: Annotated[int, typer.Option(min=0, help="end after so many frames; 0: never")] = 0,
+    packets: Annotated[int, typer.Option(min=0, help="stop after this many frames; 0: never")] = 0,
     around_faults: Annotated[
-        bool, typer.Option("--around-faults", help="keep frames in memory and write only what is near a fault")
+        bool, typer.Option("--around-faults", help="keep frames in memory and write only those around a fault")
     ] = False,
     before: Span = 0.5,
     after: Span = 1.0,
 ) -> None:
-    """Record frames of the running lab at its cables, with port names and notes where faults begin."""
+    """Capture frames at the running lab's cables, with port names and comments where faults begin."""
     lab = running_lab(context.obj, "in virtual time it is a word of the prompt: mrclab do capture FILE [WHERE...]")
     links = cables(lab.fabric, where or [])
     output = output or Path("captures" if around_faults else "capture.pcapng")

@@ -31,13 +31,13 @@ app = typer.Typer(no_args_is_help=True)
 out = console.standard(highlight=False)
 err = console.console(stderr=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="print the controller's answer as JSON")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the controller's response as JSON")]
 Element = Annotated[
     list[str], typer.Argument(metavar="WHAT", help="t1-p1-2, t0-p1-1/t1-p1-2, h1-p2, plane 3, or h1 to h3 p2 u1")
 ]
 SwitchName = Annotated[str, typer.Argument(metavar="SWITCH", help="a T0 or T1, e.g. t1-p1-2")]
-Reason = Annotated[str, typer.Option(help="why; kept with the denial")]
-Timeout = Annotated[float, typer.Option(min=0, max=3600, help="seconds it may take")]
+Reason = Annotated[str, typer.Option(help="reason, stored with the denial")]
+Timeout = Annotated[float, typer.Option(min=0, max=3600, help="time limit in seconds")]
 
 _LOOK_S = 1.0  # seconds in which switches and agents must respond
 _CONTROLLER = "controller.sock"
@@ -46,7 +46,7 @@ _REPLY = 10.0  # seconds a controller may take beyond the requested time
 
 @app.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
-    """Say how the running lab is: switches, cables, table entries, agents, denials."""
+    """Show the running lab's state: switches, cables, table entries, agents, denials."""
     response = _ask(context, "status", _LOOK_S, ask=_LOOK_S)
     _print(response, as_json, views.status)
 
@@ -56,10 +56,10 @@ def link_map(
     context: typer.Context,
     as_json: AsJson = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="have Clustermapper forget what it saw before, as after a repair")
+        bool, typer.Option("--forget", help="clear Clustermapper's observations, e.g. after a repair")
     ] = False,
 ) -> None:
-    """Show Clustermapper's map: health of every cable by the hosts' own probes, and what is at fault."""
+    """Show Clustermapper's map: health of every cable by the hosts' probes, and faulty elements."""
     if forget:
         _print(_ask(context, "forget"), as_json, lambda _told: "Clustermapper begins again")
         return
@@ -68,7 +68,7 @@ def link_map(
 
 @app.command()
 def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: AsJson = False) -> None:
-    """Keep all QPs off a switch, cable, plane or path; returns when every host knows."""
+    """Keep all QPs off a switch, cable, plane or path; returns when every host is notified."""
     response = _ask(context, "deny", what=" ".join(what), reason=reason)
     _print(response, as_json, views.denied)
     if response["unnotified"]:
@@ -77,7 +77,7 @@ def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: As
 
 @app.command()
 def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
-    """Lift a denial, whoever made it."""
+    """Lift a denial of any source."""
     response = _ask(context, "undeny", what=" ".join(what))
     _print(response, as_json, lambda answer: views.denied(answer, "allowed again"))
     if response["unnotified"]:
@@ -88,7 +88,7 @@ def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> No
 def drain(
     context: typer.Context, switch: SwitchName, reason: Reason = "", timeout: Timeout = 30.0, as_json: AsJson = False
 ) -> None:
-    """Take a T0 or T1 out of service without losing a packet: deny it, wait until nothing crosses it."""
+    """Take a T0 or T1 out of service without losing a packet: deny it, and wait until no packet crosses it."""
     response = _ask(context, "drain", timeout, switch=switch, reason=reason, timeout=timeout)
     _print(response, as_json, views.drained)
     if not response["drained"]:
@@ -97,13 +97,13 @@ def drain(
 
 @app.command()
 def undrain(context: typer.Context, switch: SwitchName, timeout: Timeout = 30.0, as_json: AsJson = False) -> None:
-    """Let traffic back over a drained switch as soon as it forwards again."""
+    """Return a drained switch to service as soon as it forwards again."""
     _print(_ask(context, "undrain", timeout, switch=switch, timeout=timeout), as_json, views.undrained)
 
 
 @app.command()
 def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
-    """Say whether a job may start: switches, entries, cables, agents, NIC ports. Exit status 1 where it should not."""
+    """Check whether a job may start: switches, entries, cables, agents, NIC ports. Exit status 1 if not."""
     response = _ask(context, "precheck", timeout, timeout=timeout)
     _print(response, as_json, views.precheck)
     if not response["ok"]:

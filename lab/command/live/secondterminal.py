@@ -27,9 +27,9 @@ NAMES = (
 """Commands of the prompt that no other command has the name of."""
 
 Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[WORDS]...", help="what follows the word; see `mrclab up`, help")
+    list[str] | None, typer.Argument(metavar="[WORDS]...", help="the command's arguments; see `mrclab up`, help")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print what a program can read")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 class _Command(TyperCommand):
@@ -50,7 +50,7 @@ class _Command(TyperCommand):
 
 @app.command("watch")
 def watch(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the lab at a glance until q or Ctrl-C: goodput by plane, EV states, losses, events; into a pipe, once."""
+    """Show a summary of the lab until q or Ctrl-C: goodput by plane, EV states, losses, events; once into a pipe."""
     from mrclab.lab.command.live import operations  # noqa: PLC0415 - the others do without it
 
     place = held_run_dir(context.obj)
@@ -73,7 +73,7 @@ def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -
 
 @app.command("do")
 def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
-    """Carry out any line of words at the prompt that holds the lab, e.g. mrclab do up h1-p2."""
+    """Run a command at the running lab's prompt, e.g. mrclab do up h1-p2."""
     _say(context.obj, line or ["help"], as_json)
 
 

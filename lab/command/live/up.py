@@ -41,9 +41,9 @@ OptionalScenario = Annotated[
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Mapper = Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")]
 Script = Annotated[
-    Path | None, typer.Option(help="carry out the words of a file instead of asking; - for standard input")
+    Path | None, typer.Option(help="run the commands of a file instead of a prompt; - for standard input")
 ]
-Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
+Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]
 Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
 
 

@@ -30,10 +30,8 @@ ScenarioPath = Annotated[
 OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
 Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Variant = Annotated[str, typer.Option(help="only this variant of the scenario")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", help="another value of a field, e.g. fabric.t1s=4; may be repeated")
-]
-Force = Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. fabric.t1s=4; repeatable")]
+Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]
 
 
 @app.command()
@@ -42,11 +40,12 @@ def run(
     path: ScenarioPath,
     target: Target = None,
     world: World = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="instead of the scenario's")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="overrides the scenario's")] = None,
     variant: Variant = "",
     sets: Sets = None,
     slower: Annotated[
-        float, typer.Option(min=1, help="links so many times slower and longer: the same per round trip, less load")
+        float,
+        typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
     ] = 1.0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
@@ -114,7 +113,7 @@ def plan(
     entries: Annotated[bool, typer.Option("--entries", help="list every table entry too")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Print what would be built: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    """Print the resolved plan: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
     from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without
 
     if path is None and (variant or sets):
@@ -139,7 +138,7 @@ def report(
     more: Annotated[list[Path] | None, typer.Argument(help="further suites, for one page of all")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Make the report of a result directory again and print it; of suites, the page that holds them to the paper."""
+    """Rebuild and print the report of a result directory; for suites, the page that compares them with the paper."""
     if more or (directory / "suite.json").is_file():
         from mrclab.experiments.paper import page as paper  # noqa: PLC0415 - runs do without
 

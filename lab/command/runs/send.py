@@ -45,13 +45,13 @@ def send(
     source: Annotated[str, typer.Argument(help="a host, e.g. h1")],
     destination: Annotated[str, typer.Argument(help="another host, e.g. h3")],
     file: Annotated[Path, typer.Argument(help="the file to send")],
-    output: Annotated[Path | None, typer.Option(help="copy what arrived to this file")] = None,
+    output: Annotated[Path | None, typer.Option(help="copy the received bytes to this file")] = None,
     target: Target = None,
     world: World = None,
     timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Send a file from host to host, through the lab that is up, or one brought up for this."""
+    """Send a file from host to host, through the lab that is up, or one started for this transfer."""
     if not file.is_file():
         raise LabError(f"there is no file {file}")
     _check_output(output)

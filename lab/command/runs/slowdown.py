@@ -26,7 +26,7 @@ def slowdown(
 ) -> None:
     """Show completion times and slowdowns of a run's flows by size: p50, p99 and p99.9.
 
-    Slowdown is the time that a flow took over that of the same flow on an idle fabric.
+    Slowdown is a flow's completion time over that of the same flow on an idle fabric.
     """
     run = results.load(directory)
     done = [flow for flow in run.measures.completions.flows if traffic in {"", flow.traffic}]

@@ -37,14 +37,14 @@ def run_suite(
     variant: Annotated[str, typer.Option(help="only this variant of each scenario")] = "",
     repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = "",
-    again: Annotated[int, typer.Option(min=0, help="run again so often what the machine could not keep up with")] = 0,
+    again: Annotated[int, typer.Option(min=0, help="repeat an invalid run at most this many times")] = 0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
-    force: Annotated[bool, typer.Option("--force", help="start even what is too large for this machine")] = False,
+    force: Annotated[bool, typer.Option("--force", help="start even if too large for this machine")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Run many scenarios in order, with one report; goes on after a failure. Exit status 0, 1 or 3 as for `run`."""
+    """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
     planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
     worlds.check(*planned)
@@ -80,7 +80,7 @@ def compare_runs(
     title: Annotated[str, typer.Option(help="of the page")] = "Runs side by side",
     as_json: answer.AsJson = False,
 ) -> None:
-    """Make one page of several runs: what their expectations measured, goodput and completion times side by side."""
+    """Compare several runs on one page: expectations' figures, goodput and completion times."""
     members = [compare.read(directory) for directory in directories]
     with results.foreign(output):
         page = compare.compare(members, output, title)

@@ -41,11 +41,10 @@ def train(
         typer.Option("--scenario", help="take fabric, transport, faults and expectations from this scenario"),
     ] = None,
     variant: Annotated[str, typer.Option(help="variant of the scenario; default: the first")] = "",
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", help="another value of a field, e.g. transport.kind=roce")
-    ] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. transport.kind=roce")] = None,
     slower: Annotated[
-        float, typer.Option(min=1, help="links so many times slower and longer: the same per round trip, less load")
+        float,
+        typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
     ] = 1.0,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
