@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,9 +13,10 @@ from pathlib import Path
 from rich.console import Console
 
 from mrclab.bench.sim import htsim, page, table
+from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
-from mrclab.bench.sim.turns import Turns
+from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {
@@ -38,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="begin no run after so many")
     parser.add_argument("--page", type=Path, metavar="MD", help="write docs/results/htsim.md, and its picture beside")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
@@ -48,15 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beside = not options.alone and htsim.program() is not None
     if not options.alone and not beside:
         sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")
-    turns = Turns(options.runs)
-    rows, failed = run(loads, options.seeds, turns, beside=beside, as_json=options.json)
-    if not options.json:
+    turns = Turns(options.runs, options.minutes)
+    found, failed = run(loads, options.seeds, turns, beside=beside)
+    if options.json:
+        _as_json(found)
+    else:
         console = Console(width=None if sys.stdout.isatty() else 160)
-        console.print(table.terminal(rows))
-    if options.page and rows:
-        spread = page.spread(options.seeds, turns) if beside else []
-        table.picture(rows, options.page.with_suffix(".png"))
-        options.page.write_text(page.text(rows, spread, options.seeds), encoding="utf-8")
+        console.print(table.terminal(found))
+    if options.page and found:
+        table.picture(found, options.page.with_suffix(".png"))
+        options.page.write_text(
+            page.text(found, _words(options), whole=_whole(found, loads, options.seeds)), encoding="utf-8"
+        )
     return 1 if failed else 0
 
 
@@ -67,6 +74,16 @@ def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
             yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts))
+
+
+def _words(options: argparse.Namespace) -> str:
+    """Return the words of the command, without the time that it was given."""
+    given = {name: value for name, value in vars(options).items() if name != "minutes" and value}
+    return shlex.join(f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items())
+
+
+def _whole(found: Sequence[SimRow], loads: Sequence[SimLoad], seeds: int) -> bool:
+    return {row.load for row in found if len(row.cpus) == seeds} == set(loads)
 
 
 def _size(traffic: str, hosts: int) -> int:
@@ -87,30 +104,37 @@ def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
         yield hosts
 
 
-def run(
-    loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool, as_json: bool
-) -> tuple[list[SimRow], bool]:
-    """All of them, each in both simulators alternating; the rows, and whether one of them failed."""
-    rows: list[SimRow] = []
-    failed = False
-    for one in loads:
-        fits = one.hosts <= htsim.MOST_HOSTS
-        if beside and not fits:
-            sys.stderr.write(f"{one.hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MOST_HOSTS}\n")
-        try:
-            found = turns.both(one, seeds, beside=beside and fits)
-        except RuntimeError as error:
-            sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
-            failed = True
-            continue
-        rows += found
-        for row in found if as_json else ():
-            cost = row.cost
-            said = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
-            said |= {"packets": cost.packets, "again": cost.again, "wall": cost.wall, "cpu": cost.cpu}
-            sys.stdout.write(json.dumps({**said, "memory": cost.memory, "completions": row.times()}) + "\n")
-            sys.stdout.flush()
-    return rows, failed
+def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool) -> tuple[list[SimRow], bool]:
+    """All loads with one seed after another, in both simulators alternating; the rows, and whether one of them failed.
+
+    Where the time of `turns` is up, rows have fewer seeds, or are left out.
+    """
+    rounds: dict[SimLoad, list[list[SimCost]]] = {one: [] for one in loads}
+    failed: set[SimLoad] = set()
+    fits = [one.hosts <= htsim.MOST_HOSTS for one in loads]
+    for hosts in dict.fromkeys(one.hosts for one, fit in zip(loads, fits, strict=True) if beside and not fit):
+        sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MOST_HOSTS}\n")
+    for seed in range(1, seeds + 1):
+        for one, fit in zip(loads, fits, strict=True):
+            if one in failed:
+                continue
+            try:
+                rounds[one].append(turns.once(one, seed, beside=beside and fit))
+            except OutOfTimeError:
+                continue
+            except RuntimeError as error:
+                sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
+                failed.add(one)
+    return [row for one in loads if one not in failed for row in rows(one, rounds[one])], bool(failed)
+
+
+def _as_json(found: Sequence[SimRow]) -> None:
+    for row in found:
+        one, cost = row.load, row.cost
+        said = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
+        said |= {"seeds": len(row.cpus), "packets": cost.packets, "again": cost.again, "wall": cost.wall}
+        said |= {"cpu": cost.cpu, "memory": cost.memory, "completions": row.times()}
+        sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

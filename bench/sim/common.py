@@ -137,7 +137,7 @@ class SimLoad:
     kind: Literal["mrc", "roce"] = "mrc"
     balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = "ecmp"
     recovery: str = "go_back_n"
-    settings: Mapping[str, float] = field(default_factory=dict)  # of the congestion control
+    settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the congestion control
     htsim_program: str = "htsim_uec"
     htsim_words: tuple[str, ...] = ()
 

@@ -21,7 +21,7 @@ def program(name: str = "htsim_uec") -> str | None:
     return shutil.which(name)
 
 
-def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
+def run(load: SimLoad, folder: Path) -> SimCost:
     """Let it do a load in a folder of its own, where it leaves files; RuntimeError where not all connections end."""
     matrix = load.matrix()
     (folder / "load.cm").write_text(matrix.text(), encoding="utf-8")
@@ -30,7 +30,7 @@ def run(load: SimLoad, folder: Path, extra: tuple[str, ...] = ()) -> SimCost:
     assert found is not None
     topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make fat trees of their own
     files = ["-tm", "load.cm", *topology, "-o", "log"]
-    said, cost = measure([found, *files, *load.options(), *extra], folder)
+    said, cost = measure([found, *files, *load.options()], folder)
     begun = {str(one.number): one.start for one in matrix.connections if one.start}
     completions = sorted((float(at) - begun.get(number, 0.0)) * 1e-6 for number, at in _FINISHED.findall(said))
     sent = _SENT.search(said)

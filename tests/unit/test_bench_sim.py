@@ -3,11 +3,13 @@
 import json
 import os
 import stat
+from types import SimpleNamespace
 
 import pytest
 
 from mrclab.bench.sim import __main__ as command
-from mrclab.bench.sim import common, htsim, load, table
+from mrclab.bench.sim import common, htsim, load, table, turns
+from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.lab.traffic import matrix
@@ -126,12 +128,14 @@ def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
 def test_the_page_counts_what_is_near(stand_in, tmp_path, monkeypatch):
     here = [at * 1e6 for at in load.simulate(SMALL)["completions"]]
     stand_in(*(finished(place, at) for place, at in enumerate(here)), "New: 784 Rtx: 0 RTS: 0")
-    monkeypatch.setattr(command.page, "spread", lambda *_: [])
     words = ["--hosts", "16", "--traffic", "permutation", "--size", "200 kB", "--page", str(tmp_path / "page.md")]
     assert command.main(words) == 0
     text = (tmp_path / "page.md").read_text()
     assert "within 10 % of each other on 1 of 1 loads" in text
     assert "| 16 | permutation |" in text
+    assert f"mrclab bench sim --hosts=16 --traffic=permutation --size=200000 --seeds=1 --page={tmp_path}" in text
+    assert "the time that the runs were given was up" not in text
+    assert (tmp_path / "page.png").exists()
     stand_in(*(finished(place, 2 * at) for place, at in enumerate(here)), "New: 784 Rtx: 0 RTS: 0")
     command.main(words)
     assert "within 10 % of each other on 0 of 1 loads" in (tmp_path / "page.md").read_text()
@@ -145,6 +149,16 @@ def test_the_largest_fabrics_have_fewer_loads_and_a_permutation_of_fewer_bytes(m
     assert [(one["traffic"], one["size"]) for one in said] == [("permutation", 10_000), ("incast", 500_000)]
 
 
+def test_after_the_minutes_that_were_given_no_run_is_begun_and_kept_ones_count(tmp_path, monkeypatch):
+    now = iter([0, 60, 120, 180, 240, 300, 360, 0, 240, 300, 360])
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(load, "run", lambda _load: SimCost(1.0, 1.0, 1).of("MRC Lab", 16, 0, [1e-4]))
+    loads = [SMALL, SimLoad(32, "permutation", 200_000)]
+    for _ in range(2):
+        rows, failed = command.run(loads, 3, Turns(tmp_path, minutes=3), beside=False)
+        assert ([len(row.cpus) for row in rows], failed) == ([2, 1], False)
+
+
 def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
     words = ["--hosts", "16", "--traffic", "permutation", "--size", "8 kB", "--alone", "--json", "--runs"]
     assert command.main([*words, str(tmp_path / "runs")]) == 0
@@ -156,7 +170,7 @@ def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
 
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
     monkeypatch.setattr(htsim, "MOST_HOSTS", 8)
-    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), beside=True, as_json=False)
+    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), beside=True)
     assert ([row.cost.simulator for row in rows], failed) == (["MRC Lab"], False)
     assert "16 hosts: uet-htsim is left out" in capsys.readouterr().err
 
