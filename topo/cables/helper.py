@@ -11,7 +11,8 @@ from typing import Any
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
-from mrclab.topo.linux.emulation import Emulation, ending, last_line
+from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.processes import ending, last_line
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
 END_TIMEOUT = 10.0  # seconds for its last words

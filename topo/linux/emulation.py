@@ -219,7 +219,7 @@ class Emulation:
         with self._lock:
             every = {**self._switches, **self._others}
             statuses = {name: process.poll() for name, process in every.items()}
-            found = {name: ending(status) for name, status in statuses.items() if status is not None}
+            found = {name: processes.ending(status) for name, status in statuses.items() if status is not None}
             return found | {f"shell-{node}": how for node, how in self._ended_shells().items()}
 
     @property
@@ -311,7 +311,7 @@ class Emulation:
         """Describe how the processes ended that hold the namespaces of nodes, by node, of those that did."""
         nodes = self._namespaces if self.network is not None else ()
         shells = {node: self.network[node].shell for node in nodes}
-        return {node: ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
+        return {node: processes.ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -418,15 +418,15 @@ class Emulation:
             adaptive.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
             for name, launch in launches.items():
                 if (status := self._switches[name].poll()) is not None:
-                    last = f"its last words were: {last_line(launch.log)} (its log is log/{launch.log.name})"
-                    raise EmulationError(f"switch {name} {ending(status)} at start: {last}")
+                    last = f"its last words were: {processes.last_line(launch.log)} (its log is log/{launch.log.name})"
+                    raise EmulationError(f"switch {name} {processes.ending(status)} at start: {last}")
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
                     del waiting[name]
                     yield name
             if waiting and adaptive.over:
                 first = next(iter(waiting))
-                last = f"the last words of {first} were: {last_line(launches[first].log)}"
+                last = f"the last words of {first} were: {processes.last_line(launches[first].log)}"
                 raise adaptive.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
@@ -444,16 +444,6 @@ class Emulation:
             raise EmulationError(f"{name} is not running")
         process.send_signal(number)
         return process
-
-
-def ending(status: int) -> str:
-    """Describe how a process ended."""
-    if status >= 0:
-        return f"ended with status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
 
 
 def _mininet_nodes() -> Any:
@@ -481,12 +471,6 @@ def _wait_for_end(running: Iterable[Process]) -> None:
     poller.poll(_LOOK_AGAIN * 1000)
     for descriptor in descriptors:
         os.close(descriptor)
-
-
-def last_line(log: Path) -> str:
-    """Return the last line of a log."""
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "it wrote nothing"
 
 
 @contextlib.contextmanager

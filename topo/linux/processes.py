@@ -206,3 +206,19 @@ def _wait_gone(alive: dict[int, int], timeout: float) -> None:
             poller.unregister(descriptor)
             os.close(descriptor)
             del alive[descriptor]
+
+
+def ending(status: int) -> str:
+    """Describe how a process ended."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log."""
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "it wrote nothing"
