@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -256,6 +257,5 @@ def test_a_bmv2_that_waits_for_a_cpu_makes_the_run_invalid_though_it_cannot_tell
         process.kill()
         process.wait()
     assert process.returncode == 3, told
-    late = [line for line in shown.splitlines() if "switch t0-p1-1 was" in line]
-    assert late, shown
-    assert "ms late at" in " ".join(shown.split())
+    # The one that waited longest is named: t0-p1-1, or another switch that the lab keeps on that CPU.
+    assert re.search(r"switch t[01]-p\d-\d was \d+ ms late at", " ".join(shown.split())), shown
