@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault, at_least_one
+from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.faults.wholepaths import WholePaths
@@ -22,7 +23,6 @@ from mrclab.topo.model import Fabric
 
 _TRIES = 30  # draws of a kind and a place for one fault, until one leaves enough paths
 _MOST = 10_000  # faults of one chaos, on average
-_NAME_LENGTH = 32  # of the chaos's own name in those of its faults
 _LONGEST_STEP = 0.3  # longest step of a plan's time, seconds; a time line is advanced more often
 
 DEFAULT_KINDS = (
@@ -42,7 +42,7 @@ else:
 
 
 @FAULTS.register
-class Chaos(FaultBase):
+class Chaos(CompositeFault):
     """Random faults for a duration, each cleared after its own. Ends without being cleared."""
 
     kind: Literal["chaos"]
@@ -74,11 +74,6 @@ class Chaos(FaultBase):
     def text(self, fabric: Fabric) -> str:
         kinds = "every kind" if self.kinds == DEFAULT_KINDS else ", ".join(self.kinds)
         return f"chaos of {kinds} for {show_seconds(self.duration)}, a fault about every {show_seconds(self.every)}"
-
-    @property
-    @override
-    def prefix(self) -> str:
-        return self.name[:_NAME_LENGTH]
 
     @override
     def action(self, context: FaultContext) -> "RunChaos":

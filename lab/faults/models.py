@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 
 # chaos draws from all other kinds, and a population has parts of another
-FAULTS.define("mrclab.lab.faults.kinds", "mrclab.lab.faults.chaos", "mrclab.lab.faults.population")
+FAULTS.define("mrclab.lab.faults.kinds", "mrclab.lab.faults.chaos")
 
 __all__ = ["FAULTS", "Fault", "FaultBase", "LastingFault"]
 

@@ -1,36 +1,25 @@
 """Correlated failures: everything on one line card, or one power supply, fails at the same moment."""
 
 import random
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
+from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.faults.kinds.switches import SwitchReboot
-from mrclab.lab.faults.population import RunPopulation
-from mrclab.lab.faults.probe import SWITCH, FaultProbe
+from mrclab.lab.faults.probe import SWITCH
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 
-_NAME_LENGTH = 32  # of the fault's own name in those of its parts
 
-
-class Domain(LastingFault):
+class Domain(CompositeFault, LastingFault):
     """Faults of everything in one domain, all at once; which one is drawn from the seed, where it is not named."""
-
-    @property
-    @override
-    def prefix(self) -> str:
-        return self.name[:_NAME_LENGTH]
-
-    @override
-    def action(self, context: FaultContext) -> RunPopulation:
-        return RunPopulation(context, self)
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -40,22 +29,13 @@ class Domain(LastingFault):
         return tuple(dict.fromkeys(link for part in self.parts(fabric, 0) for link in part.links(fabric)))
 
     @property
+    @abstractmethod
     def number(self) -> int | None:
         """Number of the domain; None where it is drawn."""
-        raise NotImplementedError
 
     def chosen(self, count: int, seed: int) -> int:
         """Return the number of the domain, drawn from the seed among so many where none is named."""
         return self.number if self.number is not None else random.Random(f"{seed}/{self.name}").randint(1, count)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        """Every part that began ends, and there is at least one."""
-        probe.inject()
-        begun = probe.records("fault.begin")
-        probe.clear()
-        ended = probe.records("fault.end")
-        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")
 
 
 @FAULTS.register

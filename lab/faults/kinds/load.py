@@ -8,7 +8,7 @@ from typing_extensions import override
 from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.faults.families import LossyAction, PacketFault, Share
-from mrclab.lab.faults.probe import CABLE, FaultProbe
+from mrclab.lab.faults.probe import CABLE
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Duration, Percent
 from mrclab.topo.cables import cablefaults
@@ -37,10 +37,6 @@ class LossWithLoad(PacketFault):
     @override
     def action(self, context: FaultContext) -> "LoseWithLoad":
         return LoseWithLoad(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        raise NotImplementedError  # it is of virtual time alone
 
 
 class LoseWithLoad(LossyAction):

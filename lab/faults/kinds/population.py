@@ -7,21 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
-from mrclab.lab.faults.probe import FaultProbe
-from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo import sentences
 from mrclab.topo.model import Fabric
 
-_NAME_LENGTH = 32  # of the population's own name in those of its faults
 _CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables", "t1-t2": "T1–T2 cables"}
 
 
 @FAULTS.register
-class Population(LastingFault):
+class Population(CompositeFault, LastingFault):
     """A share of the cables, drawn from the seed, has a fault of one kind, all at once."""
 
     kind: Literal["population"]
@@ -47,11 +44,6 @@ class Population(LastingFault):
             raise ValueError("a population needs either a share (such as 1%) or a count of cables")
         return self
 
-    @property
-    @override
-    def prefix(self) -> str:
-        return self.name[:_NAME_LENGTH]
-
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self._drawn(fabric)} of {len(self._cables(fabric))} {_CABLES[self.of]} have {self.fault['kind']}"
@@ -73,18 +65,6 @@ class Population(LastingFault):
         assert self.share is not None
         return math.ceil(round(self.share * cables, 6))  # a share above 0 is one cable at least
 
-    @override
-    def action(self, context: FaultContext) -> "RunPopulation":
-        return RunPopulation(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        probe.inject()
-        begun = probe.records("fault.begin")
-        probe.clear()
-        ended = probe.records("fault.end")
-        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")
-
 
 def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
     """Return the fault of one cable; ValueError says what is wrong with its fields."""
@@ -99,28 +79,3 @@ def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultB
         return FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})
     except ValidationError as error:
         raise ValueError(sentences.first(error)) from None
-
-
-class RunPopulation(FaultAction[FaultBase]):
-    """Inject and clear all parts of a fault, a population's or a domain's, on a time line of their own."""
-
-    def __init__(self, context: FaultContext, fault: FaultBase) -> None:
-        super().__init__(context, fault)
-        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
-        self._began = 0.0
-
-    @override
-    def inject(self) -> None:
-        self._began = self.context.now
-        self.advance(self._began)
-
-    @override
-    def advance(self, now: float) -> list[str]:
-        done = self._line.advance(now - self._began, {})
-        self.due = self._line.next_due()
-        return done
-
-    @override
-    def clear(self) -> Counters | None:
-        self._line.clear_all()
-        return None
