@@ -21,7 +21,7 @@ OPERATOR = "operator"
 """Source of denials that a person asked for."""
 
 REFUSALS = (ValidationError, UnknownName, ControllerError)
-"""What an operation raises where it refuses."""
+"""Errors with which an operation refuses."""
 
 
 def checked(method: Callable[..., Any]) -> Callable[..., Any]:

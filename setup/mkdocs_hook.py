@@ -34,9 +34,8 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
     """Let links lead to where the page is on the site."""
-    del config
     source = page.file.src_uri
     rooted = next((name for name, target in PAGES.items() if target == source), None)
     here = "" if rooted else posixpath.join("docs", posixpath.dirname(source))
@@ -57,9 +56,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     return _LINK.sub(link, markdown)
 
 
-def on_page_content(html_: str, page: Any, config: Any, files: Files) -> str:
+def on_page_content(html_: str, page: Any, **_: Any) -> str:
     """Put the lab into the home page, and link words of lessons to the glossary."""
-    del config, files
     source = page.file.src_uri
     if source == "index.md":
         return _PICTURE.sub(lambda found: found[0] + HERE, html_, count=1)

@@ -64,12 +64,15 @@ def tracked(*patterns: str) -> Iterator[Path]:
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield findings on docstrings: a noun or a verb comes first."""
+    """Yield findings on docstrings, those of attributes included: a noun or a verb comes first."""
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = (ast.get_docstring(node) or "").split(maxsplit=1)[:1]
-            if first and first[0].rstrip(",:") in QUESTION_WORDS:
-                yield f"{node.body[0].lineno}: docstring begins with {first[0]}; begin with a noun or a verb"
+        body = getattr(node, "body", ())
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))) if text.split():
+                    first = text.split(maxsplit=1)[0].rstrip(",:")
+                    if first in QUESTION_WORDS:
+                        yield f"{statement.lineno}: docstring begins with {first}; begin with a noun or a verb"
 
 
 def deletions(tree: ast.Module) -> Iterator[str]:

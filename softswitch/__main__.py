@@ -20,7 +20,7 @@ from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long the forwarding thread waits at most for a P4Runtime thread to let go of the interpreter."""
+"""Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter."""
 
 LARGE_BYTES = 1 << 16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc

@@ -36,7 +36,7 @@ MALFORMED = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration,
     SyntaxError, ArithmeticError, MemoryError,
 )  # fmt: skip
-"""What a program that no check of the loader knows to be impossible makes the compiler stumble over."""
+"""Errors of the compiler over an impossible program that no check of the loader found."""
 
 
 class LoopError(RuntimeError):
@@ -58,7 +58,7 @@ class Compiled:
 
 
 _latest: dict[int, Compiled] = {}
-"""What was compiled last in this process, by drop port: nothing of it ever changes, so forks of a process share it."""
+"""Latest compiled program of this process, by drop port: it never changes, so forks of a process share it."""
 
 
 def compile_program(config: str | bytes, drop_port: int) -> Compiled:

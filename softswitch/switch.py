@@ -34,7 +34,7 @@ Reader = Callable[[], int | None]
 """Takes what can be read from a descriptor; a port's returns how many frames that were."""
 
 AGEING_SECONDS = 0.25
-"""How often entries are looked at for their idle timeout."""
+"""Seconds between two looks at entries for their idle timeout."""
 BUSY_TURNS = 16
 """Turns with frames after which all descriptors are looked at nevertheless."""
 EVENTS = 16

@@ -17,7 +17,7 @@ from mrclab.softswitch.clock import REAL, SwitchClock
 
 DEFAULT_DEPTH = 64
 EARLY_SHARE = 1 / 16
-"""How much of the time between two packets, and of a timer's precision at most, a packet may leave before its time.
+"""Share of the time between two packets, and of a timer's precision at most, by which a packet may leave early.
 
 Waiting for a time that is nearer than the precision of timers costs a wake-up and gains nothing. The times themselves
 are not moved, so that the rate holds.

@@ -26,7 +26,7 @@ PARTS = {
     "switches provisioned": "provisioned",
     "cables verified": "verified",
 }
-"""What the lab calls its stages as it comes up → what a table calls them, in order."""
+"""Stages of bring-up, in order: the lab's name → the table's."""
 
 RUN_DIR = Path("/run/mrclab-bench/lab")
 _SHAPES = {4: (1, 2, 2), 16: (2, 4, 4), 64: (4, 8, 8), 128: (4, 16, 16)}  # switches → planes, T0s and T1s of each

@@ -19,7 +19,7 @@ OUT_SOURCE, OUT_DESTINATION = 0x020A_0000_0201, 0x020B_0000_0201
 """MAC addresses of a frame that was forwarded."""
 
 NUMBER_AT = 114
-"""Where the number stands: behind Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12."""
+"""Offset of the number: behind Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12."""
 
 NEVER = (1 << 19) - 1
 """A queue depth that no packet meets."""

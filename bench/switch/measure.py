@@ -50,7 +50,7 @@ class Speed:
     loss_free: float
     loss: float
     saturated: float
-    """What came through when more was offered than can."""
+    """Throughput under overload."""
     cpu_per_packet: float
     """At nine tenths of the loss-free rate."""
     latency_median: float

@@ -59,7 +59,7 @@ SOFT = BenchTarget(
     ("--queue-depth", str(QUEUE_DEPTH)),
 )
 AHEAD = ("nice", "-n", "-15")
-"""What BMv2 has in place of real-time priority."""
+"""BMv2's substitute for real-time priority."""
 BMV2 = BenchTarget("bmv2", "BMv2", (*AHEAD, BMV2_PROGRAM), (), ("--",))
 BMV2_OFF = BenchTarget("bmv2-off", "BMv2 -L off", (*AHEAD, BMV2_PROGRAM), ("--log-level", "off"), ("--",))
 TARGETS = {target.key: target for target in (SOFT, BMV2, BMV2_OFF)}

@@ -49,7 +49,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "path": ("qp", "ev", "plane", "uplink"),
     "port": ("port",),
 }
-"""What a row of an agent is known by: its labels, beside `host`."""
+"""Labels that identify a row of an agent, beside `host`."""
 
 _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
     "qp": {

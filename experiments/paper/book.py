@@ -15,7 +15,7 @@ from mrclab.lab.report.summary import state_of
 from mrclab.topo import files
 
 SECONDS = "-seconds"
-"""What the name of an expectation that tells round trips ends with where they are seconds."""
+"""Suffix of the name of an expectation in round trips, for its value in seconds."""
 
 _NAMED = re.compile(r"[\w-]+ \(([\w-]+)\)")
 

@@ -178,6 +178,6 @@ class MeshOperation:
             except Exception as trouble:
                 self.error = self.error or CollectiveError(str(trouble), self._mesh.rank, None, str(trouble))
         if error is not None and self._generator is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the error that ended it is the one to report
                 self._generator.close()
         self._over.set()

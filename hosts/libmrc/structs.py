@@ -146,4 +146,4 @@ RESULTS = {
     "ibv_alloc_pd": void_p, "ibv_reg_mr": POINTER(Mr), "mrc_create_context": void_p, "mrc_create_cq": void_p,
     "mrc_create_qp": void_p, "ibv_wc_status_str": c_char_p,
 }  # fmt: skip
-"""What calls give that give no int."""
+"""Return types of the calls that do not return an int."""

@@ -36,13 +36,13 @@ MAX_BUSY_PASSES = 16
 """Passes in a row after which the descriptors are looked at even so."""
 
 RETRY_S = 0.001
-"""How long an interface that took no more frames is left alone."""
+"""Seconds for which an interface that took no more frames is left alone."""
 
 BUSY_FOR_S = 0.01
-"""How long after a frame the NIC counts as busy."""
+"""Seconds after a frame for which the NIC counts as busy."""
 
 SLACK_PACKETS = 0.5
-"""How late anything may be so that one wake-up serves it with something else, in packet times of a link."""
+"""Longest delay of work that one wake-up serves together with other work, in packet times of a link."""
 
 LEAST_SLACK_S = 0.00025
 """Slack where packet times are shorter than what a wake-up takes."""

@@ -13,7 +13,7 @@ from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 HEADER_BYTES: Final = FULL_HEADER_BYTES
-"""What a full packet adds to its payload."""
+"""Bytes that a full packet adds to its payload."""
 
 ROCE_HEADER_BYTES: Final = 78
 """The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""

@@ -22,7 +22,7 @@ from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
 NODE_LIMIT = 6
-"""How many times the nodes of a pipeline may be emitted on the average (unstructured graphs repeat nodes)."""
+"""Most emissions of a pipeline's node, on average (unstructured graphs repeat nodes)."""
 NODE_BUDGET = 60
 """Nodes emitted beyond that before ways that know different things about the packet are brought together."""
 MAX_VARIANTS = 4

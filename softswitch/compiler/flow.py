@@ -11,7 +11,7 @@ from mrclab.softswitch.p4 import program as p4
 
 Body = Callable[[], None]
 End = tuple[Block, SymbolicState]
-"""Where a branch ends: the block to append to, and what is known there."""
+"""End of a branch: the block to append to, and the facts known there."""
 
 MAX_STEPS = 1 << 16
 """Laps of loops that a packet may take; one that goes on for ever costs the packet, not the switch."""

@@ -16,7 +16,7 @@ MAX_SOURCE = 1 << 24
 BUILTINS = {
     one.__name__: one for one in (AssertionError, bytearray, bytes, int, len, max, min)
 }  # fmt: skip
-"""What generated code has of Python's own functions."""
+"""Python's built-in functions that generated code may call."""
 
 _WRITTEN = """
 and break def del elif else False if in is None not or pass raise return True while

@@ -38,7 +38,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "log_msg": (TEXT, NUMBERS), "assert": (NUMBER,), "assume": (NUMBER,),
     "_jump": (CONST,), "_jump_if_zero": (NUMBER, CONST),
 }  # fmt: skip
-"""What each primitive takes."""
+"""Parameters of each primitive."""
 
 _LAST_IS_OPTIONAL = {"mark_to_drop", "log_msg"}
 

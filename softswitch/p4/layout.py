@@ -4,7 +4,7 @@ A queue state is the tuple (egress function, data, length, instance type, rid, t
 """
 
 SPILL_PREFIX = 6
-"""How many items of a queue state are fixed."""
+"""Number of fixed items of a queue state."""
 
 UNCUT = 1 << 31
 """The truncation length of a packet that is not to be truncated."""

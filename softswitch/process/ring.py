@@ -31,9 +31,9 @@ TPACKET_V2 = 1
 BLOCK_BYTES = 1 << 16
 LONGEST_SLOT = 1 << 14
 FRAME_AT = 66
-"""Where an Ethernet frame begins in its slot: behind tpacket2_hdr and sockaddr_ll, its network header aligned."""
+"""Offset of an Ethernet frame in its slot: behind tpacket2_hdr and sockaddr_ll, its network header aligned."""
 HEADROOM = FRAME_AT + 14 + 4
-"""What a slot holds besides an MTU: the frame's place, Ethernet's header, a tag that the kernel left in."""
+"""Bytes of a slot besides an MTU: the frame's offset, Ethernet's header, a tag that the kernel left in."""
 
 USER, COPY, VLAN_VALID, VLAN_TPID_VALID = 1 << 0, 1 << 1, 1 << 4, 1 << 6  # TP_STATUS_*
 UNUSUAL = COPY | VLAN_VALID

@@ -168,7 +168,7 @@ def whole_paths(fabric, broken):
 
 
 def lasts(part):
-    """When a planned fault begins and is over."""
+    """Begin and end of a planned fault."""
     begin = part.at.seconds
     return begin, part.until.seconds if hasattr(part, "until") else begin + part.takes
 

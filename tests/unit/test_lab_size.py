@@ -1,4 +1,4 @@
-"""What a fabric needs is estimated before anything starts, and what this machine cannot hold is refused."""
+"""Estimates of a fabric's needs before anything starts; one too large for this machine is refused."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a run in virtual time needs is estimated before it starts, and held to what a small one takes."""
+"""Estimates of a run in virtual time before it starts, compared with the use of a small one."""
 
 import gc
 import tracemalloc

@@ -13,7 +13,7 @@ _UDP_BYTES, _IPV6_BYTES, _ETHERNET_BYTES = 8, 40, 14
 _TRANSPORT_BYTES = 40  # BTH, METH, TSETH, RETH, ICRC of a full data packet: so that both take a link as long
 
 NUMBER_AT = _ETHERNET_BYTES + 2 * _IPV6_BYTES + _UDP_BYTES
-"""Where a sender may number its frames."""
+"""Places at which a sender may number its frames."""
 
 
 def packet(fabric: Fabric, source: str, destination: str, path: tuple[int, int], size: int) -> bytes:
