@@ -78,7 +78,7 @@ def bare_receive(interface: str, size: int, quiet: float, ready: Callable[[], No
             break
         if not count:
             first, cpu = time.monotonic(), time.process_time()
-        for _ in wire.frames(time.monotonic(), wire.slots):
+        for _ in wire.frames(wire.slots):
             count += 1
         last = time.monotonic()
     cost = Cost(count, last - first, time.process_time() - cpu)

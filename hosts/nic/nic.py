@@ -282,7 +282,7 @@ class Nic:
         """Take what waits in a port's ring: link checks are answered, packets delivered or put into the delay line."""
         count = size = 0
         delayed = self.delay_line.link_delay > 0
-        for arrival, frame in port.socket.frames(time.monotonic(), BATCH):
+        for arrival, frame in port.socket.frames(BATCH):
             count += 1
             size += len(frame)
             ethertype = frame[12] << 8 | frame[13]

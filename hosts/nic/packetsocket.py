@@ -31,6 +31,10 @@ _RING_HEADROOM = 128  # tpacket2_hdr, sockaddr_ll and what aligns the Ethernet h
 _BLOCK_BYTES = 65536
 SEND_BUFFER_BYTES = 4 * 1024 * 1024
 
+_CLOCK_TRIES = 4
+_CLOCK_READ_NS = 20_000
+"""Longest time for which two reads of the monotonic clock count as one moment."""
+
 
 class PacketSocketError(Exception):
     """The interface cannot be opened; the text is one sentence with the remedy."""
@@ -55,7 +59,7 @@ class PacketSocket:
         except OSError as error:
             self._socket.close()
             raise PacketSocketError(f"interface {interface} cannot be opened: {error.strerror or error}") from error
-        self._seen_until = time.monotonic()
+        self._seen_until = time.monotonic_ns()
         self.send = self._socket.send
         """Sends one frame; raises OSError (BlockingIOError when the interface takes no more now)."""
         self.sendmsg = self._socket.sendmsg
@@ -90,27 +94,34 @@ class PacketSocket:
         """Return True if `frames` would find something."""
         return bool(self._words[self._offsets[self._next] >> 2] & TP_STATUS_USER)
 
-    def frames(self, now: float, limit: int) -> Iterator[tuple[float, memoryview]]:
+    def frames(self, limit: int) -> Iterator[tuple[float, memoryview]]:
         """Yield (arrival, frame) of up to `limit` frames that wait; arrival is the kernel's, in monotonic seconds.
 
-        A frame is valid until the next one is asked for: its slot then goes back to the kernel.
+        Arrival is never before the frame came, also where this process was preempted while it read the clocks: a round
+        trip must not measure too short. A frame is valid until the next one is asked for: its slot then goes back to
+        the kernel.
         """
         words, offsets, unpack, slots = self._words, self._offsets, _HEADER.unpack_from, self.slots
-        since, to_monotonic = self._seen_until, now - time.time()
-        self._seen_until = now
+        since = self._seen_until
+        now, to_monotonic = _wall_to_monotonic()
+        looked = now
         at = self._next
         for _ in range(limit):
             offset = offsets[at]
             if not words[offset >> 2] & TP_STATUS_USER:
+                self._seen_until = looked
                 return
             length, captured, mac, seconds, nanoseconds = unpack(self._map, offset)
             if length == captured:
-                arrival = seconds + nanoseconds * 1e-9 + to_monotonic
+                arrival = seconds * 1_000_000_000 + nanoseconds + to_monotonic
                 # A step of the wall clock must not move a frame out of the time in which it can have come.
-                if arrival > now or arrival < since:
-                    arrival = min(now, max(since, arrival))
+                if arrival > now:  # it came since the clocks were read, or they stepped
+                    now = time.monotonic_ns()
+                    arrival = min(now, arrival)
+                elif arrival < since:
+                    arrival = since
                 start = offset + mac
-                yield arrival, self._bytes[start : start + captured]
+                yield arrival * 1e-9, self._bytes[start : start + captured]
             else:
                 self.truncated += 1
             words[offset >> 2] = TP_STATUS_KERNEL
@@ -133,6 +144,20 @@ class PacketSocket:
         self._bytes.release()
         self._map.close()
         self._socket.close()
+
+
+def _wall_to_monotonic() -> tuple[int, int]:
+    """Return monotonic time, and what to add to wall-clock time for it, both ns.
+
+    The sum may be late by the time between two reads of a clock, which is short unless preempted; it is never early.
+    """
+    for _ in range(_CLOCK_TRIES):
+        before = time.monotonic_ns()
+        wall = time.time_ns()
+        now = time.monotonic_ns()
+        if now - before < _CLOCK_READ_NS:
+            break
+    return now, now - wall
 
 
 def _open(interface: str) -> socket.socket:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from netns import Namespace, join
 
+from mrclab.hosts.nic import packetsocket
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
 from mrclab.hosts.nic.seam import HEADER_BYTES
@@ -127,7 +128,7 @@ def ipv6_frame(payload: bytes, hop_limit: int = 64) -> bytes:
 
 
 def arrived(peer: PacketSocket) -> list[bytes]:
-    return [bytes(frame) for _, frame in peer.frames(time.monotonic(), 10_000)]
+    return [bytes(frame) for _, frame in peer.frames(10_000)]
 
 
 def wait_for(peer: PacketSocket, count: int) -> list[bytes]:
@@ -357,3 +358,42 @@ def test_what_arrived_before_a_deadline_is_delivered_before_the_timer(make_bench
 def test_an_interface_that_is_not_there_is_named():
     with pytest.raises(PacketSocketError, match="no interface h9-p1 in this network namespace"):
         PacketSocket("h9-p1", 4352)
+
+
+class _SlowClock:
+    """The clocks of `time`; before the wall clock is read for the first time, something takes its while."""
+
+    def __init__(self, interruption) -> None:
+        self._interruption = interruption
+
+    def __getattr__(self, name: str):
+        if name in ("time", "time_ns") and self._interruption is not None:
+            interruption, self._interruption = self._interruption, None
+            interruption()
+        return getattr(time, name)
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["comes-before", "comes-meanwhile"])
+def test_a_frame_has_not_arrived_before_it_was_sent_where_reading_the_clocks_was_interrupted(
+    make_bench, monkeypatch, meanwhile
+):
+    bench = make_bench()
+    near, far = bench.nic.ports[0].socket, bench.peers[0]
+    list(near.frames(1))
+    time.sleep(0.005)
+    sent = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        far.send(ipv6_frame(b""))
+
+    def interruption() -> None:
+        time.sleep(0.005)
+        if meanwhile:
+            send()
+
+    if not meanwhile:
+        send()
+    monkeypatch.setattr(packetsocket, "time", _SlowClock(interruption))
+    [(arrival, _)] = list(near.frames(1))
+    assert arrival >= sent[0]
