@@ -169,7 +169,7 @@ class ControllerCore:
             "state": self._state({view.state for view in views.values()}),
             "switches_ready": len(views) - len(unready),
             "switches": len(views),
-            "links_verified": driver.book.verified,
+            "links_verified": driver.book.count_verified(silences),
             "links": len(self._fabric.links),
             "message": self._message(),
             "wrong_entries": len(audited.wrong),

@@ -138,10 +138,12 @@ class CableBook:
         found = [self._fabric.link(name) for name in doubted if self.state(name) == state]
         return [link.name for link in sorted(found, key=lambda link: link.index)]
 
-    @property
-    def verified(self) -> int:
-        """Number of verified cables."""
-        return len(self._fabric.links) - len({self._port(end).link for end in self._doubted})
+    def count_verified(self, silent: Iterable[str] = ()) -> int:
+        """Number of verified cables at none of whose ends is a switch of `silent`: those do not answer for theirs."""
+        unknown = {self._port(end).link for end in self._doubted}
+        for switch in silent:
+            unknown.update(port.link for port in self._fabric.switch(switch).ports)
+        return len(self._fabric.links) - len(unknown)
 
     def complaints(self, link: str) -> list[str]:
         """One sentence for each direction of a cable that leads elsewhere; where none does, for each without answer."""

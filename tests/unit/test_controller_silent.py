@@ -14,6 +14,7 @@ from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
 from mrclab.controller.p4runtime import fleet
+from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.wire import agents
 from mrclab.controller.wire.app import Controller
 
@@ -48,6 +49,7 @@ def with_controller(directory: Path, error: SwitchError | None, pid: int | None,
         for name, worker in controller.fleet.workers.items():
             worker.state, worker.pid = SwitchState.READY, pid if name == SILENT else None
             worker.session = Session(worker, error if name == SILENT else None)  # type: ignore[assignment]
+        controller.cables.book = CableBook(FABRIC, known=True)
         api = by_name(controller.core, waits=True)
         await body(SimpleNamespace(**api))
 
@@ -78,7 +80,11 @@ def test_entries_of_a_stopped_switch_are_not_said_to_be_right(tmp_path: Path) ->
 def test_a_switch_that_hangs_without_being_stopped_is_named_too(tmp_path: Path) -> None:
     async def body(api: Any) -> None:
         assert (await api.audit())["unread"] == {SILENT: "does not answer"}
-        assert (await api.status())["by_switch"][SILENT]["silent"]
+        status = await api.status()
+        assert status["by_switch"][SILENT]["silent"]
+        assert status["links"] - status["links_verified"] == len(FABRIC.switch(SILENT).ports), (
+            "nobody vouches for these"
+        )
 
     with_controller(tmp_path, SwitchError(SILENT, "Read got no answer in time", "DEADLINE_EXCEEDED"), None, body)
 
