@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mrclab.topo import names, sentences, srv6
+from mrclab.topo import cablenames, names, sentences, srv6
 from mrclab.topo.economy import LazySequence
 from mrclab.topo.errors import TopoError
 from mrclab.topo.links import LinkRule, LinkTimes
@@ -23,8 +23,6 @@ from mrclab.topo.srv6 import UsidType
 
 MAX_INTERFACE_NAME = 15  # bytes; IFNAMSIZ less the final zero
 
-_SEPARATOR = re.compile(r"\s*(?:/|,|<->|--|–|\s)\s*")
-_PLANE_WORD = re.compile(r"(?:p|plane)?(\d+)")
 _NUMBER = re.compile(r"(?<!^t)\d+")  # t0 and t1 are kinds
 _KEPT = 4096  # hosts, switches, links of a fabric that are kept once made, of each
 _KEPT_PORTS = 64  # ports of a switch, where it has no more
@@ -242,7 +240,7 @@ class Fabric:
     def switch_place(self, name: str) -> int:
         """Place of a switch in `switches`; UnknownName where there is none of this name."""
         found = names.switch(name)
-        if found is None or not self._has_switch(*found):
+        if found is None or not self.shape.has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
         return self.shape.switch_index(*found)
 
@@ -267,12 +265,12 @@ class Fabric:
     def has_switch(self, name: str) -> bool:
         """Return True if a switch has this name."""
         found = names.switch(name)
-        return found is not None and self._has_switch(*found)
+        return found is not None and self.shape.has_switch(*found)
 
     def switch(self, name: str) -> Switch:
         """The switch with this name; UnknownName otherwise."""
         found = names.switch(name)
-        if found is None or not self._has_switch(*found):
+        if found is None or not self.shape.has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
         return self.switches[self.shape.switch_index(*found)]
 
@@ -306,10 +304,7 @@ class Fabric:
 
         `t1-p1-2/t0-p1-1`, `t0-p1-1 t1-p1-2`, `h1-p2`, `t0-p1-1-3`, `h1 2` and `h1/p2` are all understood.
         """
-        words = [word for word in _SEPARATOR.split(text.strip().lower()) if word]
-        found = self._link_of_port(words[0]) if len(words) == 1 else None
-        if len(words) == 2:
-            found = self._link_between(*words)
+        found = cablenames.find(self, text)
         if found is None:
             raise UnknownName("cable", text, self.near(text, "link", "port"))
         return found
@@ -403,9 +398,6 @@ class Fabric:
         address = srv6.text(srv6.host_address(group, downlink))
         return Host(f"h{number}", number, group, downlink, address, tuple(ports))
 
-    def _has_switch(self, tier: Tier, plane: int, number: int) -> bool:
-        return plane <= self.planes and number <= self.shape.counts[tier]
-
     def _switch(self, index: int) -> Switch:
         tier, plane, number = self.shape.switch_at(index)
         count = self.shape.ports[tier]
@@ -436,55 +428,10 @@ class Fabric:
         me = _switch_ref(lower.tier, plane, lower.number, lower.port)
         return Link(_link_name(me, peer), index, plane, "fabric", me, peer)
 
-    # --- cables by name ---------------------------------------------------------------------------------------------
-
-    def _link_of_port(self, word: str) -> Link | None:
-        """The cable of the port with this interface name."""
-        if (nic := names.nic_port(word)) is not None:
-            host, plane = nic
-            exists = host <= len(self.hosts) and plane <= self.planes
-            return self.links[self.shape.link_of_nic(host, plane)] if exists else None
-        found = names.switch_port(word)
-        if found is None or not self._has_switch(*found[:3]):
-            return None
-        tier, plane, number, port = found
-        if port > self.shape.ports[tier]:
-            return None
-        return self.links[self.shape.link_of_switch(tier, plane, number, port)]
-
-    def _link_between(self, first: str, second: str) -> Link | None:
-        for name, other in ((first, second), (second, first)):
-            plane = _PLANE_WORD.fullmatch(other)
-            if self.has_host(name) and plane and 1 <= int(plane[1]) <= self.planes:
-                return self._link_of_port(f"{name}-p{int(plane[1])}")
-            found = self._link_of_port(name) or self._link_of_nodes(name, other)
-            if found and _joins(found, name, other):
-                return found
-        return None
-
-    def _link_of_nodes(self, name: str, other: str) -> Link | None:
-        """The cable from a host or switch to one of the tier above."""
-        there = names.switch(other)
-        if there is None or not self._has_switch(*there):
-            return None
-        if self.has_host(name):
-            return self._link_of_port(f"{name}-p{there[1]}")
-        here = names.switch(name)
-        if here is None or not self._has_switch(*here) or here[0] == there[0] or here[1] != there[1]:
-            return None
-        place = self.shape.link_between(here, there)
-        return None if place is None else self.links[place]
-
 
 def mac_bytes(mac: str) -> bytes:
     """Six bytes of `02:0a:…`."""
     return bytes.fromhex(mac.replace(":", ""))
-
-
-def _joins(link: Link, first: str, second: str) -> bool:
-    """Return True if each of two words, node or interface, names another end of a cable."""
-    a, b = ({end.node, end.interface} for end in link.ends)
-    return (first in a and second in b) or (first in b and second in a)
 
 
 def _switch_ref(tier: Tier, plane: int, number: int, port: int) -> PortRef:

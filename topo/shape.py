@@ -69,6 +69,10 @@ class Shape:
         place -= self.t0s
         return ("t1", plane, place + 1) if place < self.t1s else ("t2", plane, place - self.t1s + 1)
 
+    def has_switch(self, tier: Tier, plane: int, number: int) -> bool:
+        """Return True if there is a switch of this tier, plane and number."""
+        return plane <= self.planes and number <= self.counts[tier]
+
     def pod(self, tier: Tier, number: int) -> int:
         """Pod of a T0 or T1."""
         return (number - 1) // (self.t0s_of_pod if tier == "t0" else self.up) + 1
