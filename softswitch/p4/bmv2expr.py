@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.bmv2items import naming, where
 from mrclab.softswitch.p4.jsonvalue import JsonValue
 from mrclab.softswitch.p4.kinds import ExpressionKinds
 
@@ -29,24 +28,6 @@ _LISTS = {
     "resubmit": 0, "recirculate": 0, "clone_ingress_pkt_to_egress": 1, "clone_egress_pkt_to_egress": 1,
 }  # fmt: skip
 """Primitives that name a field list, and the argument that does."""
-
-
-def where(item: JsonValue) -> str:
-    """Return ` (file.p4:12)` for an object with source information, else nothing."""
-    info = item.get("source_info")
-    if info is None or info.get("line") is None:
-        return ""
-    name = info.get("filename")
-    return f" ({'' if name is None else name.prose}:{info['line'].whole()})"
-
-
-@contextlib.contextmanager
-def naming(what: str) -> Iterator[None]:
-    """Add to a refusal what it stands in."""
-    try:
-        yield
-    except PipelineError as error:
-        raise PipelineError(f"{error}, in {what}") from error
 
 
 class ExpressionReader:
@@ -85,6 +66,14 @@ class ExpressionReader:
             return expr, expr.width
         width = item.get("bitwidth")
         return expr, 0 if width is None else width.whole(MAX_FIELD_BITS)
+
+    def plain(self, item: JsonValue, ahead: bool = False) -> tuple[p4.Expr, int]:
+        """Return a number with its width: a select key, or an element of a digest or field list."""
+        expr, width = self.sized(item, ahead)
+        varbit = isinstance(expr, p4.FieldRef) and expr.name != "$valid$" and self.program.field(expr).varbit
+        if varbit or isinstance(expr, p4.HeaderRef):
+            raise item.refused("a field that is a number")
+        return expr, width
 
     def number(self, item: JsonValue, params: int = 0, ahead: bool = False) -> p4.Expr:
         """Return an expression of a number; `params`: arguments of the action, `ahead`: it may look ahead."""
