@@ -7,61 +7,22 @@ collective that takes several tensors is several operations side by side, or one
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.algorithms import Collective
-from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.mesh import Mesh
 from mrclab.hosts.collectives.operation import ANY, MESSAGE, MeshOperation
+from mrclab.torch.membership import CODES, Member
 from mrclab.torch.tensors import Target, check, combiner, flattened, operation, raw, source
-from mrclab.torch.work import MrcError, MrcReceive, MrcWork, MrcWorks, as_torch
+from mrclab.torch.work import MrcReceive, MrcWork
 
-_CODES: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
-                 "barrier", "send", "recv")  # fmt: skip
-_UNSET: Final = timedelta(milliseconds=-1)
 _TAG_BITS: Final = 0xFFFFFFFF
-
-_lock = threading.Lock()
-_mesh: Mesh | None = None
-_users = 0
-
-
-def _join(rank: int) -> Mesh:
-    global _mesh, _users  # noqa: PLW0603 - a process has one place in a job
-    with _lock:
-        if _mesh is None:
-            host = os.environ.get("MRCLAB_HOST", "unknown host")
-            try:
-                lanes, silence = int(os.environ.get("MRCLAB_QPS", "1")), float(os.environ.get("MRCLAB_SILENCE", "15"))
-                _mesh = Mesh(rank, host, lanes, silence)
-            except OSError as error:
-                remedy = "start the rank on a host of the lab: mrclab train, or mrclab exec HOST --"
-                raise MrcError(f"rank {rank} has no NIC: {error}; {remedy}") from error
-        elif _mesh.rank != rank:
-            raise MrcError(f"this process is rank {_mesh.rank} already, and cannot be rank {rank} of another job")
-        _users += 1
-        return _mesh
-
-
-def _leave(mesh: Mesh) -> None:
-    global _mesh, _users  # noqa: PLW0603
-    with _lock:
-        _users -= 1
-        last = not _users
-        if last:
-            _mesh = None
-    if last:
-        mesh.close()
 
 
 def create(options: Any, backend_options: Any = None) -> MrcProcessGroup:
@@ -71,146 +32,8 @@ def create(options: Any, backend_options: Any = None) -> MrcProcessGroup:
     return MrcProcessGroup(options.store, options.group_rank, ranks, options.group_id, options.timeout)
 
 
-class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """A group of `ranks` of the job, of which this process is the one at place `rank`."""
-
-    def __init__(
-        self, store: dist.Store, rank: int, ranks: Sequence[int], name: str, timeout: timedelta | float
-    ) -> None:
-        super().__init__(rank, len(ranks))
-        self._rank, self._size = rank, len(ranks)
-        self._seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-        self._mesh = _join(ranks[rank])
-        self._name, self._desc = name, "undefined"
-        self._closed = False
-        self._sequence = 0
-        self._coalescing: list[MrcWork] | None = None
-        try:
-            self._mesh.connect(store, ranks)
-            self._group = self._mesh.group(name, ranks)
-        except BaseException as error:
-            self._closed = True
-            _leave(self._mesh)
-            if isinstance(error, CollectiveError):
-                raise as_torch(error) from None
-            raise
-
-    # --- what torch.distributed asks of a group ---------------------------------------------------------------------
-
-    def getBackendName(self) -> str:  # noqa: N802 - its name there
-        """The backend's name."""
-        return "mrc"
-
-    def size(self) -> int:
-        """Return the number of ranks in the group."""
-        return self._size
-
-    def rank(self) -> int:
-        """This process's place in the group."""
-        return self._rank
-
-    def __repr__(self) -> str:
-        return f"MrcProcessGroup(rank {self._rank} of {self._size})"
-
-    @property
-    def group_name(self) -> str:
-        """The name that torch.distributed gave the group."""
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        """Purpose of the group."""
-        return self._desc
-
-    def getGroupName(self) -> str:  # noqa: N802
-        """The same, where C++ asks."""
-        return self._name
-
-    def getGroupDesc(self) -> str:  # noqa: N802
-        """The same, where C++ asks."""
-        return self._desc
-
-    def _set_group_name(self, name: str) -> None:
-        self._name = name
-
-    def _set_group_desc(self, desc: str) -> None:
-        self._desc = desc
-
-    def name(self) -> str:
-        """The backend's name, where the group is asked as a backend."""
-        return "mrc"
-
-    def _get_backend(self, device: torch.device) -> MrcProcessGroup:
-        """The group is its own backend, of CPU tensors."""
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f"the backend mrc has nothing for device {device}; it takes CPU tensors")
-        return self
-
-    @property
-    def supports_splitting(self) -> bool:
-        """No: a group is made like any other."""
-        return False
-
-    @property
-    def supports_coalescing(self) -> bool:
-        """Yes: collectives side by side."""
-        return True
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """The time of collectives from now on."""
-        self._seconds = timeout.total_seconds()
-
-    _set_default_timeout = set_timeout
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Collectives are numbered from 0 anyhow."""
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._sequence
-
-    def abort(self) -> None:
-        """End all collectives of the group, on all its ranks."""
-        self._mesh.abort(self._group)
-
-    def shutdown(self) -> None:
-        """Leave the group; the last one of a process leaves the job."""
-        if not self._closed:
-            self._closed = True
-            self._mesh.leave(self._group)
-            _leave(self._mesh)
-
-    # --- operations -------------------------------------------------------------------------------------------------
-
-    def _do(
-        self,
-        name: str,
-        runs: Sequence[Callable[[MeshOperation], Collective]],
-        results: Sequence[Any],
-        options: Any,
-        finish: Callable[[], None] | None = None,
-    ) -> MrcWork:
-        """Run operations of one kind side by side as one Work."""
-        work = MrcWork(results, finish)
-        timeout = self._timeout(options)
-        self._sequence += 1
-        made = [
-            MeshOperation(
-                self._mesh, self._group, name, run, timeout, code=_CODES.index(name), when_over=work.one_over
-            ) for run in runs
-        ]  # fmt: skip
-        return self._begin(work, made)
-
-    def _begin(self, work: MrcWork, made: list[MeshOperation]) -> MrcWork:
-        work.watch(len(made), lambda: self._mesh.abort(self._group))
-        for one in made:
-            self._mesh.submit(one)
-        if self._coalescing is not None:
-            self._coalescing.append(work)
-        return work
-
-    def _timeout(self, options: Any) -> float:
-        given = getattr(options, "timeout", _UNSET)
-        return self._seconds if given is None or given <= timedelta(0) else float(given.total_seconds())
+class MrcProcessGroup(Member):
+    """Collectives and messages of a group."""
 
     def _reduction(self, targets: Sequence[Target], op: Any) -> list[Callable[[int, memoryview], None]]:
         return [combiner(target.flat, op) for target in targets]
@@ -266,13 +89,9 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Reduce tensors into those of the root; the others keep theirs."""
-        if isinstance(opts, int):
-            made = c10d.ReduceOptions()
-            made.rootRank = opts
-            if op is not None:
-                made.reduceOp = op
-            opts = made
         options = _options(opts, c10d.ReduceOptions, timeout)
+        if op is not None:
+            options.reduceOp = op
         listed = _listed(tensors)
         root = int(options.rootRank)
         targets = [Target(one if self._rank == root else check(one).clone()) for one in listed]
@@ -353,10 +172,6 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Give all ranks the root's tensors."""
-        if isinstance(opts, int):
-            made = c10d.BroadcastOptions()
-            made.rootRank = opts
-            opts = made
         options = _options(opts, c10d.BroadcastOptions, timeout)
         targets = [Target(tensor) for tensor in _listed(tensors)]
         root = int(options.rootRank)
@@ -370,9 +185,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Give the root one tensor of every rank."""
         if isinstance(opts, int):
-            made = c10d.GatherOptions()
-            made.rootRank = opts
-            opts, outputs, inputs = made, [outputs] if outputs else [], [inputs]
+            outputs, inputs = [outputs] if outputs else [], [inputs]
         options = _options(opts, c10d.GatherOptions, timeout)
         root = int(options.rootRank)
         own = raw(source(_listed(inputs)[0]))
@@ -389,9 +202,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Give every rank one tensor of the root's."""
         if isinstance(opts, int):
-            made = c10d.ScatterOptions()
-            made.rootRank = opts
-            opts, inputs = made, [inputs] if inputs else []
+            inputs = [inputs] if inputs else []
         options = _options(opts, c10d.ScatterOptions, timeout)
         root = int(options.rootRank)
         target = Target(_listed(outputs)[0])
@@ -512,7 +323,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         work = MrcWork(_listed(tensors))
         made = MeshOperation(
             self._mesh, self._group, "send", lambda out: algorithms.send(out, to, view), self._seconds, kind=MESSAGE,
-            code=_CODES.index("send"), tag=tag & _TAG_BITS, total=len(view), sends_to=to, when_over=work.one_over,
+            code=CODES.index("send"), tag=tag & _TAG_BITS, total=len(view), sends_to=to, when_over=work.one_over,
         )  # fmt: skip
         return self._begin(work, [made])
 
@@ -527,7 +338,7 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             return algorithms.receive(out.source, view)
 
         work.receive = MeshOperation(
-            self._mesh, self._group, "recv", run, self._seconds, kind=MESSAGE, code=_CODES.index("send"),
+            self._mesh, self._group, "recv", run, self._seconds, kind=MESSAGE, code=CODES.index("send"),
             tag=tag & _TAG_BITS, total=len(view), source=sender, when_over=work.one_over,
         )  # fmt: skip
         return self._begin(work, [work.receive])
@@ -535,17 +346,6 @@ class MrcProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
         """Receive a tensor from whoever sends one first."""
         return self.recv(tensors, ANY, tag)
-
-    # --- coalescing: collectives run side by side in any case -------------------------------------------------------
-
-    def _start_coalescing(self, _device: torch.device) -> None:
-        """Begin to note collectives."""
-        self._coalescing = []
-
-    def _end_coalescing(self, _device: torch.device) -> MrcWork:
-        """One Work for all that were begun since."""
-        works, self._coalescing = self._coalescing or [], None
-        return MrcWorks(works)
 
     def _per_rank(self, tensors: Sequence[Tensor], name: str) -> None:
         if len(tensors) != self._size:
@@ -562,9 +362,11 @@ def _finish(targets: Sequence[Target]) -> None:
 
 
 def _options(given: Any, kind: Callable[[], Any], timeout: timedelta | None = None) -> Any:
-    """The options of a collective, also where only a ReduceOp was given."""
+    """Return the options of a collective, also where only a root or a ReduceOp was given."""
     made = kind() if given is None or not hasattr(given, "timeout") else given
-    if given is not None and made is not given:
+    if isinstance(given, int):
+        made.rootRank = given
+    elif given is not None and made is not given:
         made.reduceOp = given
     if timeout is not None:
         made.timeout = timeout
