@@ -18,11 +18,12 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
 from mrclab.hosts.collectives.operation import ANY, GOODBYE, MESSAGE, NOTICE, Group, MeshOperation
+from mrclab.hosts.collectives.peer import Peer, Rendezvous
 from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
@@ -31,35 +32,6 @@ _LOOK_S: Final = 0.1  # seconds between two looks at deadlines
 _GOODBYE_S: Final = 10.0  # seconds at most in which what was sent last arrives when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
 _WORDS: Final = 1024  # bytes of a notice
-
-
-class Rendezvous(Protocol):
-    """Rendezvous of ranks; PyTorch's stores are such. `get` waits for the key."""
-
-    def set(self, key: str, value: str, /) -> Any:
-        """Put a value under a key."""
-
-    def get(self, key: str, /) -> bytes:
-        """The value of a key; an exception after the store's own time-out."""
-
-
-class _Peer:
-    """Another rank of the job."""
-
-    def __init__(self, rank: int, lanes: list[Lane]) -> None:
-        self.rank, self.lanes = rank, lanes
-        self.host = ""
-        self.last_received = time.monotonic()
-        self.goodbyes = 0
-        self.lost = ""  # why it cannot be reached any more
-
-    @property
-    def left(self) -> bool:
-        """True once it has said goodbye on all lanes."""
-        return self.goodbyes >= len(self.lanes)
-
-    def __str__(self) -> str:
-        return f"rank {self.rank} ({self.host})"
 
 
 class Mesh:
@@ -77,8 +49,8 @@ class Mesh:
         self._gid = self._context.gid
         self._pd, self._channel = PD(self._context), CompletionChannel(self._context)
         self._cq = CQ(self._context, _CQ_ENTRIES, self._channel)
-        self._peers: dict[int, _Peer] = {}
-        self._lanes: list[tuple[_Peer, Lane]] = []
+        self._peers: dict[int, Peer] = {}
+        self._lanes: list[tuple[Peer, Lane]] = []
         self._groups: dict[int, Group] = {}
         self._operations: dict[tuple[int, int, int, int, int], MeshOperation] = {}
         self._sending: set[MeshOperation] = set()  # messages, which take nothing in
@@ -122,13 +94,13 @@ class Mesh:
         for peer in peers:  # nobody sends to a QP that is not connected yet
             store.get(f"mrc/ready/{peer.rank}>{self.rank}")
 
-    def _make(self, rank: int) -> _Peer:
+    def _make(self, rank: int) -> Peer:
         lanes = [Lane(self._pd, self._cq, len(self._lanes) + number) for number in range(self._lanes_each)]
-        peer = self._peers[rank] = _Peer(rank, lanes)
+        peer = self._peers[rank] = Peer(rank, lanes)
         self._lanes += [(peer, lane) for lane in lanes]
         return peer
 
-    def _join(self, peer: _Peer, theirs: list[dict[str, Any]]) -> None:
+    def _join(self, peer: Peer, theirs: list[dict[str, Any]]) -> None:
         for lane, other in zip(peer.lanes, theirs, strict=True):
             lane.connect(other, self._path_mtu)
 
@@ -326,7 +298,7 @@ class Mesh:
         waiting = [one for queue in self._anybody.values() for one in queue]
         return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
 
-    def _lose(self, peer: _Peer, why: str) -> None:
+    def _lose(self, peer: Peer, why: str) -> None:
         """A peer cannot be reached any more."""
         if peer.lost:
             return
@@ -447,7 +419,7 @@ class Mesh:
                 self._arrive(peer, lane.segment(done.imm, done.byte_len))
                 lane.took(not peer.left and not peer.lost)
 
-    def _arrive(self, peer: _Peer, segment: memoryview) -> None:
+    def _arrive(self, peer: Peer, segment: memoryview) -> None:
         kind, code, _, number, tag, sequence, index, length, total = HEADER.unpack_from(segment)
         payload = segment[HEADER.size : HEADER.size + length]
         if kind == GOODBYE:
@@ -507,5 +479,5 @@ class Mesh:
                 elif now - max(peer.last_received, operation.waits_since) > _PROBE_S and not peer.lost:
                     peer.lanes[0].probe()
 
-    def _has_more(self, operation: MeshOperation, peer: _Peer) -> bool:
+    def _has_more(self, operation: MeshOperation, peer: Peer) -> bool:
         return any(rank == peer.rank for rank, _ in self._inbox.get(operation.key, ()))
