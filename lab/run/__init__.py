@@ -1,1 +1,1 @@
-"""A run: the lab brought up, traffic driven, faults done, and everything undone."""
+"""A run: bring up the lab, drive traffic, inject faults, and take everything down again."""

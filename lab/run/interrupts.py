@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a lab once, in order, whenever they come.
+"""Signal handling: Ctrl-C, SIGTERM and SIGHUP end a lab once and in order, whenever they arrive.
 
-The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it sets off
-is never itself interrupted. Once `shield` is called nothing is raised any more; `pending` tells the caller afterwards.
+The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it starts
+is never interrupted itself. After `shield` nothing is raised any more; the caller reads `pending` afterwards.
 Python swallows an exception that is raised in a destructor or a callback of a weak reference: a signal that came there
 comes again a moment later, and nothing is printed.
 """
@@ -30,11 +30,11 @@ class Interrupts:
         self.noted: Callable[[], None] = lambda: None  # called by a signal that is only noted
 
     def defer(self) -> None:
-        """From now on the first signal is only noted in `seen`; the second raises."""
+        """From now on, record the first signal in `seen` only; the second one raises."""
         self._to_note = 1
 
     def shield(self) -> None:
-        """From now on signals are only noted."""
+        """From now on, record signals only."""
         self._shielded = True
 
     @property
@@ -53,11 +53,11 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """The block inside was ended by a signal, and this one with it: nothing is raised any more."""
+        """Note that a signal ended the block inside, and this one with it: raise nothing any more."""
         self._raised = True
 
     def swallowed(self, unraisable: "sys.UnraisableHookArgs") -> bool:
-        """Have a signal come again whose exception came to nothing; False for any other exception."""
+        """Deliver a signal again whose exception Python swallowed; return False for any other exception."""
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             return False
         if not self._shielded and self.seen is not None:
@@ -89,6 +89,6 @@ def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
 
 
 def unsubscribe() -> None:
-    """Ignore the signals from now on: this process ends in a moment, with the status that it has by now."""
+    """Ignore signals from now on: this process exits in a moment, with the status that is already decided."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

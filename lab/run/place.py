@@ -1,4 +1,4 @@
-"""A place where others read a lab in virtual time as it goes on: its fabric and its history, as the wire has them."""
+"""Run directory of a lab in virtual time: fabric and history as files, as a lab on the wire has them."""
 
 import time
 from pathlib import Path
@@ -9,21 +9,21 @@ from mrclab.topo import fabricfile, trust
 from mrclab.topo.errors import UntrustedPlace
 from mrclab.topo.model import Fabric
 
-OVER = "over"  # a file that says that the lab whose history is kept has gone
+OVER = "over"  # marker file: the lab whose history is kept has ended
 _OFTEN = 0.1  # seconds of the machine's clock between two writings
 
 
 class HistoryInMemory(Protocol):
-    """A world that has its history in memory."""
+    """A world that keeps its history in memory."""
 
     fabric: Fabric
 
     def history_since(self, number: int) -> list[str]:
-        """The records that were written after the first `number`, as JSON lines."""
+        """Return the records after the first `number`, as JSON lines."""
 
 
 class Mirror:
-    """Writes `fabric.yaml` and `history/lab.jsonl` below a place. LabError where it cannot be made."""
+    """Writes `fabric.yaml` and `history/lab.jsonl` into a run directory. LabError where it cannot be created."""
 
     def __init__(self, world: HistoryInMemory, place: Path, *, keep: bool = False) -> None:
         self.place = place
@@ -52,13 +52,13 @@ class Mirror:
         self._file.flush()
 
     def write_now_and_then(self) -> None:
-        """Write new records, where the last time is long enough ago."""
+        """Write new records if the last write is long enough ago."""
         if time.monotonic() >= self._due:
             self.write()
             self._due = time.monotonic() + _OFTEN
 
     def close(self) -> None:
-        """The lab goes: the rest, and then the files, unless they are kept with word that it is over."""
+        """Write the remaining records, then remove the files, or keep them with a marker that the lab has ended."""
         self.write()
         self._file.close()
         if self._keep:

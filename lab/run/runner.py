@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # In times between two samples of a host:
-_LONGEST_REST = 1  # between two looks at faults that go on by themselves, and at what people see
+_LONGEST_REST = 1  # between two looks at faults that end by themselves, and at the progress display
 _LINGER_POLL = 2  # between two looks at the EVs
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that went to its end, well or not."""
+    """Result of a run, complete or aborted."""
 
     measures: Measures
     verdicts: list[Verdict]
@@ -60,7 +60,7 @@ class Outcome:
 
 
 class Run:
-    """The part of a run during which the lab is up: a scenario's traffic and faults, each begun when it is due."""
+    """The part of a run during which the lab is up: each traffic and fault of the scenario begins when it is due."""
 
     def __init__(self, world: World, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
         self._world = world
@@ -73,10 +73,10 @@ class Run:
         mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
         self._lab = Lab(world, qps, faults=loaded.scenario.faults, kinds=KINDS, mortal=mortal)
         self._lab.subscribe_to(sorted({host for traffic in self._traffics for host in traffic.hosts}))
-        self._no_end_since = math.inf  # time since which nothing is in sight that ends the run
+        self._no_end_since = math.inf  # time since which no known event can end the run
 
     def go(self) -> None:
-        """Traffic and faults to the end; every fault is cleared whatever happens."""
+        """Run traffic and faults to the end; clear every fault, whatever happens."""
         try:
             for done, traffic in enumerate(self._traffics):
                 self._progress("queue pairs", done, len(self._traffics))
@@ -85,7 +85,7 @@ class Run:
             self._drive()
             self._linger()
             self._clear()
-        except BaseException:  # it says why the run ends; what cannot be cleared then only follows from it
+        except BaseException:  # its error says why the run ends; a failure to clear is then only a consequence
             with contextlib.suppress(LabError, TopoError, OSError):
                 self._clear()
             raise
@@ -100,7 +100,7 @@ class Run:
             self._say(phrase)
 
     def _drive(self) -> None:
-        """Begin what is due, and take in what the agents report, until nothing is left to happen."""
+        """Begin what is due and process the agents' events until nothing is left to happen."""
         lab = self._lab
         lab.began = self._world.now
         while any(traffic.ended is None for traffic in self._traffics) or lab.time_line.pending:
@@ -118,7 +118,7 @@ class Run:
                     self._say(f"{traffic.name}: {traffic.outcome['error']}")
 
     def _look_for_an_end(self, now: float) -> None:
-        """Give up where neither a known time nor anything that goes on can end the run."""
+        """Give up when neither a known time nor running traffic can end the run."""
         moments = self._lab.moments()
         triggers = self._lab.time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
@@ -130,7 +130,7 @@ class Run:
             self._give_up("nothing can end the run any more", "see the report")
 
     def _goes_on(self) -> bool:
-        """Return True if a traffic runs that is not deadlocked; that is looked for at every QP."""
+        """Return True if a traffic runs that is not deadlocked (every QP is examined)."""
         return bool(self._lab.active) and not self._world.deadlocked()
 
     @property
@@ -152,7 +152,7 @@ class Run:
                 self._lab.start_now(traffic)
 
     def _next(self, now: float) -> float:
-        """Return when the next event is due whose time is known, or when to look in any case."""
+        """Return the time of the next event that is known, or of the next regular look."""
         moments = self._lab.moments()
         starts = [traffic.entry.start for traffic in self._traffics if traffic.began is None]
         known = [
@@ -163,7 +163,7 @@ class Run:
         return min([now + _LONGEST_REST * self._unit, self._lab.time_line.next_due(), *known])
 
     def _linger(self) -> None:
-        """Wait until every EV is back, at most as long as the scenario says."""
+        """Wait until every EV is back in use, at most as long as the scenario says."""
         deadline = self._world.now + self._scenario.linger
         senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._lab.hears(host)})
         while self._world.now < deadline:
@@ -269,7 +269,7 @@ def _handed_over(
     say: Callable[[str], None],
     references: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[CompressedLog, str]:
-    """Go through a run in virtual time; return what happened, and why it broke off."""
+    """Drive a run in virtual time; return its history, and the reason if it was aborted."""
 
     def take(world: World, trouble: str) -> tuple[CompressedLog, str]:
         return world.hand_over(), trouble
@@ -281,7 +281,7 @@ def _handed_over(
 
 
 def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[dict[str, Any]]:
-    """Return when the steps of each job ended in the same run without faults, where an expectation needs it."""
+    """Return the end times of each job's steps in the same run without faults, if an expectation needs them."""
     scenario = loaded.scenario
     if (
         scenario.world != "sim"
@@ -309,7 +309,7 @@ def _taken(
     references: Sequence[Mapping[str, Any]],
     take: Callable[[World, str], T],
 ) -> tuple[T, bool]:
-    """Bring the world up, go through the run, take it down; what `take` made of it, and whether somebody interrupted.
+    """Bring the world up, run, take it down; return the result of `take` and whether a user interrupted.
 
     `place`: of results, the P4 target, where the running lab keeps its files.
     """
@@ -346,9 +346,9 @@ def _taken(
             except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
                 trouble = exhausted(error) or str(error)
                 if type(error) is RuntimeError and not exhausted(error):
-                    raise  # a mistake of the lab's own
+                    raise  # a bug of the lab itself
                 say(trouble)
-                with contextlib.suppress(RunError):  # what else ends now says nothing new
+                with contextlib.suppress(RunError):  # later ends are consequences
                     world.record(RunBroken(why=trouble))
                     world.pause(loaded.fabric.spec.quiet)
             except KeyboardInterrupt:
@@ -360,7 +360,7 @@ def _taken(
             world.stop()
             say(f"lab down in {time.monotonic() - began:.1f} s")
             taken = take(world, trouble)
-    except Interrupted:  # by a signal that waited until all was collected
+    except Interrupted:  # by a signal that was held back until all was collected
         if taken is None:
             raise
         interrupted = True
@@ -369,7 +369,7 @@ def _taken(
 
 
 def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
-    """Keep the logs of a lab that did not come up; returns where they are, as a sentence."""
+    """Keep the logs of a lab that did not come up; return a sentence that says where."""
     try:
         directory = results.collect(world, loaded, parent, str(error))
     except (OSError, LabError) as trouble:
@@ -394,7 +394,7 @@ def _counted(run: results.CollectedRun) -> Outcome:
 
 
 def finish(directory: Path) -> Outcome:
-    """Judge a collected run and write its report; can be repeated on the same directory."""
+    """Judge a collected run and write its report; may be repeated on the same directory."""
     run = results.load(directory)
     verdicts = run.judge()
     return Outcome(run.measures, verdicts, directory, run.trouble, results.write(run, verdicts))

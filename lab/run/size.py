@@ -1,9 +1,9 @@
-"""Requirements of a fabric, and whether this machine meets them: memory, processes, CPU. Estimated, nothing is started.
+"""Resources that a fabric needs, and whether this machine has them: memory, processes, CPU. Estimated before any start.
 
-The figures per process are of the embedded switch and the agents after some seconds of traffic, in memory that nobody
-else shares (`Pss` in proc(5)). The CPU per packet, as docs/performance.md and docs/softswitch.md have it, is most at
-low rates, where caches are cold, and least at full speed: what is too much even so cannot be, whatever the rates. A
-BMv2 takes about as much at low rates.
+The figures per process are of the embedded switch and the agents after some seconds of traffic, as private memory
+(`Pss` in proc(5)). CPU per packet (docs/performance.md, docs/softswitch.md) is highest at low rates, where caches are
+cold, and lowest at full speed: a load that is too much even at the lowest cost is impossible at any rate. A BMv2
+needs about as much at low rates.
 """
 
 import os
@@ -20,12 +20,12 @@ _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rule
 _SWITCH_THREADS = 11
 _SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end, at low rates
 _LEAST_SWITCH_S, _LEAST_HOST_S = 10e-6, 18e-6  # the same at full speed
-_ROOM = 0.9  # of what is free: the rest is for everybody else
+_ROOM = 0.9  # of free memory; the rest is left to other programs
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load of traffic at once, in hosts at line rate: all of it together, and at least for some time."""
+    """Simultaneous load in hosts at line rate: of all traffic (`most`), of traffic that surely coincides (`least`)."""
 
     most: float = 0.0
     least: float = 0.0
@@ -42,9 +42,9 @@ class Need:
     hosts: int
     memory: int  # bytes
     threads: int
-    cpus: float  # likely, with all traffic at once
-    least_cpus: float  # for some time, at the least that a packet can cost
-    busiest: float  # the same of the one process that has most to do, which has one CPU at most
+    cpus: float  # expected, with all traffic at once
+    least_cpus: float  # lower bound: for some time, at the lowest cost of a packet
+    busiest: float  # lower bound for the busiest process, which has one CPU
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ class MachineCapacity:
 
 
 def need(spec: FabricSpec, load: Load = IDLE) -> Need:
-    """Reckon it, by arithmetic from the sizes alone."""
+    """Compute the need from the sizes alone."""
     switches, hosts = spec.planes * (spec.t0s + spec.t1s), spec.t0s * spec.hosts_per_t0
     cables = spec.planes * spec.t0s * (spec.hosts_per_t0 + spec.t1s)
     memory = switches * (_SWITCH + _SHELL) + hosts * (_AGENT + _SHELL) + cables * _PER_CABLE + _REST
     hops = 3 if spec.t0s > 1 else 1
     line = spec.planes * spec.link.rate_pps  # packets a second of one host
     cpus = load.most * line * (hops * _SWITCH_S + 2 * _HOST_S)
-    least = load.least * line * (_LEAST_SWITCH_S + 2 * _LEAST_HOST_S)  # nobody says that a T1 is on the way
+    least = load.least * line * (_LEAST_SWITCH_S + 2 * _LEAST_HOST_S)  # one switch: a path need not cross a T1
     busiest = min(1.0, load.least) * line * _LEAST_HOST_S
     return Need(switches, hosts, memory, switches * (_SWITCH_THREADS + 1) + 2 * hosts + 40, cpus, least, busiest)
 
 
 def here() -> MachineCapacity:
-    """Look at this machine."""
+    """Measure this machine."""
     fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
     available = int(fields["MemAvailable"].split()[0]) << 10
     most = min(int(Path(f"/proc/sys/kernel/{name}").read_text(encoding="ascii")) for name in ("pid_max", "threads-max"))
@@ -82,7 +82,7 @@ def _threads_now() -> int:
 
 
 def trouble(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> str:
-    """Why the machine cannot hold the fabric or its traffic, and what it can hold; empty where it can."""
+    """Return why the machine cannot hold the fabric or its traffic, and what it can hold; empty if it can."""
     wanted = need(spec, load)
     return _too_large(wanted, machine) or _too_fast(wanted, spec, machine)
 
@@ -113,7 +113,7 @@ def _too_fast(wanted: Need, spec: FabricSpec, machine: MachineCapacity) -> str:
 
 
 def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
-    """Return a warning where a machine that can hold the fabric may be too slow for it; empty where it is not."""
+    """Return a warning if the machine can hold the fabric but may be too slow for it; else an empty string."""
     wanted = need(spec, load)
     if wanted.cpus <= machine.cpus:
         return ""
@@ -122,7 +122,7 @@ def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
 
 
 def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
-    """Refused where this machine cannot hold the fabric or its traffic, unless `force`; returns a warning, if any."""
+    """Raise Refused if this machine cannot hold the fabric or its traffic, unless `force`; return a warning, if any."""
     if not Path("/proc/meminfo").exists():  # a plan on another system
         return ""
     machine = here()

@@ -1,4 +1,4 @@
-"""Many scenarios in order, with one report: which there are, each run of each, and what repeated runs say together."""
+"""Suites: finds scenarios, runs them in order, and summarizes repeated runs."""
 
 import datetime
 import difflib
@@ -29,16 +29,16 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """One run of a suite and how it came out."""
+    """One run of a suite and its result."""
 
-    name: str  # of the scenario without its variant
+    name: str  # of the scenario, without its variant
     variant: str
     seed: int
     state: str  # passed, failed, invalid, aborted
     seconds: float
     directory: Path | None = None
     verdicts: tuple[Verdict, ...] = ()
-    trouble: str = ""  # why it broke off, or why it says nothing about the network
+    trouble: str = ""  # why it was aborted or is invalid
     title: str = ""
     rtt: float = 0.0  # base round trip, seconds
 
@@ -98,9 +98,9 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
-    """Scenario files for what a person wrote: files, directories, or names below `scenarios/`; none: all but `APART`.
+    """Return the scenario files that words name (file, directory, name below `scenarios/`); no words: all but `APART`.
 
-    ScenarioError names a word that is nothing of these. A directory's files come by name, those in it first.
+    Raises ScenarioError for a word that is none of these. Files of a directory are sorted by name, its own first.
     """
     if not words:
         return [path for path in _below(home) if path.relative_to(home).parts[0] not in APART]
@@ -117,7 +117,7 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
 
 
 def _meant(word: str, home: Path) -> str:
-    """The scenario that somebody may have meant, else those to begin with."""
+    """Suggest the nearest scenario, or list some to begin with."""
     names = sorted({path.stem for path in _below(home)} | {place.name for place in home.iterdir() if place.is_dir()})
     if near := difflib.get_close_matches(Path(word).stem, names, 1):
         return f"; did you mean {near[0]}?"
@@ -126,7 +126,7 @@ def _meant(word: str, home: Path) -> str:
 
 
 def find_one(word: Path, home: Path = SCENARIOS) -> Path:
-    """The one scenario file that a person means; a file that does not exist is left to who reads it."""
+    """Return the one scenario file that a word names; a missing file is left for the reader to report."""
     found = [] if word.suffix in _SUFFIXES and word.exists() else find([str(word)], home)
     if len(found) > 1:
         raise ScenarioError([f"{word} holds {len(found)} scenarios; name one, or run them with `mrclab suite`"])
@@ -144,13 +144,13 @@ def _files(word: str, home: Path) -> Iterable[Path]:
 
 def _below(directory: Path) -> list[Path]:
     files = []
-    for place, _folders, names in os.walk(directory):  # what goes meanwhile, or may not be read, is passed over
+    for place, _folders, names in os.walk(directory):  # files that disappear meanwhile or are not readable are skipped
         files += [path for name in names if (path := Path(place, name)).suffix in _SUFFIXES and path.is_file()]
     return sorted(files, key=lambda path: (len(path.parts), str(path)))
 
 
 def load_all(paths: Iterable[Path]) -> list[Loaded]:
-    """Read all files; ScenarioError lists the mistakes of all of them together."""
+    """Read all files; raise one ScenarioError with the mistakes of all of them."""
     loaded, mistakes = [], []
     for path in paths:
         try:
@@ -163,7 +163,7 @@ def load_all(paths: Iterable[Path]) -> list[Loaded]:
 
 
 def runs(loaded: Iterable[Loaded], seeds: Sequence[int] = (), repeat: int = 1, variant: str = "") -> list[Loaded]:
-    """Every single run: all variants, or the one named, with each seed. Without seeds, `repeat` from the scenario's on.
+    """Return every single run: all variants or the one named, with each seed; without seeds, `repeat` from the file's.
 
     All variants of a scenario are run with one seed before the next seed's, so that a drift of the machine hits all.
     """
@@ -178,19 +178,19 @@ def runs(loaded: Iterable[Loaded], seeds: Sequence[int] = (), repeat: int = 1, v
 
 @dataclass
 class Suite:
-    """Runs scenarios one after the other. `say` tells of each run as it ends."""
+    """Runs scenarios one after the other; `say` gets a line per run as it ends."""
 
-    parent: Path  # where the directory of the suite goes
+    parent: Path  # parent of the suite's directory
     progress: Progress
     say: Callable[[str], None]
     target: str | None = None
     run_dir: Path = RUN_DIR
-    again: int = 0  # how often a run that was invalid is run once more
-    report: bool = True  # whether every run has a page of its own
-    result: SuiteResult | None = None  # of the runs so far, also when they were interrupted
+    again: int = 0  # times that an invalid run is repeated
+    report: bool = True  # write a report page for every run
+    result: SuiteResult | None = None  # runs so far, also after an interrupt
 
     def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
-        """Run all; a failure does not stop the rest. Interrupted ends it."""
+        """Run all; a failed run does not stop the others. Raises Interrupted."""
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
         result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
         with worlds.held(planned, self.run_dir):
@@ -210,7 +210,7 @@ class Suite:
                 result.entries.pop()
 
     def one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
-        """Run one scenario; what becomes of it, whatever that is, and nothing else stays. Interrupted ends it."""
+        """Run one scenario and return its result, whatever it is; free its memory. Raises Interrupted."""
         entry = self._ran(loaded, parent)
         results.forget()
         return entry

@@ -1,7 +1,7 @@
-"""Transfers: bytes that cross from one host's memory to another's through the agents' verbs.
+"""File transfers from one host's memory to another's through the agents' verbs.
 
-A transfer works on any lab that is up, of this process or of another: all it needs are the hosts' operations. Both
-ends are files: the source is mapped for reading, the destination is written in place by the transport.
+They work on any lab that is up, in this process or another one: they need only the hosts' operations. Both ends are
+files: the source is mapped for reading, the transport writes the destination in place.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import NodeAccess
 
-_CHUNK = 1 << 16  # bytes at a time, a multiple of four: more would be fresh pages of memory each time
+_CHUNK = 1 << 16  # bytes per read, a multiple of four: a larger buffer would be fresh memory pages each time
 _POLL = 0.02  # seconds between two looks at a transfer
 GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
 
@@ -84,11 +84,11 @@ class Transfer:
 
     @property
     def ended(self) -> float:
-        """Time at which the later of both ends had its completion; 0 before."""
+        """Return the time at which the later end had its completion; 0 before."""
         return self._ended
 
     def poll(self) -> float:
-        """The share of bytes that is acknowledged, 1 when both ends are done. RunError when the transfer failed."""
+        """Return the share of acknowledged bytes, 1 when both ends are done. Raises RunError if the transfer failed."""
         for host in (self.source, self.destination):
             for completion in self._lab.call(host, "poll_cq", qp=self.qp(host))["completions"]:
                 if completion["status"] != "SUCCESS":
@@ -110,7 +110,7 @@ class Transfer:
         return next((row for row in qps if row["qp"] == self.qp(host)), {})
 
     def bad_paths(self) -> list[dict[str, Any]]:
-        """Paths of the sender's QP that it does not use now."""
+        """Return the paths that the sender's QP does not use now."""
         rows: list[dict[str, Any]] = self._lab.call(self.source, "stats").get("paths", [])
         return [row for row in rows if row["qp"] == self.qp(self.source) and row["state"] not in GOOD_STATES]
 
@@ -119,7 +119,7 @@ class Transfer:
         return Finished(sha256(self.path), sha256(self.target), self._ended - self._began)
 
     def release(self) -> None:
-        """Give QPs and regions back."""
+        """Destroy the QPs and deregister the regions."""
         for host, end in self._ends.items():
             self._lab.call(host, "destroy_qp", qp=end["qp"]["qp"])
             if "mr" in end:
@@ -127,7 +127,7 @@ class Transfer:
         self._ends.clear()
 
     def run(self, progress: Callable[[float], None], timeout: float) -> Finished:
-        """Do all of it and wait; RunError when it takes longer than `timeout` seconds."""
+        """Run the whole transfer and wait; RunError if it takes longer than `timeout` seconds."""
         self.prepare()
         deadline = self.start() + timeout
         while (share := self.poll()) < 1:

@@ -1,7 +1,7 @@
-"""Virtual time as a world for runs: one process, no root, the same run again bit for bit.
+"""World of runs in virtual time: one process, no root, the same history bit for bit at every run.
 
-What happens in it is `mrclab.sim`'s; here are events for who listens, refusals as the lab says them, and Ctrl-C, which
-is heard between two events and never within one.
+`mrclab.sim` simulates; this module adds subscriptions to events, the lab's error messages, and Ctrl-C, which takes
+effect between two events, never within one.
 """
 
 import tempfile
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 NAME: Final = "sim"
 
-_MOMENT = 1e-9  # seconds that pass at least where somebody waits
-_SLICES = 2  # looks whether somebody wants to end it, in the time between two samples of a host
+_MOMENT = 1e-9  # seconds that a waiting caller advances time at least
+_SLICES = 2  # checks for an interrupt per sampling interval of a host
 
 
 class Follower(Protocol):
-    """Reads the history of a world as time passes."""
+    """Reader of a world's history as time passes."""
 
     def write_now_and_then(self) -> None:
-        """Take in what is new, unless that was done a moment ago."""
+        """Read new records, unless that was done a moment ago."""
 
     def close(self) -> None:
-        """Take in the rest; the world is over."""
+        """Read the remaining records; the world has ended."""
 
 
 class VirtualWorld:
@@ -73,7 +73,7 @@ class VirtualWorld:
         self.files = files
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
-        self.interrupted = False  # by a signal that was reported
+        self.interrupted = False  # set by a signal that was reported
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._event_queues: list[_EventQueue] = []
@@ -100,13 +100,13 @@ class VirtualWorld:
         return self._sim.now
 
     def pause(self, seconds: float) -> None:
-        """Let virtual time pass; events are queued for their subscriber."""
+        """Let virtual time pass; events are queued for subscribers."""
         until = self.now + seconds
         while self.now < until:
             self.advance(until)
 
     def advance(self, until: float) -> None:
-        """Let virtual time pass until an event comes, at most until a time, and for one slice only."""
+        """Let virtual time pass until an event occurs, at most until `until`, and for one slice only."""
         self._heed()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
@@ -116,25 +116,25 @@ class VirtualWorld:
             self._mirror.write_now_and_then()
 
     def _heed(self) -> None:
-        """Tell once that somebody wants to end it."""
+        """Report an interrupt, once."""
         if self._interrupts.seen and not self.interrupted:
             self.interrupted = True
             raise KeyboardInterrupt
 
     def mirror(self, place: Path, *, keep: bool = False) -> None:
-        """Write fabric and history below a place as time passes, until it is stopped; LabError where that cannot be."""
+        """Write fabric and history into a run directory as time passes, until stopped; LabError where that fails."""
         self.follow(Mirror(self, place, keep=keep))
 
     def follow(self, follower: "Follower") -> None:
-        """Have a follower look at the history as time passes, until it is closed; one at a time."""
+        """Attach a follower to the history until it is closed; one at a time."""
         self._mirror = follower
 
     def record(self, event: HistoryEvent, t: float | None = None) -> float:
-        """Write a record of the lab's own into the history; returns its time."""
+        """Write a record of the lab itself into the history; return its time."""
         return self._sim.record(event, t)
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask a host or the `controller`; RunError says which of them refused what."""
+        """Call a host or the `controller`; RunError names the node that refused and why."""
         self._heed()
         try:
             answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
@@ -158,59 +158,59 @@ class VirtualWorld:
         attributes: dict[str, Any],
         done: Callable[[OpenFlow, float, str], None],
     ) -> SimOpenLoop:
-        """Make a driver of flows that arrive by themselves; nothing begins yet."""
+        """Make a driver of open-loop flows; nothing begins yet."""
         return self._sim.open_loop(arrivals, attributes, done)
 
     def history_since(self, number: int) -> list[str]:
-        """The records that were written after the first `number`, as JSON lines, in the order of writing."""
+        """Return the records after the first `number`, as JSON lines, in the order in which they were written."""
         return self._sim.history_since(number)
 
     def lead(self, hosts: int) -> float:
-        """All hosts are notified at the same time."""
+        """Return 0: all hosts are notified at the same time."""
         return 0.0
 
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "_EventQueue":
-        """Hear some nodes from now on."""
+        """Subscribe to the events of some nodes."""
         made = _EventQueue(self, nodes, kinds)
         self._event_queues.append(made)
         return made
 
     def unsubscribe(self, hearing: "_EventQueue") -> None:
-        """Somebody wants to hear no more."""
+        """Remove a subscription."""
         self._event_queues = [other for other in self._event_queues if other is not hearing]
 
     def on_notice(self, say: Callable[[str], None]) -> None:
-        """No process of its own can be stopped."""
+        """Do nothing: a world of one process has no process that could be stopped."""
 
     def last_output(self, node: str) -> str:
         """Return the last output of a node that ended."""
         return self._sim.last_output(node)
 
     def stuck(self) -> list[str]:
-        """Return what waits for what, a sentence each."""
+        """Return a sentence for each QP that waits, and for what."""
         return self._sim.stuck()
 
     def deadlocked(self) -> bool:
-        """Return True if QPs wait, and each of them for ever unless somebody clears what is broken."""
+        """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""
         return self._sim.deadlocked()
 
     def depths(self) -> dict[str, dict[str, int]]:
-        """Packets in the data queues now."""
+        """Return the packets in data queues now."""
         return self._sim.depths()[0]
 
     def stop(self) -> None:
-        """Nothing happens any more."""
+        """Stop the world: no further events."""
         self._sim.stop()
         self.end_mirror()
 
     def end_mirror(self) -> None:
-        """Nobody reads it any more."""
+        """Stop writing to the run directory."""
         if self._mirror is not None:
             self._mirror.close()
             self._mirror = None
 
     def realtime(self) -> AbstractContextManager[None]:
-        """Nothing: virtual time waits."""
+        """Return an empty context: virtual time waits for nobody."""
         return nullcontext()
 
     def facts(self) -> dict[str, Any]:
@@ -221,17 +221,17 @@ class VirtualWorld:
         return {**facts, "history_sha256": self._digest} if self._digest else facts
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened; `facts` then has the digest of the history."""
+        """Write inputs and history; `facts` then has the digest of the history."""
         self._sim.collect(directory)
         if self._keeps_history:
             self._digest = history.digest(directory / "history.jsonl")
 
     def hand_over(self) -> CompressedLog:
-        """Give up what happened, unwritten."""
+        """Return the history in memory, without writing it."""
         return self._sim.hand_over()
 
     def snapshot(self, directory: Path) -> None:
-        """Write what it is made of and what has happened, and go on."""
+        """Write inputs and the history so far; the world continues."""
         self._sim.snapshot(directory)
 
 
@@ -247,12 +247,12 @@ class _EventQueue:
             self.join(node)
 
     def join(self, host: str) -> None:
-        """Hear a node; RunError where it does not answer."""
+        """Subscribe to a node; RunError where it does not answer."""
         self._world.call(host, "hello" if host in self._world.hosts else "status")
         self._joined.add(host)
 
     def hears(self, host: str) -> bool:
-        """Return True if a host is heard."""
+        """Return True if a host's events are subscribed to."""
         return host in self._joined
 
     def take(self, host: str, event: dict[str, Any]) -> None:
@@ -263,7 +263,7 @@ class _EventQueue:
                 self._joined.discard(host)
 
     def wait(self, until: float) -> list[Event]:
-        """Return all events; virtual time passes where there are none yet."""
+        """Return all queued events; where there are none, let virtual time pass."""
         if not self._heard:
             self._world.advance(until)
         while not self._heard and self._world.now < until:
@@ -273,7 +273,7 @@ class _EventQueue:
         return found
 
     def close(self) -> None:
-        """Hear nobody any more."""
+        """Unsubscribe from all nodes."""
         self._world.unsubscribe(self)
 
 
@@ -287,7 +287,7 @@ def virtual_world(
     of_hosts: Mapping[str, TransportSpec] | None = None,
     keeps_history: bool = True,
 ) -> Iterator[VirtualWorld]:
-    """A lab in virtual time inside the block; its files go after it."""
+    """Context manager: a lab in virtual time; its files are removed at the end."""
     with guarded() as interrupts, tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         interrupts.defer()
         given = Path(folder), interrupts

@@ -1,7 +1,7 @@
 """Memory of a run in virtual time, estimated from a scenario before anything is made.
 
-Nothing is made that nobody uses: what counts are hosts with traffic or probes, their QPs, and the ports and cables
-that packets cross. Bytes per object were measured with tracemalloc (docs/results/scale.md), on 64-bit CPython 3.11.
+Objects that nothing uses are not made: hosts with traffic or probes count, their QPs, and the ports and cables that
+packets cross. Bytes per object were measured with tracemalloc (docs/results/scale.md), on 64-bit CPython 3.11.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
     from mrclab.lab.traffic.base import Flow, TrafficBase
 
-_BASE = 150 << 20  # the interpreter, with all that is imported
+_BASE = 150 << 20  # the interpreter with all imported modules
 _HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane
 _QP, _QP_PLANE = 5_500, 150  # before it sends or receives
 _SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # with it: ring, completions, samples
-_EV, _EV_USED = 550, 700  # of a QP that sends: each that is made, and what comes with its first packet
+_EV, _EV_USED = 550, 700  # of a QP that sends: at creation, and with its first packet
 _PORT, _CABLE = 530, 440  # of a switch; between switches
-_SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that nothing left by
-_HISTORY = 1_000  # of a host that takes part: its records, packed
+_SWITCH, _SWITCH_PORT = 3_000, 16  # with the counters of a port that sent nothing
+_HISTORY = 1_000  # records, packed, of a host with traffic
 _SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a port's row, and how many there are
-_PROBE = 450  # that Clustermapper remembers of one path
-_CYCLES = 25  # of its probes, in which hosts that probe in turn come to ever more paths
-_REPORT, _REPORT_HOST = 170 << 20, 26_000  # judging and pictures, beyond the memory that the world leaves them
-_ROOM = 0.9  # of what is free: the rest is for everybody else
+_PROBE = 450  # of Clustermapper's memory of one path
+_CYCLES = 25  # cycles of its probes, as hosts probe ever more paths in turn
+_REPORT, _REPORT_HOST = 170 << 20, 26_000  # for verdicts and plots, besides the memory that the world frees
+_ROOM = 0.9  # of free memory; the rest is left to other programs
 
 
 @dataclass(frozen=True)
 class VirtualNeed:
-    """Objects of a run, and the bytes that they take."""
+    """Objects of a run, and their bytes."""
 
     hosts: int
     qps: int
@@ -46,7 +46,7 @@ class VirtualNeed:
 
 
 def need(loaded: Loaded) -> VirtualNeed:
-    """Reckon it from the traffic and the fabric's numbers."""
+    """Compute the need from the traffic and the fabric's sizes."""
     scenario, fabric = loaded.scenario, loaded.fabric
     spec = fabric.spec
     flows = [(entry, entry.flows(fabric, scenario.seed)) for entry in scenario.traffic]
@@ -75,13 +75,13 @@ def need(loaded: Loaded) -> VirtualNeed:
 
 
 def of_samples(loaded: Loaded, hosts: int) -> int:
-    """Bytes of the samples that hosts keep for who asks for them; those of a large fabric keep none."""
+    """Return the bytes of samples that hosts keep; hosts of a large fabric keep none."""
     fabric = loaded.fabric
     return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MOST_SHOWN else 0
 
 
 def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]]]) -> int:
-    """Bytes that come with the first packets of QPs: EVs and paths of who sends, paths of answers."""
+    """Return the bytes that come with first packets: EVs and paths of senders, reverse paths of receivers."""
     spec = loaded.fabric.spec
     profile = loaded.scenario.transport.profile(nodefiles.default_profile(loaded.fabric))
     every = spec.planes * min(profile.ev_count, spec.t1s)
@@ -97,7 +97,7 @@ def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]
 
 
 def _content(loaded: Loaded, entry: object) -> int:
-    """Bytes of memory for what a flow carries: where it is sent from, and where it goes."""
+    """Return the bytes of a flow's payload at both ends."""
     if getattr(entry, "content", "random") == "counted" or not hasattr(entry, "message"):
         return 0
     bounds = entry.workload(loaded.fabric, "h1", loaded.scenario.transport.qps)  # type: ignore[attr-defined]
@@ -105,7 +105,7 @@ def _content(loaded: Loaded, entry: object) -> int:
 
 
 def trouble(loaded: Loaded, free: int) -> str:
-    """Why a machine with so many bytes free cannot hold a run; empty where it can."""
+    """Return why a machine with this many free bytes cannot hold a run; empty if it can."""
     wanted = need(loaded)
     if wanted.memory <= _ROOM * free:
         return ""
@@ -117,7 +117,7 @@ def trouble(loaded: Loaded, free: int) -> str:
 
 
 def check(loaded: Loaded, *, force: bool = False) -> str:
-    """Refused where this machine cannot hold the run, unless `force`; returns a warning, or nothing."""
+    """Raise Refused if this machine cannot hold the run, unless `force`; return a warning, if any."""
     if not Path("/proc/meminfo").exists():
         return ""
     lacking = trouble(loaded, size.here().memory)

@@ -1,4 +1,4 @@
-"""World of a run, as everything above sees it: a clock, nodes with operations, cables that break, events.
+"""World of a run, as everything above sees it: a clock, nodes with operations, cables that fail, events.
 
 The wire is one world (`mrclab.lab.run.wire.wireworld`): namespaces, processes, the machine's clock. Virtual time
 is the other (`mrclab.lab.run.virtual`). Time is seconds of the world's clock, which may begin anywhere, 0 included.
@@ -20,33 +20,33 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 Event = tuple[str, Mapping[str, Any]]  # node, fields
 
 KINDS = ("workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step")
-"""Kinds of events that tell how a traffic goes on."""
+"""Kinds of events on the progress of traffic."""
 
 PROGRESS_KINDS = ("qp.stalled", "qp.resumed")
-"""Kinds of events of QPs that make no progress, and of those that go on again."""
+"""Kinds of events on QPs that make no progress, and on those that resume."""
 
 GONE = "agent.gone"
-"""Kind of the event that stands for a host that ended."""
+"""Kind of the event that a host has ended."""
 
 
 class EventQueue(Protocol):
-    """The events of some nodes, in the order in which they came."""
+    """Subscription to events of some nodes, in the order in which they came."""
 
     def join(self, host: str) -> None:
-        """Hear a host, again if it was gone; RunError where it does not answer."""
+        """Subscribe to a host, again if it was gone; RunError where it does not answer."""
 
     def hears(self, host: str) -> bool:
-        """Return True if a host is heard: it joined and is not gone."""
+        """Return True if a host is subscribed to and not gone."""
 
     def wait(self, until: float) -> list[Event]:
-        """Let time pass until something comes, at most until a time; everything that has come."""
+        """Let time pass until an event comes, at most until a time; return all that have come."""
 
     def close(self) -> None:
-        """Hear nobody any more."""
+        """Unsubscribe from all nodes."""
 
 
 class NodeAccess(Protocol):
-    """A world for who only calls nodes: a lab of this process, or of another."""
+    """Part of a world that calls nodes: a lab of this process, or of another."""
 
     @property
     def now(self) -> float:
@@ -60,7 +60,7 @@ class NodeAccess(Protocol):
         """Directory of transfers' files: one folder per host."""
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask a host or the `controller`; RunError says which of them refused what."""
+        """Call a host or the `controller`; RunError names the node that refused and why."""
 
 
 class World(FaultContext, Protocol):
@@ -72,7 +72,7 @@ class World(FaultContext, Protocol):
 
     @property
     def greeting(self) -> str:
-        """Line for people once it is up."""
+        """Line to show once it is up."""
 
     @property
     def name(self) -> WorldName:
@@ -82,40 +82,40 @@ class World(FaultContext, Protocol):
         """Seconds to notify this many hosts before a common start time."""
 
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> EventQueue:
-        """Hear what some hosts, or the `controller`, tell of these kinds from now on."""
+        """Subscribe to events of these kinds of some hosts, or of the `controller`."""
 
     def on_notice(self, say: Callable[[str], None]) -> None:
-        """Have said what nobody asked for, as it happens: a process that a signal has stopped."""
+        """Report asynchronously that a signal has stopped a process."""
 
     def last_output(self, node: str) -> str:
         """Return the last output of a node that ended."""
 
     def stuck(self) -> list[str]:
-        """Return what waits for what, a sentence each, as far as this world can tell."""
+        """Return a sentence for each QP that waits, and for what, as far as this world knows."""
 
     def deadlocked(self) -> bool:
         """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""
 
     def depths(self) -> Mapping[str, Mapping[str, int]]:
-        """Packets in the data queues of switches, by port number, as last looked at; what is empty is left out."""
+        """Packets in the data queues of switches, by port number, at the last look; empty queues are left out."""
 
     def realtime(self) -> AbstractContextManager[None]:
-        """Return a context in which this process gets a CPU when something is due, as the nodes do."""
+        """Return a context in which this process gets a CPU in time, as the nodes do."""
 
     def stop(self) -> None:
-        """End it; what it left behind can be collected."""
+        """Stop it; its files can be collected."""
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for a report: `world`, `target`, `real_time`, `bring_up_seconds`."""
 
     def collect(self, directory: Path) -> None:
-        """Write what it was made of and what happened: fabric.yaml, node/, log/, history.jsonl."""
+        """Write inputs and history: fabric.yaml, node/, log/, history.jsonl."""
 
     def hand_over(self) -> CompressedLog:
-        """Give up what happened, unwritten, of a world that was stopped; RunError where files have it."""
+        """Return the history of a stopped world from memory, unwritten; RunError where it is in files."""
 
     def snapshot(self, directory: Path) -> None:
-        """Write the same of a world that goes on."""
+        """Write inputs and history so far, of a world that goes on."""
 
 
 def record_counters(world: FaultContext) -> None:

@@ -1,4 +1,4 @@
-"""The worlds that a run can happen in, by name; what each takes is imported when it is asked for."""
+"""Registry of the worlds that a run can happen in, by name; each is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from mrclab.lab.traffic.base import TrafficBase
 
 WIRE_LEAST_CYCLE = 0.05
-"""Seconds of a probe cycle, at least, on the wire."""
+"""Shortest probe cycle on the wire, seconds."""
 
 WIRE_MOST_PPS = 100_000
-"""Packets per second of one cable on the wire, measured at 4 KiB with nothing else to do."""
+"""Packets per second of one cable on the wire, measured at 4 KiB on an idle machine."""
 
 _WIRE_PACKAGES = ("finsy", "grpc")
 
 
 def check_machine(*runs: Loaded, force: bool = False) -> list[str]:
-    """Refused with one sentence where this machine or user cannot have the world of one of these runs.
+    """Raise Refused if this machine or user cannot run one of these in its world.
 
-    One that is too large for the machine is started with `force`. Returns warnings.
+    A run that is too large for the machine needs `force`. Returns warnings.
     """
     for world in dict.fromkeys(loaded.scenario.world for loaded in runs):
         check_machine_for(world)
@@ -47,7 +47,7 @@ def check_machine(*runs: Loaded, force: bool = False) -> list[str]:
 
 
 def check_size(*runs: Loaded, force: bool = False) -> list[str]:
-    """Refused where fabric or traffic of one of these runs is too much for this machine, unless `force`; warnings."""
+    """Raise Refused if fabric or traffic of a run is too much for this machine, unless `force`; return warnings."""
     wired = [loaded for loaded in runs if loaded.scenario.world == "wire"]
     warnings = [size.check(loaded.fabric.spec, load(loaded), force=force) for loaded in wired]
     warnings += [virtualsize.check(loaded, force=force) for loaded in runs if loaded.scenario.world == "sim"]
@@ -55,14 +55,14 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
 
 
 def load(loaded: Loaded) -> size.Load:
-    """Return a scenario's load at once; certain to coincide is only what one traffic sends as fast as it can."""
+    """Return a scenario's load: of all traffic, and of the largest bulk traffic, whose flows surely coincide."""
     scenario, fabric = loaded.scenario, loaded.fabric
     each = [_lines([entry], fabric, scenario.seed) for entry in scenario.traffic if entry.bulk]
     return size.Load(_lines(scenario.traffic, fabric, scenario.seed), max(each, default=0.0))
 
 
 def _lines(traffics: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
-    """Hosts at line rate that are sent by all senders together, and taken by all receivers."""
+    """Return the load in hosts at line rate: the lesser of what all senders send and all receivers take."""
     sent: dict[str, float] = defaultdict(float)
     taken: dict[str, float] = defaultdict(float)
     for entry in traffics:
@@ -74,7 +74,7 @@ def _lines(traffics: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
 
 
 def check_machine_for(world: WorldName) -> None:
-    """Refused with one sentence where this machine or user cannot have such a world."""
+    """Raise Refused if this machine or user cannot have such a world."""
     if world == "wire":
         if missing := missing_packages():
             what = "`pip install '.[wire]'` in the clone"
@@ -85,12 +85,12 @@ def check_machine_for(world: WorldName) -> None:
 
 
 def missing_packages() -> list[str]:
-    """Python packages that the wire needs and that are not installed: those of the extra `wire`."""
+    """Return the Python packages that the wire needs and that are not installed: those of the extra `wire`."""
     return [name for name in _WIRE_PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def check(*runs: Loaded) -> None:
-    """ScenarioError names each fault, and each link rate, that its scenario's world cannot do."""
+    """Raise ScenarioError for each fault and link rate that its scenario's world does not support."""
     mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
     mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _beyond_the_wire(loaded)]
     if mistakes:
@@ -144,7 +144,7 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
 
 
 def _virtual_fabric(spec: FabricSpec) -> Iterator[tuple[str, str]]:
-    """Fields of a fabric that the wire cannot have, each with the reason and the remedy."""
+    """Fields of a fabric that the wire does not support, each with the reason and the remedy."""
     instead = "leave it out, or run it with --world sim"
     if spec.beyond_p4:
         yield "", spec.beyond_p4
@@ -173,7 +173,7 @@ def _needs_telemetry(transport: TransportSpec) -> bool:
 
 @contextmanager
 def held(runs: Sequence[Loaded], run_dir: Path) -> Iterator[None]:
-    """Inside the block the place of a lab on the wire is this process's, between its runs too."""
+    """Context manager: this process owns the wire's run directory, also between its runs."""
     if any(loaded.scenario.world == "wire" for loaded in runs):
         from mrclab.topo.linux import state  # noqa: PLC0415
 
@@ -199,11 +199,11 @@ def world_up(
     keeps_history: bool = True,
     on_failure: Callable[[World, Exception], None] = lambda *_: None,
 ) -> Iterator[World]:
-    """A lab that is up inside the block, and gone after it.
+    """Context manager: a lab that is up.
 
-    `target`, `run_dir` and `repeatable` mean something on the wire only: virtual time is always repeatable. So does
-    `on_failure`, which gets a lab that did not come up, stopped and with its files. Hosts have transports of their own
-    (`of_hosts`), and a lab can do without a history, in virtual time only.
+    `target`, `run_dir` and `repeatable` apply to the wire only: virtual time is always repeatable. So does
+    `on_failure`, which gets a lab that did not come up, stopped and with its files. `of_hosts` (hosts with a transport
+    of their own) and a lab without a history exist in virtual time only.
     """
     if world == "wire":
         from mrclab.lab.run.wire.wireworld import wire_world  # noqa: PLC0415

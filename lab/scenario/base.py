@@ -1,10 +1,10 @@
-"""The base of everything that a scenario file may hold."""
+"""Base class of all models of a scenario file."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Strict(BaseModel):
-    """Immutable; an unknown field is a mistake."""
+    """Immutable model; an unknown field is an error."""
 
     model_config = ConfigDict(
         defer_build=True,

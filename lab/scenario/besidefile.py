@@ -1,4 +1,4 @@
-"""Files that a scenario names: beside it, below a folder, or come with it."""
+"""Files that a scenario names: beside it, below a folder, or sent along with it."""
 
 from collections.abc import Mapping
 from pathlib import Path

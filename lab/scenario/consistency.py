@@ -1,7 +1,7 @@
-"""Consistency of a scenario whose every field is valid by itself: dangling references, times out of order.
+"""Consistency checks of a scenario whose every field is valid by itself: dangling references, times out of order.
 
-Each check gives mistakes as (place in the file, sentence with the remedy). What cannot be known before a run, such as
-when a transfer of some size ends, is left to the run.
+Each check yields mistakes as (place in the file, sentence with the remedy). Facts that are unknown before a run, such
+as the end of a transfer of some size, are left to the run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _OF_THE_MAPPER = frozenset({"verdict", "false_alarms"})
 
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
-    """Everything that no field shows by itself."""
+    """Yield every mistake that no single field shows."""
     found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
     found += _evs(scenario, fabric)
@@ -61,7 +61,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
 
 
 def _taken_by_parts(scenario: "Scenario") -> Iterator[Mistake]:
-    """Names that the parts of a chaos or a population will have."""
+    """Return the names that the parts of a chaos or population fault will have."""
     whole = [(fault.prefix, fault) for fault in scenario.faults if fault.prefix is not None]
     first, last = dict(reversed(whole)), dict(whole)
     for index, fault in enumerate(scenario.faults) if whole else ():
@@ -74,7 +74,7 @@ def _taken_by_parts(scenario: "Scenario") -> Iterator[Mistake]:
 
 
 def _transports(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
-    """Hosts that would need two transports at once."""
+    """Yield hosts that would need two transports at once."""
     if all(entry.transport is None for entry in scenario.traffic):
         return
     first: dict[str, int] = {}
@@ -88,7 +88,7 @@ def _transports(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
 
 
 def _traced(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
-    """Places of a trace that the fabric does not have."""
+    """Yield places of a trace that the fabric does not have."""
     for place, word in enumerate(scenario.trace.where if scenario.trace is not None else ()):
         try:
             where.cables(fabric, [word])
@@ -97,7 +97,7 @@ def _traced(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
 
 
 def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
-    """EVs beyond the uplinks of a T0, and more than a QP can have."""
+    """Yield EVs beyond the uplinks of a T0, and more than a QP can have."""
     choice = scenario.transport
     if choice.kind != "mrc" or not choice.ev_profile:
         return
@@ -114,7 +114,7 @@ Rows = Iterator[tuple[str, str]]  # field, what is wrong with it
 
 
 def _bounds(entry: Any) -> Rows:
-    """Limits that no figure can keep both."""
+    """Yield contradictory limits of a figure."""
     for low, high in (("at_least", "at_most"), ("share_at_least", "share_at_most"), ("at_least_rtts", "max_rtts")):
         least, most = _number(getattr(entry, low, None)), _number(getattr(entry, high, None))
         if least is not None and most is not None and least[1] == most[1] and least[0] > most[0]:
@@ -122,7 +122,7 @@ def _bounds(entry: Any) -> Rows:
 
 
 def _number(value: Any) -> tuple[float, str] | None:
-    """A limit as a number and what it is a share of."""
+    """Return a limit as a number, and the name of the figure that it is a share of."""
     if isinstance(value, (int, float)):
         return float(value), ""
     for amount in ("share", "amount"):
@@ -142,7 +142,7 @@ def _flow(entry: Any, flows: Mapping[str, None]) -> Rows:
 
 
 def _pods(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
-    """Parts of a scenario that know two tiers only."""
+    """Yield parts of a scenario that support two tiers only."""
     if fabric.spec.pods == 1:
         return
     if scenario.mapper is not None:
@@ -153,7 +153,7 @@ def _pods(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
 
 
 def _places(entry: Any, fabric: Fabric) -> Rows:
-    """Planes, paths, switches and cables that the fabric does not have."""
+    """Yield planes, paths, switches and cables that the fabric does not have."""
     planes = getattr(entry, "planes", None) or ([entry.plane] if getattr(entry, "plane", None) else [])
     wrong = [plane for plane in planes if not 1 <= plane <= fabric.planes]
     if wrong:
@@ -183,7 +183,7 @@ def _reasons(entry: Any) -> Rows:
 
 
 def _levels(entry: Any, named: Mapping[str, Any]) -> Rows:
-    """`75% of NAME` of something that measures no such figure, or of itself."""
+    """Yield limits like `75% of NAME` where NAME measures no such figure, or is the expectation itself."""
     for field in ("at_least", "at_most", "about", "to"):
         value = getattr(entry, field, None)
         of = getattr(value, "of", "")
@@ -225,13 +225,13 @@ def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
 
 
 def _recorded(entry: Any, scenario: "Scenario") -> Rows:
-    """A figure that is made of samples, losses or states of EVs, which a run without a history does not keep."""
+    """Yield expectations on samples, losses or states of EVs in a run that keeps no history."""
     if scenario.history == "none" and not entry.without_history:
         yield "kind", f"{entry.kind_name} is judged from the history, and this scenario keeps none; write history: full"
 
 
 def _sampled(entry: Any, fabric: Fabric) -> Rows:
-    """A sample shorter than half of the time between two looks at a host would find nothing in it."""
+    """Yield sample intervals that are shorter than half of the time between two looks at a host."""
     least = 0.5 * fabric.spec.sample_interval
     if getattr(entry, "sample", least) < least * (1 - 1e-9):
         yield "sample", f"hosts are looked at every {show_seconds(2 * least)}; make it {show_seconds(least)} at least"

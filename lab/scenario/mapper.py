@@ -1,4 +1,4 @@
-"""Clustermapper in a lab: how often the hosts probe, and what is denied on its word."""
+"""Clustermapper in a scenario: how often the hosts probe, and which of its findings are denied."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ _POLICIES: dict[Deny, str] = {True: "default", False: "observe", "all": "all"}
 
 
 class MapperSpec(BaseModel):
-    """`mapper:` of a scenario. `deny` false: faults are named and nothing is denied; true: a NIC–T0 cable that loses.
+    """`mapper:` of a scenario. `deny` false: faults are named, nothing is denied; true: a NIC–T0 cable that loses.
 
     `all`: every cable and T1 at fault is denied, dead ones too, as before a job starts.
     """
@@ -36,5 +36,5 @@ class MapperSpec(BaseModel):
     )
 
     def options(self) -> list[str]:
-        """The controller's command line for it."""
+        """Return the controller's command-line options for it."""
         return ["--mapper-cycle", f"{self.cycle:g}", "--mapper-policy", _POLICIES[self.deny]]

@@ -1,6 +1,6 @@
 """Triggers of faults and traffics, and the windows over which expectations are judged.
 
-A trigger is known only while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` when
+A trigger is resolved while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` once
 a traffic has ended or a fault was cleared, `cut + 1s` when a traffic has begun or a fault began. A moment is looked up
 when the run is over: `start`, `end`, the name of a fault or traffic (it began, it began) or `name.end`, each with an
 offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
@@ -25,7 +25,7 @@ _RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
 
 @dataclass(frozen=True)
 class Trigger:
-    """Seconds after the first traffic began, or after a moment; or the fraction of a traffic that is done."""
+    """Seconds after the first traffic began or after a moment, or the completed fraction of a traffic."""
 
     seconds: float = 0.0
     fraction: float | None = None
@@ -33,9 +33,9 @@ class Trigger:
     moment: str = ""  # NAME or NAME.end
 
     def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
-        """Return True if the time has come, `seconds` after the first traffic began.
+        """Return True if the trigger is due, `seconds` after the first traffic began.
 
-        `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
+        `progress` gives the completed share of each traffic, `moments` the seconds at which named events happened.
         """
         if self.fraction is not None:
             return progress.get(self.traffic, 0.0) >= self.fraction
@@ -45,7 +45,7 @@ class Trigger:
 
     @property
     def name(self) -> str:
-        """The traffic or fault that it waits for; empty where it is a time."""
+        """Name of the traffic or fault that it waits for; empty for a plain time."""
         return self.traffic or self.moment.removesuffix(".end")
 
     def __str__(self) -> str:
@@ -59,14 +59,14 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Moment:
-    """A named time and an offset from it, partly in seconds and partly in round-trip times."""
+    """A named time and an offset from it, in seconds and round-trip times."""
 
     name: str
     seconds: float = 0.0
     rtts: float = 0.0
 
     def at(self, times: Mapping[str, float], rtt: float) -> float:
-        """The time itself; KeyError when what it is named after has not happened."""
+        """Return the time; KeyError if the named event has not happened."""
         return times[self.name] + self.seconds + self.rtts * rtt
 
     def __str__(self) -> str:
@@ -76,13 +76,13 @@ class Moment:
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of time between two moments."""
+    """Interval between two moments."""
 
     begin: Moment
     end: Moment
 
     def at(self, times: Mapping[str, float], rtt: float) -> tuple[float, float]:
-        """Both times; KeyError when one of them has not come."""
+        """Return both times; KeyError if one of them has not come."""
         return self.begin.at(times, rtt), self.end.at(times, rtt)
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Window:
 
 
 def parse_trigger(value: object) -> object:
-    """`3s`, `25% of file`, `after file + 1s`, `cut + 500ms` → Trigger."""
+    """Parse a trigger: `3s`, `25% of file`, `after file + 1s`, `cut + 500ms`."""
     if isinstance(value, Trigger):
         return value
     match = _PROGRESS.fullmatch(brief(value))
@@ -119,7 +119,7 @@ def parse_trigger(value: object) -> object:
 
 
 def parse_moment(value: object) -> Moment:
-    """`start`, `core-link + 5rtt`, `core-link.end - 100ms` → Moment."""
+    """Parse a moment: `start`, `core-link + 5rtt`, `core-link.end - 100ms`."""
     match = _MOMENT.fullmatch(brief(value))
     if not match:
         raise ValueError(f"{value!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
@@ -134,7 +134,7 @@ def parse_moment(value: object) -> Moment:
 
 
 def parse_window(value: object) -> object:
-    """`start .. core-link` → Window."""
+    """Parse a window: `start .. core-link`."""
     if isinstance(value, Window):
         return value
     begin, dots, end = brief(value).partition("..")

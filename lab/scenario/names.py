@@ -1,4 +1,4 @@
-"""Names in a scenario, checked against what the scenario has: hosts, switches, cables, faults, traffics, windows.
+"""Names in a scenario, checked against the scenario: hosts, switches, cables, faults, traffics, windows.
 
 The validators read pydantic's validation context: `fabric` (None while the fabric itself is wrong), and lists of the
 names under `traffic`, `faults` and `goodput`. Without a context every name is taken as it is.
@@ -15,12 +15,12 @@ from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, Host, Link, Switch, UnknownName
 from mrclab.topo.sentences import brief, nearest, shown
 
-_HINTS = 20  # sentences of one file that name what was probably meant: finding that compares with every name
+_HINTS = 20  # messages per file that suggest the nearest name, for which all names are compared
 _SPENT = "hints"
 
 
 def hinted(info: ValidationInfo, text: str, known: Collection[str]) -> str:
-    """Return the nearest name as `sentences.nearest` does; of a file full of mistakes, for the first ones only."""
+    """Return the nearest name, as `sentences.nearest` does, for the first mistakes of a file only."""
     return nearest(text[:100], list(known)) if _may_hint(info) else "mend the first mistakes"
 
 
@@ -32,7 +32,7 @@ def _may_hint(info: ValidationInfo) -> bool:
 
 
 def _known(info: ValidationInfo, find: Callable[[], Host | Switch | Link]) -> str:
-    """Return the name of what is found; ValueError where it is unknown."""
+    """Return the name of the found object; ValueError if it is unknown."""
     try:
         return find().name
     except UnknownName as error:

@@ -1,8 +1,8 @@
-"""Faults of a scenario that may be in force together though they take the same thing for themselves.
+"""Overlapping faults: pairs that need exclusive control of the same thing and may be active together.
 
 Faults whose begin and end are known on one clock (seconds of the run, the share of a traffic, seconds after a moment
-that only the run shows) are compared in the order of their begin, which takes n log n steps. The others are compared
-in pairs, up to a limit.
+that only the run determines) are compared in the order of their begin, in n log n steps. The others are compared in
+pairs, up to a limit.
 """
 
 import heapq
@@ -19,17 +19,17 @@ from mrclab.topo.model import Fabric
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
 
-_MOST_PAIRS = 50_000  # of faults that have no clock in common
+_MOST_PAIRS = 50_000  # pairs of faults without a common clock
 _MOST_TOLD = 100  # mistakes
-_LONGEST_CHAIN = 100  # triggers that are followed, each waiting for the one before
+_LONGEST_CHAIN = 100  # length of a chain of triggers that is followed
 
-Claims = tuple[frozenset[str], frozenset[str]]  # what a fault takes for itself, and that with what it needs
-Interval = tuple[str, float, float]  # a clock, begin and end by it
+Claims = tuple[frozenset[str], frozenset[str]]  # a fault's exclusive claims, and these with its other needs
+Interval = tuple[str, float, float]  # clock; begin and end on it
 Pair = tuple[int, int]
 
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
-    """Every pair of which nothing keeps one from striking while the other is in force."""
+    """Yield every pair of which one may begin while the other is active."""
     if len(scenario.faults) < 2:
         return
     found, uncompared = _Overlaps(scenario, fabric).found()
@@ -46,7 +46,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
 
 
 class _Overlaps:
-    """All faults with what they claim and when they are in force, by their places in the scenario."""
+    """All faults with their claims and active times, by their places in the scenario."""
 
     def __init__(self, scenario: "Scenario", fabric: Fabric) -> None:
         self._faults: Sequence[FaultBase] = scenario.faults
@@ -58,7 +58,7 @@ class _Overlaps:
         self._pairs = 0
 
     def found(self) -> tuple[dict[Pair, str], tuple[int, str] | None]:
-        """Overlaps with what both concern, in the order of names; and where more could not be compared."""
+        """Return overlaps with the claim that both share, and the first fault with pairs that were not compared."""
         found: dict[Pair, str] = {}
         for key, holders in sorted(self._by_key().items()):
             groups = self._by_clock(holders)
@@ -73,7 +73,7 @@ class _Overlaps:
         return found, None
 
     def _by_key(self) -> dict[str, list[int]]:
-        """Faults by each thing that one of them takes for itself and another one takes or needs."""
+        """Return faults by each claim that one of them takes and another one takes or needs."""
         taken = frozenset[str]().union(*(claimed for claimed, _ in self._claims))
         found: dict[str, list[int]] = {}
         for index, (_, wanted) in enumerate(self._claims):
@@ -89,9 +89,9 @@ class _Overlaps:
         return list(groups.values())
 
     def _within(self, group: Sequence[int], key: str) -> Iterator[Pair]:
-        """Pairs of one clock that are in force together, at most as many as are reported."""
+        """Yield pairs on one clock that are active together, at most as many as are reported."""
         known = sorted((interval[1], interval[2], index) for index in group if (interval := self._intervals[index]))
-        active: dict[bool, list[tuple[float, int]]] = {True: [], False: []}  # by whether they take it: heaps of ends
+        active: dict[bool, list[tuple[float, int]]] = {True: [], False: []}  # by claims or not: heaps of ends
         reported = 0
         for begin, end, index in known:
             takes = key in self._claims[index][0]
@@ -106,7 +106,7 @@ class _Overlaps:
             heapq.heappush(active[takes], (end, index))
 
     def _across(self, groups: Sequence[Sequence[int]], key: str, most: int) -> list[Pair]:
-        """Pairs of two clocks of which neither is surely over before the other begins."""
+        """Yield pairs on two clocks of which neither is certainly over before the other begins."""
         found: list[Pair] = []
         for place, group in enumerate(groups):
             for one in group:
@@ -123,14 +123,14 @@ class _Overlaps:
 
 
 class _Clocks:
-    """Places of moments on clocks: the run's (empty name), a traffic's share, or a moment that only the run shows."""
+    """Moments on clocks: the run's (empty name), a traffic's share, or a moment that only the run determines."""
 
     def __init__(self, triggers: Mapping[str, Trigger | None], times: Mapping[str, float]) -> None:
         self._triggers = triggers
         self._known: dict[str, tuple[str, float]] = {name: ("", time) for name, time in times.items()}
 
     def interval(self, fault: FaultBase) -> Interval | None:
-        """Clock, begin and end of a fault; None where they are on two clocks. What does not end ends at infinity."""
+        """Return clock, begin and end of a fault, infinity for no end; None if they are on two clocks."""
         ends = fault.ends_at
         if fault.at.fraction is not None and (ends is None or ends.fraction is not None):
             if ends is not None and ends.traffic != fault.at.traffic:
@@ -144,7 +144,7 @@ class _Clocks:
         return clock, begin, math.inf if fault.lasts is None else begin + fault.lasts
 
     def _of(self, name: str) -> tuple[str, float]:
-        """Clock and time of a moment; every trigger is followed once."""
+        """Return clock and time of a moment; every trigger is followed once."""
         chain: list[tuple[str, float]] = []
         met: set[str] = set()
         while name not in self._known:
@@ -163,7 +163,7 @@ class _Clocks:
 
 
 def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
-    """Return the triggers of every moment: names of traffics and faults, `NAME.end`; None where nothing says when."""
+    """Return the triggers of every moment (names of traffics and faults, `NAME.end`); None if it is unknown."""
     found: dict[str, Trigger | None] = {entry.name: entry.start for entry in scenario.traffic}
     for fault in scenario.faults:
         found[fault.name], found[f"{fault.name}.end"] = fault.at, fault.ends_at
@@ -173,7 +173,7 @@ def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
 def _over_before(
     one: FaultBase, other: FaultBase, times: Mapping[str, float], triggers: Mapping[str, Trigger | None]
 ) -> bool:
-    """Return True if a fault is surely over when another begins."""
+    """Return True if a fault is certainly over when another begins."""
     end, begin = times.get(f"{one.name}.end"), times.get(other.name)
     if end is None and one.lasts is not None and one.name in times:
         end = times[one.name] + one.lasts
@@ -192,9 +192,9 @@ def _over_before(
 def _after(
     trigger: Trigger | None, triggers: Mapping[str, Trigger | None], *, at_least: bool = False
 ) -> dict[str, float]:
-    """Seconds after every moment for which something waits, directly or because that waits for another in turn.
+    """Return the seconds after every moment that a trigger waits for, directly or through other triggers.
 
-    `at_least`: also after moments of which is only known that they do not come later, such as a traffic's begin.
+    `at_least`: also after moments that are only known not to come later, such as a traffic's begin.
     """
     found: dict[str, float] = {}
     seconds = 0.0

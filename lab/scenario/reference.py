@@ -1,4 +1,4 @@
-"""The reference of scenario files, from the models themselves.
+"""Reference of scenario files, generated from the models.
 
 `python -m mrclab.lab.scenario.reference` writes it into docs/.
 """
@@ -70,7 +70,7 @@ explains them. **Bold** fields are needed, the others have the default that is s
 
 
 def build() -> str:
-    """The page's text."""
+    """Return the page's text."""
     parts = [
         _HEAD,
         *_section("The file", Scenario),
@@ -103,7 +103,7 @@ def _section(title: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _union(title: str, union: Any) -> Iterator[str]:
-    """One part per kind; what every kind has is said with each, so that one part is all one needs."""
+    """Return one part per kind; common fields are repeated in each, so that a reader needs one part only."""
     yield f"\n## {title}"
     for model in _models(union):
         (kind,) = get_args(model.model_fields["kind"].annotation)
@@ -116,7 +116,7 @@ def _models(union: Any) -> list[type[BaseModel]]:
 
 
 class Described(NamedTuple):
-    """A field as people write it."""
+    """Description of a field for readers."""
 
     name: str
     needed: bool
@@ -126,7 +126,7 @@ class Described(NamedTuple):
 
 
 def fields(model: type[BaseModel]) -> list[Described]:
-    """The fields of a model, without the one that only tells its kind."""
+    """Yield the fields of a model, without the one that only names its kind."""
     named = (
         (info.alias or name, info) for name, info in model.model_fields.items() if name != "kind" or not _tag(info)
     )
@@ -148,14 +148,14 @@ def _tag(info: FieldInfo) -> bool:
 
 
 def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:
-    """Names only: their defaults follow from the fabric, and `mrclab plan` and node configs show them."""
+    """Return names only: defaults follow from the fabric, and `mrclab plan` and node configs show them."""
     yield f"\n## {title}\n"
     names = [name for name in model.model_fields if name not in {"name", *SET_ELSEWHERE}]
     yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/nodeconfig.py` says what each does."
 
 
 def _algorithms(title: str, *registries: Registry) -> Iterator[str]:
-    """One part per algorithm, with its settings."""
+    """Return one part per algorithm, with its settings."""
     yield f"\n## {title}"
     for registry in registries:
         for made in registry:
@@ -201,7 +201,7 @@ def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
 
 
 def _marked(mark: Any) -> str:
-    """Return what an annotation's mark says of the values; empty where it says nothing."""
+    """Return the description of values in an annotation; empty where there is none."""
     if isinstance(mark, OneOf):
         return ", ".join(f"`{name}`" for name in mark.names)
     if isinstance(mark, Overrides):

@@ -1,7 +1,7 @@
-"""A scenario: fabric, transport, traffic, faults on a time line, expectations, variants. All mistakes are said at once.
+"""A scenario: fabric, transport, traffic, faults, expectations, variants. All mistakes are reported together.
 
-Names are checked while the file is read: hosts and cables against the fabric it describes, faults and traffics against
-those it lists. What is valid here can be started; whether it holds is for `lab.expectations` to say.
+Names are checked while the file is read: hosts and cables against its fabric, faults and traffics against its lists.
+A valid scenario can be started; `lab.expectations` judges its run.
 """
 
 import io
@@ -41,17 +41,17 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 from mrclab.topo.transport import fabric_defaults
 
-_LEAST = ("integrity", "qp_errors", "health")  # kinds of expectation of a scenario that names none
-_TOPOLOGY_FILE = "fabric.topology"  # no traffic can have this name
+_LEAST = ("integrity", "qp_errors", "health")  # expectations of a scenario that lists none
+_TOPOLOGY_FILE = "fabric.topology"  # reserved: no traffic can have this name
 _LONGEST = 604_800.0  # seconds of a run: a week
 _MOST_VARIANTS = 1000
-_MOST_ENTRIES = 200_000  # of a scenario, counted once for each of its variants
+_MOST_ENTRIES = 200_000  # entries of a scenario, each counted once per variant
 _MOST_TOLD = 100  # mistakes of one file
-_MOST_LOOKED_AT = 10 * _MOST_TOLD  # of them: those that say again what another says are left out
+_MOST_LOOKED_AT = 10 * _MOST_TOLD  # mistakes examined; those that repeat another are left out
 
 
 class LabSetting(Strict):
-    """The lab itself: what is there before anything happens."""
+    """The lab before anything happens: fabric and transport."""
 
     seed: int = Field(
         default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
@@ -129,11 +129,11 @@ class Scenario(LabSetting):
         return self
 
     def flows(self, fabric: Fabric) -> list[Flow]:
-        """The flows of all traffics."""
+        """Return the flows of all traffics."""
         return all_flows(self.traffic, fabric, self.seed)
 
     def transports(self, fabric: Fabric) -> dict[str, ScenarioTransport]:
-        """The transports of hosts that have one of their own."""
+        """Return the transports of hosts that have one of their own."""
         return {
             host: entry.transport
             for entry in self.traffic
@@ -142,11 +142,11 @@ class Scenario(LabSetting):
         }
 
 
-Mistakes = list[tuple[tuple[int | str, ...], str]]  # place in the file, what is wrong there
+Mistakes = list[tuple[tuple[int | str, ...], str]]  # place in the file, and the mistake there
 
 
 def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
-    """A lab from values rather than a file; ScenarioError lists every mistake."""
+    """Make a lab setting from values rather than a file; ScenarioError lists every mistake."""
     try:
         made = LabSetting.model_validate({**options, "fabric": _fabric_data(options)})
         return made, Fabric(made.fabric)
@@ -161,9 +161,9 @@ def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A scenario that was read and found valid: the model, its fabric, and the text it came from.
+    """A valid scenario: the model, its fabric, and its source text.
 
-    `runs` are what there is to run: the variants, each a scenario of its own, or else the scenario itself.
+    `runs` are the variants, each a scenario of its own, or else the scenario itself.
     """
 
     scenario: Scenario
@@ -185,7 +185,7 @@ class Loaded:
         return self.scenario.name.removesuffix(f"-{self.variant}") if self.variant else self.scenario.name
 
     def pick(self, variant: str) -> "Loaded":
-        """The variant with this name; ScenarioError offers the nearest."""
+        """Return the variant with this name; ScenarioError suggests the nearest."""
         for candidate in self.variants:
             if candidate.variant == variant:
                 return candidate
@@ -210,22 +210,22 @@ def loads(
 
 
 def from_data(data: Mapping[str, Any], name: str) -> Loaded:
-    """The same from what a file would hold."""
+    """Read a scenario from data, as a file would hold it."""
     return loads(_text(data), name)
 
 
 def with_seed(loaded: Loaded, seed: int) -> Loaded:
-    """The same scenario, with all its variants, with another seed."""
+    """Return the scenario with all its variants with another seed."""
     return _with(loaded, {"seed": seed})
 
 
 def in_world(loaded: Loaded, world: str | None) -> Loaded:
-    """The same scenario, with all its variants, in another world; None: where it says itself."""
+    """Return the scenario with all its variants in another world; None leaves the world of the file."""
     return loaded if world is None else _with(loaded, {"world": world})
 
 
 def parse_values(word: str) -> tuple[str, list[Any]]:
-    """`fabric.t1s=2,4,8` → dotted path and values, as YAML has them; ScenarioError where it is nothing of the kind."""
+    """Parse `fabric.t1s=2,4,8` into a dotted path and YAML values; ScenarioError for anything else."""
     path, sign, text = word.partition("=")
     try:
         values = yamlfile.parse_value(f"[{text}]") if path.strip() and sign else []
@@ -237,7 +237,7 @@ def parse_values(word: str) -> tuple[str, list[Any]]:
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, Any]:
-    """`fabric.t1s=4` each → value by path; ScenarioError where one gives several values."""
+    """Parse assignments like `fabric.t1s=4` into values by path; ScenarioError if one has several values."""
     made = {}
     for word in words:
         path, values = parse_values(word)
@@ -248,9 +248,9 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
 
 
 def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
-    """The same scenario, or each of its variants, with other values at dotted paths; ScenarioError names what is wrong.
+    """Return the scenario, or each variant, with other values at dotted paths; ScenarioError names mistakes.
 
-    The paths are those of a variant's `set`, and win over what variants say.
+    The paths are those of a variant's `set`, and override variants.
     """
     if not values:
         return loaded
@@ -271,9 +271,9 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
 
 
 def slower(loaded: Loaded, factor: float) -> Loaded:
-    """The same scenario, or each of its variants, with links `factor` times slower and longer: the same per round trip.
+    """Return the scenario, or each variant, on links `factor` times slower and longer: the same per round trip.
 
-    Times that the scenario gives in seconds stay as they are.
+    Times that the scenario gives in seconds do not change.
     """
     if factor == 1:
         return loaded
@@ -289,7 +289,7 @@ def slower(loaded: Loaded, factor: float) -> Loaded:
 
 
 def source_files(loaded: Loaded) -> dict[str, SourceFile]:
-    """Files of which traffics are made, by the traffics' names, and that of the topology."""
+    """Return the files that traffics are made of, by the traffics' names, and that of the topology."""
     found = {entry.name: entry.source_file for entry in loaded.scenario.traffic}
     if loaded.scenario.topology is not None:
         found[_TOPOLOGY_FILE] = loaded.scenario.topology.source_file
@@ -297,12 +297,12 @@ def source_files(loaded: Loaded) -> dict[str, SourceFile]:
 
 
 def files_of(loaded: Loaded) -> dict[str, str]:
-    """The texts of the files that a scenario names, by the names that it gives them."""
+    """Return the texts of the files that a scenario names, by the names that it gives them."""
     return {file.name: file.text for file in source_files(loaded).values()}
 
 
 def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
-    """A scenario's text in which traffics, given by name, are made of these files."""
+    """Return a scenario's text in which the traffics with these names are made of these files."""
     if not files:
         return loaded.text
     data = yamlfile.Document(loaded.text, loaded.source).data
@@ -324,7 +324,7 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
 
 
 def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, within: Path | None = None) -> Loaded:
-    """Validate a document against the models and the fabric it describes; `files` as in `loads`."""
+    """Validate a document against the models and its fabric; `files` as in `loads`."""
     scenario, fabric, errors = _validate(document.data, document.name, files, within)
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
@@ -348,7 +348,7 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
 def _validate(
     data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None, within: Path | None = None
 ) -> tuple[Scenario | None, Fabric | None, Mistakes]:
-    """The models of one scenario, and everything that is wrong with it."""
+    """Return the models of one scenario, and every mistake in it."""
     places = {"folder": Path(source).parent, "files": files, "within": within}
     whole = {**data, "fabric": _made_fabric(data, places)}
     fabric, mistakes = _fabric(whole["fabric"])
@@ -371,11 +371,11 @@ def _validate(
 def _variant(
     document: yamlfile.Document, index: int, said: set[str], files: Mapping[str, str] | None, within: Path | None
 ) -> tuple[Loaded | None, Mistakes]:
-    """One variant as a scenario of its own; mistakes that the file has without it are not said again."""
+    """Return one variant as a scenario; mistakes of the file without the variant are not repeated."""
     try:
         variant = Variant.model_validate(document.data["variants"][index])
     except ValidationError:
-        return None, []  # said where the whole file is validated
+        return None, []  # reported with the whole file
     try:
         data, places = variants.apply(document.data, variant)
     except variants.UnknownPlace as error:
@@ -405,7 +405,7 @@ def _fabric_data(data: Mapping[str, Any]) -> Any:
 
 
 def _made_fabric(data: Mapping[str, Any], places: Mapping[str, Any]) -> Any:
-    """The same over what the file's topology makes; one that is wrong makes nothing, and is said with its line."""
+    """Return the file's fabric over that of its topology; a wrong topology is reported later, with its line."""
     given = _fabric_data(data)
     if not isinstance(data.get("topology"), dict) or not isinstance(given, dict):
         return given
@@ -423,11 +423,11 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _fabric(data: Any) -> tuple[Fabric | None, Mistakes]:
-    """The fabric, or None with what only the arithmetic of the whole fabric could find."""
+    """Return the fabric, or None with mistakes that only the arithmetic of the whole fabric finds."""
     try:
         return Fabric(FabricSpec.model_validate(data)), []
     except ValidationError:
-        return None, []  # said with its line when the whole scenario is validated
+        return None, []  # reported with its line when the whole scenario is validated
     except SpecError as error:
         return None, [(("fabric",), str(error))]
 
@@ -438,7 +438,7 @@ def _entries(data: Mapping[str, Any], section: str) -> list[Any]:
 
 
 def _names(data: Mapping[str, Any], section: str) -> dict[str, None] | None:
-    """Names of a section's entries in their order; None where that is no list, which is said elsewhere."""
+    """Return the names of a section's entries in order; None for a section that is no list."""
     if not isinstance(data.get(section, []), list) or (section == "traffic" and section not in data):
         return None
     named = (entry["name"] for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry)
@@ -446,7 +446,7 @@ def _names(data: Mapping[str, Any], section: str) -> dict[str, None] | None:
 
 
 def _text(data: Mapping[str, Any]) -> str:
-    """A scenario's data as YAML."""
+    """Return a scenario's data as YAML."""
     out = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False

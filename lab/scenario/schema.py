@@ -1,4 +1,4 @@
-"""The JSON schema of scenario files, from the models themselves.
+"""JSON schema of scenario files, generated from the models.
 
 `python -m mrclab.lab.scenario.schema` writes it into docs/.
 
@@ -20,7 +20,7 @@ _BEFORE = ("parse_duration", "parse_delay", "parse_size", "parse_percent", "pars
 
 
 class _Schema(GenerateJsonSchema):
-    """Text in place of numbers where a validator turns one into the other; any text where only Python knows more."""
+    """Schema generator: text besides numbers where a validator converts it; any text where only Python can check."""
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         inner = super().function_before_schema(schema)
@@ -37,7 +37,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def build() -> dict[str, Any]:
-    """The schema of a whole scenario."""
+    """Return the schema of a whole scenario."""
     made = Scenario.model_json_schema(by_alias=True, schema_generator=_Schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "MRC Lab scenario"}
 

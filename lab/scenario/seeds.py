@@ -1,15 +1,15 @@
-"""Seeds as a command line names them."""
+"""Seeds on a command line."""
 
 import re
 
 from mrclab.lab.errors import LabError
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_MOST = 10_000_000  # seeds; rows of that many runs fit in no memory
+_MOST = 10_000_000  # seeds; rows of more runs fit in no memory
 
 
 def parse(text: str, option: str = "--seeds") -> list[int]:
-    """`1..1000`, `1,2,7`, or both mixed → seeds; LabError where that is neither."""
+    """Parse `1..1000`, `1,2,7`, or both mixed; LabError for anything else."""
     seeds: list[int] = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())

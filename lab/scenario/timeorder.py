@@ -1,7 +1,7 @@
-"""Time-order check: when the parts of a scenario happen, as far as that is known before it runs.
+"""Time-order check: when the parts of a scenario happen, as far as known before it runs.
 
-Known are the times that triggers give in seconds, and those that follow from them; a transfer of some size ends when it
-ends. Times are seconds after the run began.
+Known are times that triggers give in seconds, and those that follow from them; the end of a transfer of some size is
+not. Times are seconds after the run began.
 """
 
 import math
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Mistake = tuple[tuple[int | str, ...], str]
 
-_AFTERMATH = 1.0  # seconds for which a run goes on at least after its traffic and its `linger`
+_AFTERMATH = 1.0  # seconds that a run lasts at least after its traffic and its `linger`
 
 
 def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
-    """Things that never come, or in the wrong order."""
+    """Yield events that never come, or come in the wrong order."""
     stuck = list(_stuck(scenario))
     yield from stuck
     if not stuck:
@@ -33,7 +33,7 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
 
 
 def known_times(scenario: "Scenario") -> dict[str, float]:
-    """Seconds of every moment that is known: names of traffics and faults, `NAME.end`, `start` and `end`."""
+    """Return the seconds of every known moment: names of traffics and faults, `NAME.end`, `start` and `end`."""
     times: dict[str, float] = {}
     lasting = {each.name: each.seconds for each in scenario.traffic if not each.together}  # they end what they began
     waiting: dict[str, list[tuple[str, Trigger]]] = {}
@@ -60,7 +60,7 @@ def known_times(scenario: "Scenario") -> dict[str, float]:
 
 
 def _triggers(scenario: "Scenario") -> Iterator[tuple[str, Trigger]]:
-    """Every moment that something lets come, with what it waits for."""
+    """Yield every triggered moment with its trigger."""
     for traffic in scenario.traffic:
         yield traffic.name, traffic.start
     for fault in scenario.faults:
@@ -74,7 +74,7 @@ def _ends_itself(fault: FaultBase) -> bool:
 
 
 def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
-    """Traffics and faults that wait for something that does not come while the run goes on."""
+    """Yield traffics and faults that wait for an event that does not come during the run."""
     waiting: dict[tuple[int | str, ...], tuple[str, Trigger]] = {
         ("traffic", i, "start"): (entry.name, entry.start) for i, entry in enumerate(scenario.traffic)
     }
@@ -175,7 +175,7 @@ def _same_unit(one: Moment, other: Moment) -> bool:
 
 
 def _later(one: str, other: str) -> bool:
-    """Return True if a moment surely does not come before another."""
+    """Return True if a moment certainly does not come before another."""
     return other == "start" or one == f"{other}.end"
 
 

@@ -1,4 +1,4 @@
-"""Section `trace` of a scenario: which packets of a run are written into its results."""
+"""Section `trace` of a scenario: which packets of a run are kept with its results."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COLUMNS = (
     "t_ns", "port", "link", "direction", "length", "transport", "kind", "source", "destination", "qp", "psn",
     "retransmission", "plane", "uplink", "ce", "trimmed",
 )  # fmt: skip
-"""Fields of a packet in the table that `mrclab.lab.capture.packets` makes."""
+"""Fields of a packet in the table of `mrclab.lab.capture.packets`."""
 KINDS = (
     "ack", "cnp", "data", "endpoint_request", "endpoint_response", "nack", "other", "probe", "sack", "write_first",
     "write_last", "write_last_imm", "write_middle", "write_only", "write_only_imm",
 )  # fmt: skip
-"""Opcodes of both transports; `data` stands for every write, `other` is neither MRC nor RoCEv2."""
+"""Opcodes of both transports; `data` stands for every write, `other` for neither MRC nor RoCEv2."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _MOST = 2_000_000
@@ -27,7 +27,7 @@ _MOST = 2_000_000
 
 @functools.cache
 def _ends(text: int | str) -> tuple[int, int]:
-    """First and last number of `5` or `100..200`; ValueError for anything else."""
+    """Return first and last number of `5` or `100..200`; ValueError for anything else."""
     match = _RANGE.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"invalid value {text!r}: expected a number or a range such as 100..200")
@@ -57,7 +57,7 @@ Span = Annotated[int | str, AfterValidator(_span)]
 
 
 class PacketFilter(Strict):
-    """Conditions that a packet must meet; those left out are met by all."""
+    """Conditions that a packet must meet; an absent condition is always met."""
 
     kind: Annotated[str | list[str], AfterValidator(_kinds)] | None = Field(
         default=None, description="opcodes in lower case, such as sack, nack, probe, ack, cnp; data: every write"
@@ -91,7 +91,7 @@ class PacketFilter(Strict):
 
 
 class TraceSpec(PacketFilter):
-    """Packets to keep, at which cables, and how many; each is kept as its port sent it and as the next port got it."""
+    """Packets to keep, at which cables, and how many; each as its port sent it and as the next port received it."""
 
     where: list[str] = Field(
         default=[], description="cables, ports, nodes or planes: t0-p1-1/t1-p1-2, h1-p2, h1, p1; left out: all"

@@ -1,6 +1,6 @@
-"""The transport that a scenario asks for: that of `topo.transport`, the number of QPs, and every override checked.
+"""Transport of a scenario: that of `topo.transport`, the number of QPs, and every override checked.
 
-Overrides are fields of the node config's sections; an unknown one is answered with the nearest, on its own line.
+Overrides are fields of the node config's sections; an unknown one is reported with the nearest, on its own line.
 """
 
 import functools
@@ -17,11 +17,11 @@ from mrclab.topo.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
 
 MAX_QPS = 64  # of one flow
 SET_ELSEWHERE = frozenset({*SAID_BY_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})
-"""Fields of the transport section that the fabric decides, or other fields of a scenario."""
+"""Fields of the transport section that the fabric or other fields of a scenario determine."""
 
 
 class Overrides:
-    """Annotation of a dict: keys and values are those of a model's fields, none of them required."""
+    """Annotation of a dict whose keys and values are a model's fields, all optional."""
 
     def __init__(self, model: type[BaseModel], without: frozenset[str] = frozenset(), **more: Any) -> None:
         fields = {name: info for name, info in model.model_fields.items() if name not in without}
@@ -30,7 +30,7 @@ class Overrides:
 
     @property
     def names(self) -> list[str]:
-        """The keys."""
+        """Return the valid keys."""
         return list(self._types)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -44,7 +44,7 @@ class Overrides:
 
 
 def _type(name: str, info: FieldInfo) -> Any:
-    """A field's type with its bounds; seconds may be written as durations."""
+    """Return a field's type with its bounds; seconds may be written as durations."""
     checks = list(info.metadata)
     if info.annotation is float and not name.endswith("_rtts"):
         checks.insert(0, BeforeValidator(parse_duration))

@@ -1,4 +1,4 @@
-"""Sizes, percentages and durations as people write them, and back."""
+"""Sizes, percentages and durations, parsed and formatted."""
 
 import math
 import re
@@ -36,12 +36,12 @@ _FACTOR = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
-_IN_BITS = 0.25e9  # bytes per second from which on people speak of Gb/s
+_IN_BITS = 0.25e9  # bytes per second from which rates are shown in Gb/s
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
 
 def parse_size(value: object) -> object:
-    """`"64 MiB"` → bytes. What is no text is passed on for pydantic to take or refuse."""
+    """Parse `"64 MiB"` into bytes. Other types are left for pydantic to accept or refuse."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(brief(value))
@@ -52,7 +52,7 @@ def parse_size(value: object) -> object:
 
 
 def parse_percent(value: object) -> object:
-    """`"90%"` → 0.9, and 0.9 itself; a number above 1 is refused, for 5 would be 500%."""
+    """Parse `"90%"` into 0.9; accepts 0.9 itself and refuses numbers above 1, since 5 would be 500%."""
     if isinstance(value, (int, float)) and 1 < value < math.inf:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
@@ -64,7 +64,7 @@ def parse_percent(value: object) -> object:
 
 
 def parse_line_share(value: object) -> object:
-    """`"80% of line"` → 0.8. What is no text is passed on for pydantic to take or refuse."""
+    """Parse `"80% of line"` into 0.8. Other types are left for pydantic to accept or refuse."""
     if not isinstance(value, str):
         return value
     match = _LINE_SHARE.fullmatch(brief(value))
@@ -86,7 +86,7 @@ LineShare = Annotated[  # of a host's payload line rate, as a fraction of one
 
 @dataclass(frozen=True)
 class Units:
-    """In what a report's tables tell times and rates: by `seconds` and `bytes_per_second` of one unit."""
+    """Units of a report's tables for times and rates: `seconds` and `bytes_per_second` of one unit."""
 
     time: str = "s"
     seconds: float = 1.0
@@ -95,23 +95,23 @@ class Units:
 
     @classmethod
     def of(cls, seconds: float, true_speed: bool) -> "Units":
-        """Those that fit a run of so long, on links with their true speed or scaled down."""
+        """Return the units that fit a run of this length, on links with their true speed or scaled down."""
         if not true_speed:
             return cls()
         time = ("s", 1.0) if seconds >= 10 else ("ms", 1e-3) if seconds >= 0.01 else ("µs", 1e-6)
         return cls(*time, "Gb/s", 1e9 / 8)
 
     def clock(self, seconds: float, digits: int = 2) -> str:
-        """A time without its unit."""
+        """Format a time without its unit."""
         return f"{seconds / self.seconds:.{digits}f}"
 
     def flow(self, bytes_per_second: float) -> str:
-        """A rate without its unit."""
+        """Format a rate without its unit."""
         return f"{bytes_per_second / self.bytes_per_second:.2f}"
 
 
 def show_bytes(count: float) -> str:
-    """Bytes for people: `64 MiB`, `1.5 KiB`, `17 bytes`."""
+    """Format bytes: `64 MiB`, `1.5 KiB`, `17 bytes`."""
     for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= factor:
             return f"{count / factor:.4g} {unit}"
@@ -119,7 +119,7 @@ def show_bytes(count: float) -> str:
 
 
 def show_rate(bytes_per_second: float) -> str:
-    """Bytes per second for people: `8.19 MB/s`; links at their true speed in bits: `96.6 Gb/s`."""
+    """Format bytes per second: `8.19 MB/s`; for links at true speed in bits: `96.6 Gb/s`."""
     if bytes_per_second >= _IN_BITS:
         return f"{bytes_per_second * 8 / 1e9:.4g} Gb/s"
     for factor, unit in ((1e6, "MB/s"), (1e3, "kB/s")):
@@ -129,7 +129,7 @@ def show_rate(bytes_per_second: float) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration for people: `850 ns`, `8.6 µs`, `16 ms`, `2.13 s`, `3 min 20 s`."""
+    """Format a duration: `850 ns`, `8.6 µs`, `16 ms`, `2.13 s`, `3 min 20 s`."""
     if seconds >= 100:
         return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
     if abs(seconds) >= 1 or seconds == 0:

@@ -1,8 +1,8 @@
 """Variants: one scenario file, several runs to compare. A variant sets places of the file, named by dotted paths.
 
-A part of a path is a field (`transport.qps`), the name of an entry (`traffic.file.size`) or its number from 1. What is
-`set` goes into a section that stands there, field by field, unless it is of another `kind`. What stands under `replace`
-takes its place, and so does a whole entry of a list.
+A part of a path is a field (`transport.qps`), the name of an entry (`traffic.file.size`) or its number from 1. `set`
+merges a value into an existing section, field by field, unless its `kind` differs. `replace` replaces the section,
+and so does `set` a whole entry of a list.
 """
 
 import copy
@@ -20,7 +20,7 @@ _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 
 class Variant(Strict):
-    """One run of a scenario: what differs from what the file says."""
+    """One run of a scenario: its differences from the file."""
 
     name: str = Field(pattern=_PATTERN, max_length=80, description="names the run and its result directory")
     title: str = Field(default="", max_length=200)
@@ -41,7 +41,7 @@ class Variant(Strict):
 
 
 class UnknownPlace(ValueError):  # noqa: N818 - the sentence is the error
-    """A dotted path that leads nowhere; the text says where it ends."""
+    """A dotted path that leads nowhere; the text names the part that is unknown."""
 
     def __init__(self, path: str, field: str, text: str) -> None:
         super().__init__(text)
@@ -55,10 +55,10 @@ Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) â†
 
 
 def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places]:
-    """A copy of a scenario's data with a variant's values; UnknownPlace where a path leads nowhere.
+    """Return a copy of a scenario's data with a variant's values; UnknownPlace if a path leads nowhere.
 
-    What is given for a part of something goes over what is given for the whole, wherever it stands: a YAML merge
-    (`<<`) puts what it merges last.
+    A value for a part of a section overrides one for the whole section, in any order: a YAML merge (`<<`) puts its
+    merged keys last.
     """
     changed: dict[str, Any] = copy.deepcopy({key: value for key, value in data.items() if key != "variants"})
     places = {}
@@ -69,7 +69,7 @@ def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Pl
 
 
 def named(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
-    """Dotted paths, as `leaves` has them, of every single value that a variant gave to a scenario's data."""
+    """Return the dotted paths, as `leaves` has them, of every single value that a variant sets."""
     given = {"set": variant.set, "replace": variant.replace}
     return tuple(
         name
@@ -79,7 +79,7 @@ def named(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[st
 
 
 def _names(node: Any, place: Place) -> Iterator[str]:
-    """The parts of a place, with the entries of lists by their names."""
+    """Return the parts of a place, with the entries of lists by their names."""
     for part in place:
         node = node[part]
         named = isinstance(part, int) and isinstance(node, dict) and node.get("name")
@@ -87,7 +87,7 @@ def _names(node: Any, place: Place) -> Iterator[str]:
 
 
 def leaves(data: Any, path: str = "") -> dict[str, Any]:
-    """Every single value in mappings and lists by its dotted path; entries of lists by name, or number from 1."""
+    """Yield every single value with its dotted path; entries of lists by name, or number from 1."""
     if isinstance(data, Mapping):
         inner = [(str(name), part) for name, part in data.items()]
     elif isinstance(data, list) and data:
@@ -98,7 +98,7 @@ def leaves(data: Any, path: str = "") -> dict[str, Any]:
 
 
 def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Place, str]:
-    """Return where the file has a mistake of a variant's data, and the field where that is not obvious."""
+    """Return the place in the file of a mistake in a variant's data, and the field where that is not obvious."""
     real = _without_tags(data, location)
     for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:
@@ -107,7 +107,7 @@ def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Plac
 
 
 def spoken(data: Any, location: Place) -> str:
-    """A pydantic location as a dotted path."""
+    """Return a pydantic location as a dotted path."""
     return ".".join(_spoken(part) for part in _without_tags(data, location))
 
 
@@ -116,7 +116,7 @@ def _spoken(part: int | str) -> str:
 
 
 def _without_tags(node: Any, location: Place) -> Place:
-    """A pydantic location without the tags of unions."""
+    """Return a pydantic location without the tags of unions."""
     real: list[int | str] = []
     for position, part in enumerate(location):
         try:
@@ -147,7 +147,7 @@ def _set(data: Any, path: str, field: str, value: Any) -> Place:
 
 
 def _merged(there: Any, value: Any) -> Any:
-    """A mapping goes into the one that stands there; one of another kind, of which no field would fit, replaces it."""
+    """Merge a mapping into the existing one; one of another kind, of which no field would fit, replaces it."""
     if not (isinstance(there, dict) and isinstance(value, dict)):
         return value
     kind = there.get("kind", _KIND_LEFT_OUT)
@@ -157,7 +157,7 @@ def _merged(there: Any, value: Any) -> Any:
 
 
 def _key(node: Any, part: str, path: str, field: str) -> int | str:
-    """A field, or the index of an entry of a list that is given by name or number."""
+    """Return a field, or the index of a list entry that is given by name or number."""
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):

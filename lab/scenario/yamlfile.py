@@ -1,4 +1,4 @@
-"""YAML with line numbers: reads a file, and turns pydantic's errors into sentences that name line, field and remedy."""
+"""YAML with line numbers: reads files, and turns pydantic's errors into sentences with line, field and remedy."""
 
 import re
 import typing
@@ -21,16 +21,16 @@ Location = Sequence[int | str]
 
 _MAX_TEXT = 1_000_000  # characters of a file
 _MAX_BYTES = 4 * _MAX_TEXT  # of them, in UTF-8
-_MAX_VALUE = 10_000  # characters, and values, of what is written on a command line
-_MAX_BITS = 1024  # of a whole number: more than any field takes
-_MAX_PLACES = 100_000  # values in it, those that aliases repeat counted each time
-_MAX_BRACKETS = 500  # in one another, those in quotes counted as well
+_MAX_VALUE = 10_000  # characters, and values, of an assignment on a command line
+_MAX_BITS = 1024  # digits of a whole number: more than any field takes
+_MAX_PLACES = 100_000  # values in a file, those that aliases repeat counted each time
+_MAX_BRACKETS = 500  # nested brackets, those in quotes included
 _BRACKET = re.compile(r"[\[\]{}]")
-_MAX_DEPTH = 40  # mappings and lists in one another
-_MAX_SHOWN = 60  # characters of a value that a message repeats
+_MAX_DEPTH = 40  # nested mappings and lists
+_MAX_SHOWN = 60  # characters of a value in a message
 _MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
 
-_EXPECTED = {  # what pydantic calls it → what is said
+_EXPECTED = {  # pydantic's name of an error → our text
     "model_type": "a mapping of fields is expected here",
     "model_attributes_type": "a mapping of fields is expected here, such as `name: value`",
     "dict_type": "a mapping of fields is expected here, such as `name: value`",
@@ -58,7 +58,7 @@ _EXPECTED = {  # what pydantic calls it → what is said
 
 
 class Document:
-    """One YAML file: `data` as plain dicts and lists, and the line on which each place of it stands."""
+    """One YAML file: `data` as plain dicts and lists, and the line of each place in it."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class Document:
             raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
         except RecursionError:
             raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"]) from None
-        except fabricfile.UNREADABLE as error:  # a number or date that is none
+        except fabricfile.UNREADABLE as error:  # invalid number or date
             what = _short(str(error))
             raise ScenarioError([f"{self.name}: a value cannot be read; put it in quotes: {what}"]) from None
         if not isinstance(root, CommentedMap):
@@ -93,7 +93,7 @@ class Document:
         return root
 
     def _plain(self, node: Any, left: list[int], depth: int, line: int = 0) -> Any:
-        """Plain dicts, lists and values; ScenarioError where aliases make a file endless, or a key is no text."""
+        """Convert to plain dicts, lists and values; ScenarioError for endless aliases, or a key that is no text."""
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
             what = "nested too deeply, or an alias stands in what it repeats" if left[0] >= 0 else "repeated by aliases"
@@ -121,7 +121,7 @@ class Document:
         return node
 
     def line(self, location: Location) -> int:
-        """The line, counted from 1, of the innermost part of `location` that the file has."""
+        """Return the line, counted from 1, of the innermost part of `location` that the file has."""
         node: Any = self._root
         line = 0
         for part in location:
@@ -131,20 +131,20 @@ class Document:
                 elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
                     line = node.lc.item(part)[0]
                 else:
-                    continue  # the tag of a union, or a field that is missing
+                    continue  # the tag of a union, or a missing field
             except (KeyError, TypeError):
                 break
             node = node[part]
         return int(line) + 1
 
     def at(self, location: Location, message: str) -> str:
-        """`file:line: field: message`."""
+        """Format a mistake: `file:line: field: message`."""
         if len(message) > _MAX_MESSAGE:
             message = f"{message[: _MAX_MESSAGE // 2]} … {message[-_MAX_MESSAGE // 2 :]}"
         return f"{self.name}:{self.line(location)}: {self.field(location)}: {message}"
 
     def field(self, location: Location) -> str:
-        """The place as people write it, without union tags: `faults[1].link`."""
+        """Return the place as in the file, without union tags: `faults[1].link`."""
         text = ""
         node: Any = self._root
         for position, part in enumerate(location):
@@ -160,12 +160,12 @@ class Document:
 
 
 def read(path: Path, *, follow: bool = True) -> Document:
-    """Read a YAML file; ScenarioError when it is missing, no regular file, too large, or no YAML."""
+    """Read a YAML file; ScenarioError if it is missing, no regular file, too large, or no YAML."""
     return Document(text_of(path, follow=follow), str(path))
 
 
 def text_of(path: Path, *, follow: bool = True) -> str:
-    """Return a file's text; ScenarioError when it is missing, no regular file, too large, or no text."""
+    """Return a file's text; ScenarioError if it is missing, no regular file, too large, or no text."""
     try:
         return files.read_text(path, _MAX_BYTES, follow=follow)
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def text_of(path: Path, *, follow: bool = True) -> str:
 
 
 def parse_value(text: str) -> Any:
-    """Return what a person wrote as YAML on a command line or at the prompt; ValueError in one sentence."""
+    """Parse YAML from a command line or the prompt; ValueError with one sentence."""
     if _brackets(text) > _MAX_BRACKETS:
         raise ValueError("this is nested too deeply; write what is meant flat")
     if len(text) > _MAX_VALUE:
@@ -191,7 +191,7 @@ def parse_value(text: str) -> Any:
 
 
 def _brackets(text: str) -> int:
-    """Return how many brackets stand in one another: the parser takes quadratic time for them."""
+    """Return the depth of nested brackets, for which the parser takes quadratic time."""
     deepest = depth = 0
     for found in _BRACKET.finditer(text):
         depth = depth + 1 if found[0] in "[{" else max(0, depth - 1)
@@ -200,7 +200,7 @@ def _brackets(text: str) -> int:
 
 
 def _check_size(value: Any, left: list[int], depth: int) -> None:
-    """Raise ValueError where aliases repeat too much, or a number is too large to be written out."""
+    """Raise ValueError if aliases repeat too much, or a number is too large to be printed."""
     left[0] -= 1
     if left[0] < 0 or depth > _MAX_DEPTH:
         raise ValueError("this is nested too deeply or repeated by aliases; write what is meant in full")
@@ -222,7 +222,7 @@ def _short(text: str) -> str:
 
 
 def _is_tag(node: Any, part: str) -> bool:
-    """Return True if a part of a location only says which of a union's kinds was meant."""
+    """Return True if a part of a location only names the kind of a union."""
     return isinstance(node, CommentedMap) and node.get("kind") == part
 
 
@@ -234,14 +234,14 @@ def _child(node: Any, part: int | str) -> Any:
 
 
 def messages(item: Any, model: type[BaseModel]) -> list[str]:
-    """The same for an error that holds several sentences, one a line."""
+    """Return the messages of an error that holds several sentences, one a line."""
     if item["type"] != "value_error":
         return [message(item, model)]
     return [message({**item, "msg": line}, model) for line in str(item["msg"]).splitlines()]
 
 
 def message(item: Any, model: type[BaseModel]) -> str:
-    """Return the mistake and the remedy for one of the errors that pydantic lists."""
+    """Return the mistake and the remedy for one of pydantic's errors."""
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
         return "no such field; " + nearest(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
@@ -263,7 +263,7 @@ def message(item: Any, model: type[BaseModel]) -> str:
 
 
 def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
-    """Errors without those that say again what another does: a field that is missing because it is misspelt."""
+    """Return errors without those that only repeat another: a field that is missing because it is misspelt."""
     meant = set()
     for item in items:
         if item["type"] == "extra_forbidden":
@@ -273,7 +273,7 @@ def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
 
 
 def _fields(model: type[BaseModel], location: Location) -> set[str]:
-    """Names of the fields, as written in YAML, that are valid at a place."""
+    """Return the names of the valid fields at a place, as written in YAML."""
     types: list[Any] = [model]
     for part in location:
         types = [inner for kind in types for inner in _step(kind, part)]
@@ -281,21 +281,21 @@ def _fields(model: type[BaseModel], location: Location) -> set[str]:
 
 
 def _names(kind: Any) -> list[str]:
-    """Return the names that a mapping of this type allows: fields of a model, or names that an annotation knows."""
+    """Return the names that a mapping of this type allows: fields of a model, or names that an annotation lists."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [field.alias or name for name, field in kind.model_fields.items()]
     return list(kind.names)
 
 
 def _step(kind: Any, part: int | str) -> Iterator[Any]:
-    """Yield what is reached from a model by one part of a pydantic location."""
+    """Yield the types that one part of a pydantic location leads to."""
     if isinstance(part, int):
         yield kind
         return
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-    if _tag(kind) == part:  # a kind may have a field of its own name
+    if _tag(kind) == part:  # a kind may have a field with that name
         yield kind
     elif part in fields:
         for inner in (fields[part].annotation, *fields[part].metadata):
@@ -304,7 +304,7 @@ def _step(kind: Any, part: int | str) -> Iterator[Any]:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """All models named in an annotation, through lists, unions and Annotated."""
+    """Yield all models in an annotation, through lists, unions and Annotated."""
     if isinstance(annotation, OneKind):
         yield from annotation.kinds
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -315,7 +315,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tag(kind: type[BaseModel]) -> str | None:
-    """The value of a model's `kind`, where it is one of a tagged union."""
+    """Return the `kind` of a model of a tagged union."""
     field = kind.model_fields.get("kind")
     if field is None or typing.get_origin(field.annotation) is not Literal:
         return None

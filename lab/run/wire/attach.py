@@ -1,4 +1,4 @@
-"""A lab that is up, seen from outside: its fabric, its agents and its controller, reached over their Unix sockets."""
+"""Client of a running lab: its fabric, and its agents and controller over their Unix sockets."""
 
 import functools
 import time
@@ -16,11 +16,11 @@ from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
 
-ANSWER_TIMEOUT = 10.0  # seconds in which a process answers what it can answer at once
+ANSWER_TIMEOUT = 10.0  # seconds in which a process answers a call that needs no waiting
 
 
 class LabClients:
-    """Clients of one running lab; each connection is made when it is first needed."""
+    """RPC clients of one running lab, each connected when first needed."""
 
     def __init__(self, run_dir: Path, fabric: Fabric) -> None:
         self.run_dir = run_dir
@@ -36,7 +36,7 @@ class LabClients:
 
     @property
     def now(self) -> float:
-        """The machine's monotonic clock, which the histories of all processes go by."""
+        """Return the machine's monotonic clock, which the histories of all processes use."""
         return time.monotonic()
 
     def pause(self, seconds: float) -> None:
@@ -44,10 +44,10 @@ class LabClients:
         time.sleep(seconds)
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what.
+        """Call an agent (`h1`) or the `controller`; RunError names the node that refused and why.
 
-        An operation that is given a `timeout` (seconds) may take that long, and then has to answer. TooSlow where no
-        answer came in time because of the machine, Stopped where a signal has stopped who was to answer.
+        An operation that is given a `timeout` (seconds) may take that long, and then must answer. Raises TooSlow if no
+        answer came in time because of the machine, Stopped if a signal has stopped the process.
         """
         if "timeout" in arguments:
             arguments["timeout"] *= self.pace.stretch
@@ -79,14 +79,14 @@ class LabClients:
         return {name: pid for name, pid in self._pids.items() if is_stopped(pid)}
 
     def _may_stop(self, node: str) -> bool:
-        """Return True if a fault has stopped a node on purpose."""
+        """Return True if a fault stopped a node on purpose."""
         return False
 
     def check(self) -> None:
-        """RunError where something ended that nobody ended, as far as this side can know; here it cannot."""
+        """Do nothing: from outside, an unexpected end cannot be told from an expected one."""
 
     def settle(self, node: str) -> None:
-        """The same of one node that has let go of its sockets."""
+        """Do nothing, as `check`, for a node that closed its sockets."""
 
     def forget(self, node: str) -> None:
         """Close the connection to a node; the next call makes a new one."""
@@ -101,7 +101,7 @@ class LabClients:
 
 
 def attach(run_dir: Path = RUN_DIR) -> LabClients | None:
-    """The lab that runs now, or None. Refused when one is there but not ready."""
+    """Return the running lab, or None. Raises Refused if there is one that is not ready."""
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 
     pid = state.running(run_dir.parent)
@@ -111,7 +111,7 @@ def attach(run_dir: Path = RUN_DIR) -> LabClients | None:
     try:
         return LabClients(run_dir, fabricfile.load(fabric_file))
     except OSError:
-        pass  # it is not there yet, or no longer
+        pass  # not there yet, or no longer
     except SpecError:
         raise Refused(
             f"{fabric_file} is not what a lab writes; end the lab (process {pid}) and bring it up again"

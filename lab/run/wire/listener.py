@@ -1,4 +1,4 @@
-"""Events of all agents of a lab, as they happen: one connection to each, waited for together."""
+"""Events of all agents of a lab: one connection to each, waited for together."""
 
 import select
 import time
@@ -12,7 +12,7 @@ from mrclab.rpc.errors import RpcError
 
 
 class Listener:
-    """Hears the agents of some hosts; connects when made."""
+    """Subscriber to the agents of some hosts; connects when created."""
 
     def __init__(self, lab: LabClients, hosts: Iterable[str], kinds: Collection[str] = KINDS) -> None:
         self._lab = lab
@@ -22,7 +22,7 @@ class Listener:
             self.join(host)
 
     def join(self, host: str) -> None:
-        """Hear a host, again if it was gone; RunError where its agent does not answer."""
+        """Subscribe to a host, again if it was gone; RunError where its agent does not answer."""
         self.leave(host)
         try:
             client = Client(self._lab.run_dir / f"{host}.sock")
@@ -32,7 +32,7 @@ class Listener:
         self._clients[host] = client
 
     def leave(self, host: str) -> None:
-        """Hear a host no more."""
+        """Unsubscribe from a host."""
         client = self._clients.pop(host, None)
         if client is not None:
             client.close()
@@ -42,7 +42,7 @@ class Listener:
         return host in self._clients
 
     def wait(self, until: float) -> list[Event]:
-        """(host, event) of everything that comes; returns when something did, or at a monotonic time."""
+        """Return (host, event) of all that arrived; returns at the first arrivals, or at a monotonic time."""
         found: list[Event] = []
         while not found:
             by_descriptor = {client.fileno(): host for host, client in self._clients.items()}

@@ -1,7 +1,7 @@
-"""Programs of other people on the hosts of a lab that is up: in the host's namespaces, on its NIC by lib_mrc.so.
+"""Users' programs on the hosts of a running lab: in the host's namespaces, on its NIC through lib_mrc.so.
 
-Such programs find each other over TCP before they use RDMA, so the first one on a host gets that host onto a management
-network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16 on it. It goes with the lab.
+Such programs find each other over TCP before they use RDMA, so the first one on a host connects that host to a
+management network: a bridge in the cables' namespace, beside the fabric, with 10.77.0.0/16. It ends with the lab.
 """
 
 import os
@@ -23,7 +23,7 @@ _BRIDGE = "oob"
 
 
 def address(number: int) -> str:
-    """A host's address in the management network, by its number."""
+    """Return a host's address in the management network, by its number."""
     return f"10.77.{number >> 8}.{number & 0xFF}"
 
 
@@ -39,7 +39,7 @@ def environment(lab: LabClients, host: str, pid: int) -> dict[str, str]:
         "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
         "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
         HOST_VARIABLE: host,
-        # python and torchrun are those of the lab
+        # python and torchrun of the lab's environment
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
 
@@ -57,7 +57,7 @@ def rank_environment(hosts: Sequence[int], rank: int) -> dict[str, str]:
 
 
 def prepare(lab: LabClients, host: str, argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment that run a program on a host, which is on the management network then."""
+    """Connect a host to the management network; return command line and environment of a program there."""
     name = lab.fabric.host(host).name
     pid = int(lab.call(name, "hello")["pid"])
     made = environment(lab, name, pid)
@@ -66,13 +66,13 @@ def prepare(lab: LabClients, host: str, argv: Sequence[str]) -> tuple[list[str],
 
 
 def run(lab: LabClients, host: str, argv: Sequence[str]) -> int:
-    """Run a program on a host with this terminal; its exit status."""
+    """Run a program on a host with this terminal; return its exit status."""
     command, made = prepare(lab, host, argv)
     return subprocess.run(command, env=made, check=False).returncode
 
 
 def join(lab: LabClients, host: str) -> None:
-    """Put a host onto the management network, if it is not there yet."""
+    """Connect a host to the management network, unless it is connected."""
     _join(lab, host, int(lab.call(host, "hello")["pid"]))
 
 
@@ -81,7 +81,7 @@ def _join(lab: LabClients, host: str, pid: int) -> None:
 
     lock = os.open(lab.run_dir, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # programs that start side by side make one network
+        fcntl.flock(lock, fcntl.LOCK_EX)  # programs that start at the same time make one network
         _connect(lab, host, pid)
     finally:
         os.close(lock)
@@ -115,7 +115,7 @@ def _call(*command: str, quiet: bool = False) -> bool:
 
 
 def _token(pid: int) -> Mapping[str, str]:
-    """The run's token, as its agents have it: whoever has it is ended with the lab."""
+    """Return the run's token, as its agents have it: processes that carry it are ended with the lab."""
     for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
         name, _, value = entry.decode(errors="replace").partition("=")
         if name == TOKEN_VARIABLE:

@@ -1,5 +1,5 @@
-"""Watches a lab: CPU of each process, how long it waited for one and what a hypervisor takes, processes that end though
-nobody ended them, depths of the switches' queues and how late the switches were.
+"""Process monitor: CPU of each process, its waits for a CPU, time stolen by a hypervisor, unexpected exits, depths of
+the switches' queues, lateness of the switches.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """A thread that appends `cpu` records (seconds used, by process; `waited`: seconds since the record before that the
+    """A thread that appends `cpu` records (seconds used, by process; `waited`: seconds since the last record that the
     process waited for a CPU, as `CpuWaits` counts them; `steal`: seconds that a hypervisor took, as `steal_seconds`
     counts them), `process.died` and `process.ended`.
 
@@ -40,7 +40,7 @@ class Watch:
         self._processes, self._endings = processes, endings
         self._depths, self._waits = depths, CpuWaits()
         self._log = log
-        self.depths: dict[str, dict[str, int]] = {}  # packets that waited when last looked at, by switch and port
+        self.depths: dict[str, dict[str, int]] = {}  # packets in queues at the last look, by switch and port
         self._stopped = threading.Event()
         self._seen: set[str] = set()
         self._excused: set[str] = set()
@@ -48,14 +48,14 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch what runs now."""
+        """Begin to watch the processes that run now."""
         self.look()
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread after a last look."""
         self._stopped.set()
-        if self._thread.is_alive():  # not where the machine had no thread for it
+        if self._thread.is_alive():  # not running where the machine had no thread left
             self._thread.join()
         with contextlib.suppress(OSError):
             self.look()
@@ -69,23 +69,23 @@ class Watch:
                 return
             try:
                 self.look(time.monotonic() - due)
-            except OSError:  # nothing can be written any more, which the run learns elsewhere
+            except OSError:  # the disk is full or gone, which the watchdog reports
                 return
 
     def excuse(self, *names: str) -> None:
-        """These processes may end from now on: somebody ends them on purpose."""
+        """Let these processes end from now on: their end is intended."""
         with self._lock:
             self._excused.update(names)
 
     def expect_alive(self, *names: str) -> None:
-        """These may no longer end."""
+        """Report the end of these processes again."""
         with self._lock:
             self._excused.difference_update(names)
 
     def look(self, late: float = 0.0) -> None:
-        """Take one sample of all processes; one that was there before and is gone has died, or was ended.
+        """Sample all processes once; one that is gone since the last look has died, or was ended.
 
-        `late`: seconds that this process was woken up later than it asked for.
+        `late`: seconds by which this thread woke up later than it asked for.
         """
         with self._lock:
             processes = self._processes()
@@ -112,7 +112,7 @@ class Watch:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """User and system time of a process so far; None when it has ended."""
+    """Return user and system time of a process so far; None when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -121,7 +121,7 @@ def cpu_seconds(pid: int) -> float | None:
 
 
 def steal_seconds() -> float:
-    """Seconds since boot that a CPU of this machine, on average, had work and was not let run by a hypervisor: `steal`
+    """Return seconds since boot in which, on average, a CPU had work and a hypervisor did not run it: `steal`
     in proc(5). 0 on bare metal.
     """
     return glance().stolen / (os.cpu_count() or 1)

@@ -1,7 +1,7 @@
-"""Sees at once when something ends that nobody ended: a process of the lab, or the directory that all of them write to.
+"""Watchdog: reports at once when a process of the lab, or the directory that all of them write to, ends unexpectedly.
 
-The first such thing is what a run ends with. It is said with all that is known of it: how the process ended, its last
-words, where its log is, what to try. A process that a signal has stopped is not the end: it is said while it stands.
+The first such event ends the run. Its message has all that is known: how the process ended, its last output, the
+place of its log, a remedy. A process stopped by a signal does not end the run: it is reported while it is stopped.
 """
 
 import os
@@ -16,14 +16,14 @@ from mrclab.topo.linux.processes import stopped_text
 from mrclab.topo.model import Fabric
 
 _INTERVAL = 0.1  # seconds between two looks
-_FULL = 65_536  # bytes that are left of a file system on which nothing can be written any more
-_WORDS = 300  # characters of a process's last words
-_TELL = 1.0  # seconds for which a process stands still before it is worth a line
+_FULL = 65_536  # free bytes of a file system on which nothing can be written any more
+_WORDS = 300  # characters of a process's last output in a message
+_TELL = 1.0  # seconds that a process is stopped before a line is written about it
 _CONTROLLER = "controller"
 
 
 def spoken(fabric: Fabric, process: str) -> str:
-    """Return the name of a process as a sentence has it: `the agent of h1`."""
+    """Return the name of a process for a sentence: `the agent of h1`."""
     if fabric.has_host(process):
         return f"the agent of {process}"
     if fabric.has_switch(process):
@@ -32,10 +32,10 @@ def spoken(fabric: Fabric, process: str) -> str:
 
 
 class Stops:
-    """Processes that a signal has stopped: each is recorded, and said once if it stands for a while.
+    """Processes stopped by a signal: each is recorded, and reported once if it stays stopped.
 
-    `record` gets `process.stopped` and `process.resumed` with their fields, `say` one line per stop. The times of
-    records are monotonic, of the first and the last look at which the process stood.
+    `record` gets `process.stopped` and `process.resumed` with their fields, `say` one line per stop. Times of records
+    are monotonic, of the first and last look at which the process was stopped.
     """
 
     def __init__(self, fabric: Fabric, record: Callable[..., object], say: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ class Stops:
         self._said: set[str] = set()
 
     def look(self, now: float, stopped: Mapping[str, int]) -> None:
-        """Take in which processes (name → pid) stand still now."""
+        """Update the set of stopped processes (name → pid)."""
         for name in set(self._since) - set(stopped):
             since, _ = self._since.pop(name)
             if name in self._recorded:
@@ -58,7 +58,7 @@ class Stops:
             since, _ = self._since.setdefault(name, (now, pid))
             if (
                 now > since and name not in self._recorded
-            ):  # one that was let go on a moment ago stands at one look only
+            ):  # one that was just resumed is seen as stopped at one look only
                 self._recorded.add(name)
                 self._record(ProcessStop(process=name, pid=pid), since)
             if now - since >= _TELL and name not in self._said:
@@ -66,7 +66,7 @@ class Stops:
                 self.say(f"{spoken(self._fabric, name)} {stopped_text(pid)}")
 
     def standing(self, seconds: float) -> str:
-        """Return the line on the first that has stood for so long; empty where none has."""
+        """Return the line on the first process stopped for so long; empty where there is none."""
         now = time.monotonic()
         every = list(self._since.items())
         found = [(name, pid) for name, (since, pid) in every if now - since >= seconds]
@@ -74,7 +74,7 @@ class Stops:
 
 
 class Watchdog:
-    """A thread that looks after the processes of a lab. `endings` gives how each that ended did (`was killed by …`),
+    """Thread that watches the processes of a lab. `endings` describes how each ended one did (`was killed by …`);
     `look_beside` is called at every look.
     """
 
@@ -91,39 +91,39 @@ class Watchdog:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._on_trouble: Callable[[], None] = lambda: None
-        self.trouble = ""  # what happened, a sentence; kept once it is there
+        self.trouble = ""  # first trouble, a sentence
         self._woken = ""  # the trouble already reported
 
     def start(self, on_trouble: Callable[[], None]) -> None:
-        """Begin; `on_trouble` is called in the watchdog's thread once something happened."""
+        """Start; `on_trouble` is called in the watchdog's thread at the first trouble."""
         self._on_trouble = on_trouble
         self._thread.start()
 
     def stop(self) -> None:
-        """From now on everything may end."""
+        """Stop watching: from now on everything may end."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def excuse(self, *names: str) -> None:
-        """These may end from now on."""
+        """Let these end from now on."""
         with self._lock:
             self._excused.update(names)
 
     def expect_alive(self, *names: str) -> None:
-        """These may not any more."""
+        """Report the end of these again."""
         with self._lock:
             self._excused.difference_update(names)
 
     def look(self) -> str:
-        """Look now; what happened, if anything did by now."""
+        """Look now; return the trouble so far, if any."""
         with self._lock:
             if not self.trouble and not self._stopped.is_set():
                 self.trouble = self._what_happened()
             return self.trouble
 
     def accept(self) -> None:
-        """Accept processes that have ended by now; the lab goes on without them."""
+        """Accept the processes that have ended so far; the lab goes on without them."""
         with self._lock:
             self._excused.update(self._endings())
             self.trouble = ""
@@ -156,7 +156,7 @@ class Watchdog:
         return f"{spoken(self._fabric, name)} {how}{more}: its last words were: {self.last_output(name)} ({log}{hint})"
 
     def last_output(self, process: str) -> str:
-        """The last line of a process's log."""
+        """Return the last line of a process's log."""
         try:
             lines = (self._run_dir / "log" / f"{process}.log").read_text(errors="replace").strip().splitlines()
         except OSError:

@@ -16,22 +16,22 @@ _CONTROLLER = "controller"
 
 
 class Supervisor(Protocol):
-    """Watcher of the lab's processes; `lab.run.wire.wireworld.WireWorld` is one."""
+    """Watcher of the lab's processes, such as `lab.run.wire.wireworld.WireWorld`."""
 
     def excuse(self, *processes: str) -> None:
-        """These may end from now on: it is part of a fault."""
+        """Let these processes end: it is part of a fault."""
 
     def expect_alive(self, *processes: str) -> None:
-        """These run again and may no longer end."""
+        """Report the end of these again: they run."""
 
     def launch(self, process: str) -> None:
-        """Start the `controller` or a host's agent (by the host's name) and wait until it serves."""
+        """Start the `controller` or a host's agent (by the host's name); return once it serves."""
 
     def forget(self, node: str) -> None:
         """Close the connection to a node."""
 
     def record(self, event: Event, t: float | None = None) -> float:
-        """Write a record of the lab's own into the history."""
+        """Write a record of the lab itself into the history."""
 
 
 class _WireInjected:
@@ -70,7 +70,7 @@ def _record_late(supervisor: Supervisor, name: str, late: tuple[float, float]) -
 
 
 class WireFaultInjector:
-    """Breaks an emulation; a `mrclab.lab.faults.action.FaultInjector`."""
+    """Fault injector of the wire, on an emulation; a `mrclab.lab.faults.action.FaultInjector`."""
 
     def __init__(self, emulation: Emulation, supervisor: Supervisor) -> None:
         self._emulation = emulation
@@ -81,13 +81,13 @@ class WireFaultInjector:
         self._emulation.cables.hold_down(owner, *links)
 
     def let_go(self, owner: str) -> None:
-        """Bring up those that nobody else holds down."""
+        """Bring up cables that no other fault holds down."""
         self._emulation.cables.let_go(owner)
 
     def inject(
         self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction
     ) -> _WireInjected:
-        """Let the kernel do it, on all cables at the same moment."""
+        """Apply kernel rules to all cables at the same moment."""
         made = self._emulation.cables
         return _WireInjected(made, made.inject_all(places, match=match, direction=direction))
 
@@ -103,7 +103,7 @@ class WireFaultInjector:
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
     ) -> _Sending:
-        """Start a process in the host's namespace that sends."""
+        """Start a sending process in the host's namespace."""
         sender = senders.send(self._emulation, source, destination, path, rate_pps, size, name)
         return _Sending(sender, self._supervisor)
 
@@ -136,11 +136,11 @@ class WireFaultInjector:
         self._emulation.thaw(node)
 
     def is_alive(self, node: str) -> bool:
-        """Return True if its process is there."""
+        """Return True if its process runs."""
         return self._emulation.is_alive(node)
 
     def kill_programs(self, host: str) -> int:
-        """SIGKILL to all processes that run on a host beside its agent."""
+        """SIGKILL all processes that run on a host besides its agent."""
         return self._emulation.kill_programs(host)
 
     def cut_control(self, switch: str) -> Cleared:

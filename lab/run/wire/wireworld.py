@@ -1,6 +1,6 @@
-"""A lab from bring-up to teardown: fabric, controller and agents as processes, watched while it is up.
+"""World of runs on the wire: fabric, controller and agents as processes, watched from bring-up to teardown.
 
-Whatever happens, `wire_world` leaves nothing behind: an exception or a signal during bring-up rolls back what had
+`wire_world` leaves nothing behind: an exception or a signal during bring-up rolls back everything begun.
 begun.
 """
 
@@ -46,15 +46,15 @@ from mrclab.topo.transport import store as store_transport
 
 VERIFY_TIMEOUT = 60.0  # seconds
 _FORKS = ("mrclab.controller", "mrclab.hosts.agent")
-_MAKE_TIMEOUT = 30.0  # seconds for a process to start and make what others wait for; it takes one or two
-_LOOK = 0.1  # seconds between two looks whether all is alive, of who only waits
-_DYING = 2.0  # seconds that the kernel may take to end a process
+_MAKE_TIMEOUT = 30.0  # seconds for a process to start and create what others wait for; it needs one or two
+_LOOK = 0.1  # seconds between two liveness checks of a waiting caller
+_DYING = 2.0  # seconds that the kernel may need to end a process
 _POLL = 0.05  # seconds between two looks at the controller
-_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between telling hosts to begin and the moment at which they all do
+_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between notifying hosts and their common start time
 
 
 class WireWorld(LabClients):
-    """The lab that this process owns. Not to be made directly: see `wire_world`."""
+    """The lab that this process owns; made by `wire_world` only."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class WireWorld(LabClients):
         self._watch: Watch | None = None
         self._watchdog = Watchdog(fabric, run_dir, self.emulation.endings, self._look_for_stops)
         self._stops = Stops(fabric, self._record_stop, lambda _line: None)
-        self.forgiving = False  # what ends unasked is said once, and the lab goes on
+        self.forgiving = False  # an unexpected end is reported once, and the lab goes on
         self._remains: list[str] = []  # of an earlier run
-        self._rescued: dict[str, bytes] = {}  # files of a run directory that was removed
+        self._rescued: dict[str, bytes] = {}  # files of a removed run directory
 
     def start(self, progress: Progress) -> None:
         """Bring everything up and wait until the controller has verified every cable.
 
-        What fails leaves the run directory, to be collected, until `close`. RunError once something was made.
+        After a failure the run directory stays, to be collected, until `close`. RunError once something was made.
         """
         try:
             self._bring_up(progress)
@@ -122,13 +122,13 @@ class WireWorld(LabClients):
         self.log.add(LabUp(seconds=round(self.bring_up_seconds, 3)))
 
     def _hear_of_remains(self, progress: Progress, stage: str, done: int, total: int) -> None:
-        """Keep what the start says of an earlier run that was killed, where that left something for people."""
+        """Keep the start-up's message on an earlier run that was killed, if that left something for users."""
         if " kept in " in stage:
             self._remains.append(stage)
         progress(stage, done, total)
 
     def record(self, event: Event, t: float | None = None) -> float:
-        """Write a record of the lab's own into the history; returns its time."""
+        """Write a record of the lab itself into the history; return its time."""
         if self.log is None:
             raise RunError("the lab is not up")
         try:
@@ -141,20 +141,20 @@ class WireWorld(LabClients):
     # --- what nobody asked for --------------------------------------------------------------------------------------
 
     def on_notice(self, say: Callable[[str], None]) -> None:
-        """Have processes said that a signal stops, as it happens; `say` is called in another thread."""
+        """Report processes that a signal stops, as it happens; `say` is called in another thread."""
         self._stops.say = say
         for text in self._remains:
             say(text)
 
     def stopped(self) -> dict[str, int]:
-        """Return name → pid of the processes that a signal has stopped and no fault did."""
+        """Return name → pid of the processes stopped by a signal, not by a fault."""
         return self.emulation.stopped()
 
     def _look_for_stops(self) -> None:
         self._stops.look(time.monotonic(), self.emulation.stopped())
 
     def _record_stop(self, event: Event, t: float | None = None) -> None:
-        with contextlib.suppress(OSError, ValueError):  # what is full, or closed, is said elsewhere
+        with contextlib.suppress(OSError, ValueError):  # a full disk is reported by the watchdog
             if self.log is not None:
                 self.log.add(event, t)
 
@@ -162,19 +162,19 @@ class WireWorld(LabClients):
         return self.emulation.is_frozen(node)
 
     def check(self) -> None:
-        """RunError where something of the lab ended that nobody ended; each time, unless a person is at the prompt."""
+        """Raise RunError if a process ended unexpectedly; at a prompt, only the first time."""
         if trouble := self._watchdog.look():
             if self.forgiving:
                 self._watchdog.accept()
             raise RunError(trouble)
 
     def _abort(self) -> None:
-        """Nobody waits any longer for an answer: whoever does learns what happened."""
+        """Wake all callers that wait for an answer; they raise the trouble."""
         for client in list(self._clients.values()):
             client.abort()
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask an agent (`h1`) or the `controller`; RunError says which of them refused what, or what has ended."""
+        """Call an agent (`h1`) or the `controller`; RunError names the node that refused and why, or that has ended."""
         self.check()
         try:
             return super().call(node, op, **arguments)
@@ -185,14 +185,14 @@ class WireWorld(LabClients):
             raise
 
     def settle(self, node: str) -> None:
-        """Give processes that closed their sockets a moment to end; RunError where nobody meant them to."""
+        """Give processes that closed their sockets a moment to end; RunError if the end was unexpected."""
         until = time.monotonic() + _DYING
         while node in self.emulation.processes() and time.monotonic() < until:
             time.sleep(_POLL)
         self.check()
 
     def pause(self, seconds: float) -> None:
-        """Sleep, until something ends that nobody ended."""
+        """Sleep; RunError as soon as a process ends unexpectedly."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK))
@@ -204,7 +204,7 @@ class WireWorld(LabClients):
 
     @property
     def greeting(self) -> str:
-        """Say how long it took, and what the switches are."""
+        """Return the bring-up time and the kind of switch."""
         return f"lab verified in {self.bring_up_seconds:.1f} s (target {self.emulation.target.name})"
 
     def lead(self, hosts: int) -> float:
@@ -216,23 +216,23 @@ class WireWorld(LabClients):
         return Listener(self, nodes, kinds)
 
     def stuck(self) -> list[str]:
-        """Nobody can tell from outside."""
+        """Return nothing: the wire cannot be inspected from outside."""
         return []
 
     def deadlocked(self) -> bool:
-        """Nobody can tell from outside."""
+        """Return False: the wire cannot be inspected from outside."""
         return False
 
     def depths(self) -> dict[str, dict[str, int]]:
-        """Packets in the data queues when the watch last looked, four times a second."""
+        """Return the packets in data queues at the watch's last look, four times a second."""
         return self._watch.depths if self._watch is not None else {}
 
     def realtime(self) -> AbstractContextManager[None]:
-        """Return a context in which this process is scheduled as the switches and NICs are, which else starve it."""
+        """Return a context with the real-time priority of switches and NICs, which else starve this process."""
         return processes.as_real_time()
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of what carried the run."""
+        """Return the facts on the machine that carried the run."""
         return {
             "world": "wire",
             "target": self.emulation.target.name,
@@ -241,7 +241,7 @@ class WireWorld(LabClients):
         }
 
     def collect(self, directory: Path) -> None:
-        """Copy what the stopped lab left in its run directory, after which nothing more comes."""
+        """Copy the run directory of the stopped lab; nothing is written after it."""
         self.snapshot(directory)
 
     def hand_over(self) -> CompressedLog:
@@ -249,7 +249,7 @@ class WireWorld(LabClients):
         raise RunError("the history of real frames is in files; run it in virtual time, with --world sim")
 
     def snapshot(self, directory: Path) -> None:
-        """Copy what is in the run directory now: a line that somebody is writing is left out."""
+        """Copy the run directory as it is, without lines that are being written."""
         fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
         for path, content in self._rescued.items():
             place = self.run_dir / path
@@ -264,7 +264,7 @@ class WireWorld(LabClients):
     # --- processes --------------------------------------------------------------------------------------------------
 
     def launch(self, process: str) -> None:
-        """Start the `controller`, or the agent of the host with this name, again; returns when it serves."""
+        """Start the `controller`, or the agent of the host with this name, again; return when it serves."""
         self.forget(process)
         if process == "controller":
             self._run_controller()
@@ -273,21 +273,21 @@ class WireWorld(LabClients):
         self._wait(functools.partial(self._answers, process), process, "its socket")
 
     def excuse(self, *processes: str) -> None:
-        """These processes may end from now on without the run being the worse for it: somebody ends them on purpose."""
+        """Let these processes end from now on: their end is intended."""
         self._watchdog.excuse(*processes)
         if self._watch is not None:
             self._watch.excuse(*processes)
 
     def expect_alive(self, *processes: str) -> None:
-        """These run again and may no longer end."""
+        """Report the end of these processes again."""
         self._watchdog.expect_alive(*processes)
         if self._watch is not None:
             self._watch.expect_alive(*processes)
 
     def stop(self) -> None:
-        """End all processes, namespaces and cables; files stay, to be collected. Stopping twice is allowed.
+        """End all processes, namespaces and cables; files stay, to be collected. May be repeated.
 
-        From now on signals wait until the lab is gone, so that what is collected is whole.
+        From now on signals wait until the lab is gone, so that the collected files are complete.
         """
         if self._interrupts is not None:
             self._interrupts.shield()
@@ -306,7 +306,7 @@ class WireWorld(LabClients):
             self.log = None
 
     def close(self) -> None:
-        """Stop, and remove the files as well."""
+        """Stop, and remove the files."""
         try:
             self.stop()
         finally:
@@ -375,30 +375,30 @@ class WireWorld(LabClients):
         return True
 
     def _wait(self, ready: Callable[[], bool], process: str, what: str, timeout: float = _MAKE_TIMEOUT) -> None:
-        """Wait for something that a process makes; RunError with its last words when it dies or stands still, and
+        """Wait for a file or socket that a process makes; RunError with its last output if it dies or hangs, and
         TooSlow where the machine was the reason.
         """
         adaptive = AdaptiveTimeout(timeout, self.pace, self.emulation.processes().get(process))
         while not ready():
             self.check()
-            if process not in self.emulation.processes():  # excused, as one is that a fault ended
+            if process not in self.emulation.processes():  # excused, as a process that a fault ended
                 raise RunError(f"{process} ended before it made {what}: {self.last_output(process)}")
             if adaptive.over:
                 raise as_run_error(adaptive.error(process, f"make {what}: {self.last_output(process)}"))
             time.sleep(0.02)
 
     def exhausted(self) -> str:
-        """Say what the machine has run out of, where a log of a process tells; empty where none does."""
+        """Return which resource of the machine is exhausted, if a log of a process says so; else an empty string."""
         logs = sorted((self.run_dir / "log").glob("*.log"))
         return next((why for log in logs if (why := exhausted_by_log(log))), "")
 
     def last_output(self, process: str) -> str:
-        """The last line of a process's log."""
+        """Return the last line of a process's log."""
         return self._watchdog.last_output(process)
 
 
 def check_machine() -> None:
-    """Refused with one sentence when this machine or user cannot bring a lab up."""
+    """Raise Refused if this machine or user cannot bring a lab up."""
     if os.geteuid() != 0:
         raise Refused("the lab needs root for network namespaces; run the same command with sudo")
     if importlib.util.find_spec("mininet") is None:
@@ -418,9 +418,9 @@ def wire_world(
     repeatable: bool = False,
     on_failure: Callable[[WireWorld, Exception], None] = lambda *_: None,
 ) -> Iterator[WireWorld]:
-    """A lab that is up and verified inside the block, and gone after it: files, processes, namespaces, cables.
+    """Context manager: a lab that is up and verified; files, processes, namespaces and cables are gone after it.
 
-    One that does not come up is handed to `on_failure`, stopped and with its files, before the error goes on.
+    A lab that does not come up is handed to `on_failure`, stopped and with its files, before the error is raised.
     """
     check_machine()
     with guarded() as interrupts:
