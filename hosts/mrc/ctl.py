@@ -1,6 +1,6 @@
 """The control interface of one host (`mrc_ctl`): EV profiles, congestion control profiles, EV probes, port admin state.
 
-Names and refusals follow the OCP headers; what the lab keeps simpler is said where it is.
+Names and errors follow the OCP headers; simplifications of the lab are named where they apply.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ctl:
         return self._profiles.ev(number)
 
     def modify_ev_profile(self, number: int, state: EvProfileState) -> None:
-        """One step of INIT ⇄ OFFLINE ⇄ ONLINE."""
+        """Take one step of INIT ⇄ OFFLINE ⇄ ONLINE."""
         self.ev_profile(number).go(state)
 
     def destroy_ev_profile(self, number: int) -> None:
@@ -136,7 +136,7 @@ class Ctl:
         return self._profiles.add_cc(algorithm, config)
 
     def cc_profile_users(self, number: int) -> int:
-        """QPs made with this profile."""
+        """Return the number of QPs made with this profile."""
         self._profiles.cc(number)
         return sum(qp.cc_profile == number for qp in self._endpoint.verbs.qps.values())
 

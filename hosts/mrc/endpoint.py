@@ -94,9 +94,9 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
             entry.counters["malformed"] += 1
 
     def _probe_reverse(self, qp: MrcQueuePair, now: float) -> None:
-        """A QP that receives but sends nothing learns of good paths for its control packets by one EV probe per RTT.
+        """Learn good reverse paths by one EV probe per RTT, for a QP that receives but sends nothing.
 
-        It goes where those go, in the control class: a queue that counts packets would give it the place of data.
+        The probe uses the control class, as the packets that it tests for: in the data class it would count as data.
         """
         peer = qp.peer
         rtt = qp.settings.base_rtt
@@ -149,17 +149,17 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
 
     @property
     def port_mask(self) -> int:
-        """Bit n−1: the port in plane n is up."""
+        """Return the port mask: bit n−1 is set if the port in plane n is up."""
         return sum(1 << port.plane - 1 for port in self.ports.by_number.values() if port.up)
 
     @property
     def reported_mask(self) -> int:
-        """The port mask in responses: all ports where peers are not to be notified of those that are down."""
+        """Return the port mask of responses: all ports if peers are not to be notified of failed ones."""
         return self.port_mask if self.config.transport.port_status_update else plane_mask(self.config)
 
     @override
     def _port_changed(self, port: MrcPort, now: float) -> None:
-        """QPs leave a dead port after their remap delay, and return at once."""
+        """A port went down or came up: QPs leave it after their remap delay, and return at once."""
         qps = self._qps.values()
         if port.up:
             self.control.leave_dead_ports()
@@ -175,7 +175,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self.on_work()
 
     def _remap(self, delay: float | None, now: float) -> None:
-        """Bring the QPs with this remap delay (None: all) in line with the ports, after it."""
+        """Update the QPs with this remap delay (None: all) to the ports' state, after the delay."""
 
         def sync(at: float) -> None:
             for qp in self._qps.values():
@@ -208,7 +208,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self.query_ports(peer, now)
 
     def query_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
-        """Query a peer about the ports that it reported down, where there are any and a QP leads there."""
+        """Query a peer about its ports that it reported down, if there are any and a QP leads there."""
         if peer.ports_down and peer.qps:
             self.ops.query_ports(peer, now, at_once)
         else:
@@ -228,7 +228,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
 
     @override
     def update_config(self, config: NodeConfig, now: float) -> None:
-        """A new node config: its denylist counts at once, the rest for QPs made from now on."""
+        """Apply a new node config: its denylist at once, the rest to QPs made from now on."""
         qps = self._qps.values()
         if config.denylist:
             for qp in qps:
@@ -254,7 +254,7 @@ def _ports(config: NodeConfig, codec: MrcCodec) -> list[MrcPort]:
 
 
 def _apply_denylist(config: NodeConfig, evs: EvSet, peer: str, now: float) -> None:
-    """Deny and allow EVs to a peer as the denylist has them; replacements of denied ones are new."""
+    """Deny and allow EVs to a peer as the denylist says; EVs that replace denied ones are new."""
     for ev in list(evs.by_value.values()):
         if config.denied(ev.plane, ev.uplink, peer):
             evs.deny(ev, now, Denier.DENYLIST)

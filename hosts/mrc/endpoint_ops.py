@@ -41,7 +41,7 @@ _PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
 class OpItem:
-    """An endpoint packet on its way out; `path` None: the reverse path of whatever port takes it."""
+    """An endpoint packet to be sent; `path` None: the reverse path of the port that sends it."""
 
     __slots__ = ("data_class", "op", "path", "request_id")
 
@@ -52,11 +52,11 @@ class OpItem:
         self.data_class = data_class
 
     def body(self, now: float) -> bytes:
-        """Return the part behind the BTH of the frame that is sent now."""
+        """Return the bytes behind the BTH at the time of sending."""
         raise NotImplementedError
 
     def frame(self, path: EvRoute, now: float) -> Frame:
-        """Build it for a path."""
+        """Build the frame for a path."""
         body = self.body(now)
         if not self.data_class:
             return control_frame(path, self.op, h.ENDPOINT_QPN, self.request_id, body)
@@ -160,7 +160,7 @@ class _PortQuery:
 
 
 def ignore_result(_result: ProbeResult) -> None:
-    """Take no note of a result: port mask and reverse path are taken where the response arrives."""
+    """Ignore a result: port mask and reverse path were already taken in."""
 
 
 class EndpointOps:
@@ -212,7 +212,7 @@ class EndpointOps:
     def query_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
         """Query a peer about ports that it reported down, repeatedly while data waits for it.
 
-        The report may be forged, or older than the peer's agent: nothing else would ever correct it.
+        The report may be forged, or older than the peer's agent, and nothing else would correct it.
         """
         query = self._queries.get(peer.address_bytes)
         if query is None:
@@ -227,13 +227,13 @@ class EndpointOps:
         query.timer.arm(now + query.wait)
 
     def stop_query(self, peer: Peer) -> None:
-        """All ports of a peer are up, or no QP leads there."""
+        """Stop: all ports of a peer are up, or no QP leads there."""
         query = self._queries.pop(peer.address_bytes, None)
         if query is not None:
             query.timer.cancel()
 
     def forget(self, peer: Peer) -> None:
-        """No QP leads to this peer any more."""
+        """Forget a peer to which no QP leads any more."""
         self._drop_update(peer)
         self.stop_query(peer)
         for request_id in [i for i, probe in self._probes.items() if probe.peer is peer]:
@@ -295,7 +295,7 @@ class EndpointOps:
         self._end_probe(request_id)
 
     def _end_probe(self, request_id: int) -> None:
-        """Its response has come, or will not come any more."""
+        """End a probe that was answered or timed out."""
         probe = self._probes.pop(request_id)
         probe.timer.cancel()
         probe.done(probe.result)
@@ -303,7 +303,7 @@ class EndpointOps:
     # --- packets in -------------------------------------------------------------------------------
 
     def on_packet(self, packet: MrcPacket, now: float) -> None:
-        """An endpoint request or response."""
+        """Handle an endpoint request or response."""
         peer = self._endpoint.peers.find(packet.source)
         if packet.op == h.MrcOpcode.ENDPOINT_REQUEST:
             self._on_request(packet, peer, now)
@@ -325,7 +325,7 @@ class EndpointOps:
         self._endpoint.control.send(_ResponseItem(self._endpoint, packet, request, now), peer, packet.port)
 
     def _take_update(self, peer: Peer, packet: MrcPacket, request: h.EndpointRequest, now: float) -> bool:
-        """False for an update that a newer one has overtaken; DiscardError for one that cannot be true."""
+        """Take in a port update; False if a newer one overtook it; DiscardError for one that cannot be true."""
         if not request.port_mask >> self._endpoint.ports.by_number[packet.port].plane - 1 & 1:
             raise DiscardError("malformed")  # it came by a port that it calls down
         request_id = packet.psn
@@ -338,7 +338,7 @@ class EndpointOps:
         return True
 
     def _on_response(self, packet: MrcPacket, peer: Peer, now: float) -> None:
-        """The response to a request; its mask counts if requested after the last report of that peer's ports."""
+        """Handle a response; its port mask counts if requested after the last report of that peer's ports."""
         response = h.EndpointResponse.unpack(packet.view, packet.body_at)
         if response.op == h.EndpointOp.PORT_STATUS_UPDATE:
             update = self._updates.get(packet.source)

@@ -1,4 +1,4 @@
-"""Peers of a host: the paths to each, the state of its ports, its reverse path, its congestion controllers."""
+"""Peers of a host: paths to each, state of its ports, reverse path, congestion controllers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
 
 
 def plane_mask(config: NodeConfig) -> int:
-    """Port mask of a host all of whose ports are up. Bit n−1 stands for the port in plane n.
+    """Return the port mask of a host whose ports are all up. Bit n−1 stands for the port in plane n.
 
-    Ports go by the number of their plane: it is all that two hosts share, each may number its ports its own way.
+    Ports are numbered by their planes, which are all that two hosts share; each may number its ports in its own way.
     """
     return sum(1 << port.plane - 1 for port in config.ports)
 
@@ -37,7 +37,7 @@ def _with_downlink(template: int, downlink: int) -> int:
     return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
 
 
-_RECENT_RTTS: Final = 2.0  # within which data must have come by a plane for it to be trusted
+_RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for it to be trusted
 
 
 class OwnSide:
@@ -70,8 +70,8 @@ class Peer:
             ) from None
         self.address = srv6.from_text(address)
         self.text = srv6.text(self.address)
-        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all, until it reports otherwise
-        self.ports_at = -inf  # when the last news of its ports came
+        self.port_mask = own.planes  # bit n−1: its port in plane n is up; all set until it reports
+        self.ports_at = -inf  # time of the last report on its ports
         self.update_id = 0  # of the last Port Status Update that counted, and when it came
         self.update_at = -inf
         self.updates_sent = 0  # id of the last update sent there
@@ -83,33 +83,33 @@ class Peer:
         self._ends = Ends(template, own.address, self.address, self.template.fan)
         self.address_bytes = self._ends.destination
         self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
-        self.reverse: dict[int, int] = {}  # plane → the uplink that control packets take
-        self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that nobody denies
+        self.reverse: dict[int, int] = {}  # plane → uplink of control packets
+        self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that are not denied
         self.apply_denylist(config, rng)
-        self.control_turn = 0  # which port the last control packet took
-        self.data_turn = 0  # the same among those that its data came by recently
-        self.data_at = [0.0] * len(config.ports)  # by port in their order: when data last came by it
+        self.control_turn = 0  # port of the last control packet
+        self.data_turn = 0  # the same among the ports that its data arrived by recently
+        self.data_at = [0.0] * len(config.ports)  # by port in their order: time at which data last arrived by it
         self.recent = _RECENT_RTTS * self.template.base_rtt
         link = config.link
         # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
         self.byte_time = 0.0 if link.rate is None else self.template.byte_time or 8 * self.template.links / link.rate
-        self.port_without_data = False  # the last packet whose turn was a port without recent data took it all the same
-        self.reverse_probe_at = 0.0  # when the last probe for a reverse path went out
+        self.port_without_data = False  # the last packet went by a port without recent data
+        self.reverse_probe_at = 0.0  # time of the last probe for a reverse path
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
-        self.credit: Qpcc | None = None  # the window that its receiver's credit opens, where there is one
+        self.credit: Qpcc | None = None  # window of its receiver's credit, if there is one
 
     @property
     def full_nominal(self) -> int:
-        """Nominal bytes of the link's full packet, which the base RTT is of."""
+        """Nominal bytes of the link's full packet, for which the base RTT is given."""
         return self._config.path_mtu + HEADER_BYTES
 
     @property
     def ports_down(self) -> int:
-        """Mask of the planes of this host in which its port is down, as far as is known here."""
+        """Mask of this host's planes in which the peer's port is down, as far as known here."""
         return self._own.planes & ~self.port_mask
 
     def plane_up(self, plane: int) -> bool:
-        """Return True if its port in this plane is up, as far as is known here."""
+        """Return True if its port in this plane is up, as far as known here."""
         return bool(self.port_mask >> plane - 1 & 1)
 
     def uplinks(self, plane: int) -> tuple[int, ...]:
@@ -119,16 +119,16 @@ class Peer:
         return self.template.uplinks.get(plane, ())
 
     def uplinks_to_use(self, plane: int) -> Sequence[int]:
-        """T0 uplinks for control packets: those that nobody denies, or all where all are denied."""
+        """T0 uplinks for control packets: those not denied, or all if all are denied."""
         return self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
-        """The path of one EV, with this tag."""
+        """Return the path of one EV, with this tag."""
         port, macs = self._own.macs[plane]
         return self._codec.path(srv6.ev(plane, uplink, tag), port, macs, self._ends)
 
     def control_path(self, plane: int, uplink: int | None = None) -> EvRoute:
-        """The path of control packets of a plane, or one by another uplink."""
+        """Return the path of control packets in a plane, or one by another uplink."""
         if uplink is None:
             uplink = self.reverse[plane]
         found = self._control_paths.get((plane, uplink))
@@ -141,7 +141,7 @@ class Peer:
         return plane in self._own.macs
 
     def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
-        """Control packets and probes keep off denied paths; a plane with none but denied ones is used all the same."""
+        """Keep control packets and probes off denied paths; a plane with denied paths only is used all the same."""
         for plane in self._own.macs:
             uplinks = self.uplinks(plane)
             allowed: Sequence[int] = uplinks
@@ -152,11 +152,11 @@ class Peer:
                 self.reverse[plane] = rng.choice(allowed or uplinks)
 
     def is_of(self, config: NodeConfig) -> bool:
-        """Return True if it was made of this node config."""
+        """Return True if it was made from this node config."""
         return self._config is config
 
     def draw_again(self, config: NodeConfig, rng: random.Random) -> None:
-        """Draw what a new peer draws, in vain: what a host draws later does not hang on whether it knows the peer."""
+        """Draw and discard what a new peer draws: later draws of a host do not depend on whether it knows the peer."""
         for plane in self._own.macs:
             uplinks: Sequence[int] = self.uplinks(plane)
             if uplinks and config.denylist:
@@ -165,21 +165,21 @@ class Peer:
                 rng.choice(uplinks)
 
     def use_reverse(self, entropy: int) -> None:
-        """A packet on this EV is known to have arrived: control packets of its plane take the same path."""
+        """Use the path of a packet that is known to have arrived for control packets of its plane."""
         plane, uplink, _tag = srv6.ev_fields(entropy)
         self.take_reverse(plane, uplink)
 
     def take_reverse(self, plane: int, uplink: int) -> None:
-        """The same for the path by this uplink."""
+        """Use the path by this uplink for control packets of its plane."""
         current = self.reverse.get(plane)
         if current is not None and current != uplink and uplink in self.allowed[plane]:
             self.reverse[plane] = uplink
 
     def rotate_reverse(self, entropy: int) -> None:
-        """A packet on this EV shows that the peer did not get our answers: try another path in its plane.
+        """Try another path in a plane, since a packet on this EV shows that the peer did not get our responses.
 
-        First the one through the same T1, since cables mostly fail both ways; from that one on, each in turn. §1.4.6
-        learns of good reverse paths from answered probes alone, of which none comes back while all answers are lost.
+        First the path through the same T1, since most cables fail in both directions; then each in turn. §1.4.6 learns
+        good reverse paths from answered probes only, none of which returns while all responses are lost.
         """
         plane, uplink, _tag = srv6.ev_fields(entropy)
         uplinks = self.uplinks_to_use(plane)
@@ -192,12 +192,12 @@ class Peer:
             self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]
 
     def qpcc(self, settings: MrcQpSettings, now: float, **config: Any) -> Qpcc:
-        """The congestion window of this destination: one for all QPs that follow the same law."""
+        """Congestion window of this destination: one for all QPs with the same congestion control."""
         key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
         found = self._windows.get(key)
         if found is None:
             rate = self._config.link.rate_pps
-            mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs of smaller packets share the window
+            mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs with smaller packets share the window
             facts = path_facts(
                 settings.base_rtt,
                 rate * self._config.all_ports * settings.base_rtt * mtu,
@@ -235,7 +235,7 @@ class PeerTable:
             peer.apply_denylist(config, self._rng)
 
     def peer(self, address: str) -> Peer:
-        """Return the peer with this inner address; EINVAL if the node config has no template for it."""
+        """Return the peer with this inner address; EINVAL if the node config has no path to it."""
         made = Peer(self._config, address, self._rng, self._codec, self.own)
         return self.find(made.address_bytes) or made
 
@@ -254,7 +254,7 @@ class PeerTable:
         return found
 
     def for_qp(self, address: str) -> Peer:
-        """Return the peer of a QP that is being made: the known one, else a new one, which `enter` adds."""
+        """Return the peer for a new QP: the known one, else a new one, which `enter` adds."""
         try:
             known = self.with_qps.get(srv6.to_bytes(srv6.from_text(address)))
         except ValueError:
@@ -265,12 +265,12 @@ class PeerTable:
         return known
 
     def enter(self, peer: Peer) -> None:
-        """A QP leads to this peer."""
+        """Count a QP to this peer."""
         self.with_qps[peer.address_bytes] = peer
         peer.qps += 1
 
     def leave(self, peer: Peer) -> None:
-        """A QP to this peer was destroyed."""
+        """Forget a QP to this peer that was destroyed."""
         peer.qps -= 1
         if not peer.qps:
             del self.with_qps[peer.address_bytes]

@@ -47,9 +47,9 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         attributes: dict[str, Any],
         now: float,
     ) -> MrcQueuePair:
-        """`attributes` are those of QpSettings: mpr, wimm, timeout_exponent, …
+        """Make a QP. `attributes` are those of QpSettings: mpr, wimm, timeout_exponent, …
 
-        `ev_profile` is a name of the node config or the number of a profile made by Ctl, and so is `cc_profile`.
+        `ev_profile` is a name of the node config or the number of a profile made by Ctl; so is `cc_profile`.
         """
         endpoint = self._endpoint
         entry = endpoint.peers.for_qp(peer)
@@ -83,7 +83,7 @@ class MrcProvider(QpProvider[MrcQueuePair]):
 
     @override
     def connected(self, qp: MrcQueuePair, now: float) -> None:
-        """Notify the peer of ports that are down here, and query it about those that it reported down."""
+        """Notify the peer of ports that are down here, and query it about ports that it reported down."""
         endpoint = self._endpoint
         endpoint.query_ports(qp.peer, now, at_once=True)
         if qp.settings.port_status_update and endpoint.port_mask != plane_mask(endpoint.config):

@@ -49,8 +49,8 @@ class MrcQpStats(QpStats):
     lost_time: int = 0
     lost_same_ev: int = 0
     lost_port: int = 0
-    spurious_packets: int = 0  # declared lost and sent again although the first copy arrived
-    late_packets: int = 0  # declared lost, arrived before it was sent again
+    spurious_packets: int = 0  # declared lost and retransmitted although the first copy arrived
+    late_packets: int = 0  # declared lost, arrived before the retransmission
     sacks_received: int = 0
     marks_received: int = 0
     tail_probes: int = 0
@@ -58,8 +58,8 @@ class MrcQpStats(QpStats):
     probe_replies: int = 0
     trimmed_packets: int = 0
     out_of_window: int = 0
-    no_bitmap: int = 0  # packets refused for want of a bitmap
-    no_pkt_buffer: int = 0  # packets refused for want of a buffer
+    no_bitmap: int = 0  # packets refused for lack of a bitmap
+    no_pkt_buffer: int = 0  # packets refused for lack of a buffer
     penalties: int = 0  # SACKs that asked the sender to slow down
     condemned: int = 0  # SACKs that said ALWAYS_SKIP
     sacks_sent: int = 0
@@ -92,7 +92,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.stats = MrcQpStats()
         self.remote_wimm = settings.wimm
         self.in_rotation = False  # of the scheduler
-        self.pending = False  # in the list of those that wait for room in the window of their destination
+        self.pending = False  # in the list of QPs blocked by the window of their destination
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
         self.qpcc = peer.qpcc(settings, now, **_cc_parameters(settings))
         self.cc = self.qpcc.controller
@@ -109,7 +109,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.requestor.limit_window(peer["mpr"])
 
     def retune(self, settings: MrcQpSettings, peer: Mapping[str, int]) -> None:
-        """Other attributes of the sending half, and of what the peer takes, before anything was sent (RTR to RTS)."""
+        """Change attributes of the sending half and of the peer's limits before anything is sent (RTR to RTS)."""
         self.settings = settings
         self.requestor = MrcRequestor(self)
         self.remote_wimm = peer["wimm"]
@@ -154,7 +154,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @property
     def evs(self) -> EvSet:
-        """The EV set, created lazily of the uplinks that were drawn with the QP: a QP that only receives needs none."""
+        """The EV set, created lazily from the uplinks drawn with the QP: a QP that only receives needs none."""
         found = self.known_evs
         return self._make_evs() if found is None else found
 
@@ -172,7 +172,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self.evs.deny(ev, now, Denier.DENYLIST)
 
     def ev_changed(self, ev: Ev, old: str, new: str, reason: str, now: float) -> None:
-        """Probe a retired EV, notify the control interface and the QPs of the same peer, and log the change."""
+        """An EV changed its state: probe it if retired, notify control interface and QPs of the same peer, log."""
         if new == "ASSUMED_BAD":
             self.prober.watch(ev, now, reason == samepeer.REASON)
         elif old == "ASSUMED_BAD":
@@ -185,11 +185,11 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         if self.ev_profile is not None and shown is not None and shown is not _API_STATES.get(old):
             self.ev_profile.changed(ev.path.port, ev.api_value, shown)
         if {old, new} == {"GOOD", "SKIP"}:
-            return  # counted per EV (marked); a record each would drown the rest
+            return  # counted per EV (marked); a record for each would drown the others
         self.log("ev.state", ev=ev.value, plane=ev.plane, uplink=ev.uplink, old=old, new=new, reason=reason)
 
     def sync_planes(self, now: float, reason: str, requeue: bool = True) -> None:
-        """Bring the EV set in line with the ports here and at the peer."""
+        """Update the EV set to the ports here and at the peer."""
         for plane in self.known_evs.plane_list if self.known_evs is not None else ():
             number = plane.number
             up = self.endpoint.ports.plane_up(number) and self.peer.plane_up(number)
@@ -223,7 +223,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self.endpoint.control.send(item, self.peer, port, besides)
 
     def refuse(self, packet: MrcPacket, refusal: Refusal, now: float) -> None:
-        """A write cannot be placed: notify the peer, and stop."""
+        """Fail: a write cannot be placed; notify the peer."""
         self.stats.access_errors += 1
         self.send_control(AckItem(self, refusal.syndrome, packet.psn, self.responder.msn))
         self.fail("REM_ACCESS_ERR", refusal.reason, now, at_fault=False)
@@ -249,7 +249,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         return 0
 
     def on_sack(self, packet: MrcPacket, now: float) -> None:
-        """A SACK for the sending half."""
+        """Handle a SACK for the sending half."""
         if self.state is not _RTS:
             return
         sack = packet.sack()
@@ -265,7 +265,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.requestor.on_sack(sack, now, sent_at)
 
     def on_nack(self, packet: MrcPacket, now: float) -> None:
-        """A NACK for the sending half."""
+        """Handle a NACK for the sending half."""
         if self.state is not _RTS:
             return
         nack = h.Nack.unpack(packet.view, packet.body_at)
@@ -275,7 +275,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self.requestor.on_nack(nack, now)
 
     def on_ack(self, packet: MrcPacket, now: float) -> None:
-        """A Transport ACK or NAK."""
+        """Handle a Transport ACK or NAK."""
         if self.state is not _RTS:
             return
         syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
@@ -286,14 +286,14 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self._ended_by_peer(packet.psn, status, reason, now)
 
     def _ended_by_peer(self, psn: int, status: str, reason: str, now: float) -> None:
-        """The peer takes no more. Where nothing of what it names is outstanding, an earlier connection was meant."""
+        """The peer has failed. If nothing that it names is outstanding, the packet belongs to an earlier connection."""
         if self.requestor.is_outstanding(psn):
             self.fail(status, reason, now)
         else:
             self.stats.bogus_control += 1
 
     def on_probe(self, packet: MrcPacket, now: float) -> None:
-        """A reliability probe for the receiving half."""
+        """Handle a reliability probe for the receiving half."""
         if self.state in {QpState.RTR, QpState.RTS}:
             self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at), now)
 
@@ -305,7 +305,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @override
     def counters(self) -> tuple[Any, ...]:
-        """With the EV set's, as the EVs' own change only where the QP's do."""
+        """Counters, with those of the EV set, as EVs' own counters change only if the QP's do."""
         evs = self.known_evs
         shown = (0, 0, 0) if evs is None else (evs.changes, evs.skips_ignored, evs.floor_hits)
         return (_read_stats(self.stats), self.cc.snapshot(), *shown)
@@ -329,7 +329,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @override
     def path_snapshots(self) -> list[dict[str, Any]]:
-        """One row for each EV that is made."""
+        """One row for each EV that was made."""
         evs = self.known_evs
         if evs is None:
             return []
@@ -352,7 +352,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
 
 def _cc_parameters(settings: MrcQpSettings) -> dict[str, Any]:
-    """Parameters of the congestion controller: those of the profile, and what the QP's own switches say."""
+    """Parameters of the congestion controller: those of the profile, and the QP's own switches."""
     chosen = dict(settings.cc_config)
     if not settings.quick_adapt and settings.cc_profile == _NSCC:
         chosen["disable_qa"] = True

@@ -1,8 +1,8 @@
-"""Receive limits of a host: speed of its memory, buffer of its NIC, number of bitmaps.
+"""Receive limits of a host: memory speed, NIC buffer, number of bitmaps.
 
-The record names the answers (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd) and leaves open when to
-give them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once here; what a slower memory would still
-have to take stands in an account that drains at its rate.
+The record names the responses (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd) and leaves open
+when to send them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once; those that a slower memory
+would still have to take are modelled as a backlog that drains at its rate.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Final
 from mrclab.hosts.mrc.peers import HEADER_BYTES
 from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
-_PENALTY_FROM: Final = 0.5  # of the packet buffer: from here on senders are slowed down
-_RESTORE_BELOW: Final = 0.25  # of it: from here on they may have their windows back
+_PENALTY_FROM: Final = 0.5  # of the packet buffer: above this senders are slowed down
+_RESTORE_BELOW: Final = 0.25  # of the packet buffer: below this senders may restore their windows
 MOST_PENALTY: Final = 127
 _MOST_MPR: Final = 255
 
 
 class ReceiveLimits:
-    """The limits of one host, shared by all its responders."""
+    """Receive limits of one host, shared by all its responders."""
 
     __slots__ = ("_at", "_bytes", "_capacity", "_rate", "_total", "_units", "receivers")
 
     def __init__(self, config: NodeConfig) -> None:
         section = config.transport
         packet = config.path_mtu + HEADER_BYTES
-        self._rate = section.memory_rate * packet  # bytes per second; 0: as fast as they come
+        self._rate = section.memory_rate * packet  # bytes per second; 0: unlimited
         self._capacity = section.packet_buffer * packet
         self._bytes = 0.0  # waiting for the memory
         self._at = 0.0  # when that was worked out
-        self._total = self._units = section.bitmap_units or None  # of 128 PSNs: all, and free; None: no end of them
-        self.receivers = 0  # QPs with dynamic MPR to which something came lately
+        self._total = self._units = section.bitmap_units or None  # of 128 PSNs: total, and free; None: unlimited
+        self.receivers = 0  # QPs with dynamic MPR that received something lately
 
     # --- packets for a slow memory ----------------------------------------------------------------
 
     def take(self, nominal: int, now: float) -> bool:
-        """Return True if there is room for a packet, which is then in the buffer."""
+        """Put a packet into the buffer; return False if there is no room."""
         if not self._rate:
             return True
         self._drain(now)
@@ -46,7 +46,7 @@ class ReceiveLimits:
         return True
 
     def penalty(self, now: float) -> int:
-        """The receiver's penalty, 0…127, by what waits."""
+        """Return the receiver's penalty, 0…127, for the current backlog."""
         if not self._rate:
             return 0
         self._drain(now)
@@ -54,7 +54,7 @@ class ReceiveLimits:
         return max(0, int(MOST_PENALTY * over / (1 - _PENALTY_FROM)))
 
     def relieved(self) -> bool:
-        """Return True if so few packets wait that senders need not hold back any more."""
+        """Return True if the backlog is so small that senders need no penalty."""
         return self._bytes < _RESTORE_BELOW * self._capacity
 
     def _drain(self, now: float) -> None:
@@ -64,7 +64,7 @@ class ReceiveLimits:
     # --- bitmaps ----------------------------------------------------------------------------------
 
     def take_bitmaps(self, units: int) -> bool:
-        """Take so many units of 128 PSNs; all or none."""
+        """Reserve so many units of 128 PSNs; all or none."""
         if self._units is None:
             return True
         if units > self._units:
@@ -73,21 +73,21 @@ class ReceiveLimits:
         return True
 
     def give_bitmaps(self, units: int) -> None:
-        """Give units back."""
+        """Release units."""
         if self._units is not None:
             self._units += units
 
     def share(self) -> int:
-        """The MPR of each QP with dynamic MPR that receives: its own unit, and an equal part of the others."""
+        """Return the MPR of each receiving QP with dynamic MPR: its own unit, and an equal share of the rest."""
         return _MOST_MPR if self._total is None else min(_MOST_MPR, 1 + self._total // max(1, self.receivers))
 
 
 def receive_limits(config: NodeConfig) -> ReceiveLimits | None:
-    """The limits of a host; None where it has none, so that nothing is counted."""
+    """Return the limits of a host; None if it has none, so that nothing is counted."""
     section = config.transport
     return ReceiveLimits(config) if section.memory_rate or section.bitmap_units else None
 
 
 def units_of(distance: int) -> int:
-    """Units of bitmap beyond the first that a packet this far above the oldest gap needs."""
+    """Return the units of bitmap beyond the first that a packet this far above the oldest gap needs."""
     return distance // MPR_UNIT

@@ -14,16 +14,16 @@ from mrclab.topo.economy import IdentityCache
 from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 IDLE_RTTS: Final = 0.25
-"""A SACK is due when nothing came for this long; peers rely on it."""
+"""A SACK is due after this idle time; peers rely on it."""
 
-RETRY_ENDLESS: Final = 25  # exp_cnt that means: never give up
+RETRY_ENDLESS: Final = 25  # exp_cnt for: never give up
 
 
 @dataclass(frozen=True)
 class MrcQpSettings(rc.QpSettings):
     """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs.
 
-    Those that TransportSection has too mean what is said there.
+    Fields that TransportSection also has are described there.
     """
 
     ev: EvProfileConfig
@@ -56,9 +56,9 @@ _LEAST_MTU: Final = 256
 
 
 def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> MrcQpSettings:
-    """Defaults of the node config for a destination with `overrides`: fields of TransportSection, `path_mtu` in bytes.
+    """Return the defaults of the node config for a destination, with `overrides`: fields of TransportSection.
 
-    EINVAL for a name that does not exist and for a value that the node config could not hold either.
+    EINVAL for an unknown name, and for a value that the node config does not allow.
     """
     if overrides:
         return _made(config, template, overrides)
@@ -87,9 +87,9 @@ def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> 
 
 
 def _least_reorder(config: NodeConfig, template: Template) -> float:
-    """Return base RTTs that the time rule waits at least: where links take packets, one in front on each of them.
+    """Return the base RTTs that the time rule waits at least: with rates in packets, one packet ahead on each link.
 
-    On a slow link that is short a packet waits longer behind one probe than a round trip over an idle fabric takes.
+    On a short slow link a packet waits longer behind one probe than a round trip over an idle fabric takes.
     """
     if config.link.rate is not None or not template.base_rtt:
         return 0.0
@@ -97,7 +97,7 @@ def _least_reorder(config: NodeConfig, template: Template) -> float:
 
 
 def _checked(section: TransportSection, overrides: dict[str, Any]) -> TransportSection:
-    """The section with `overrides`, held to its own limits and types."""
+    """Return the section with `overrides`, checked against its limits and types."""
     if not overrides:
         return section
     try:

@@ -1,4 +1,4 @@
-"""Completion queues: bounded, in order, and loud when they overflow."""
+"""Completion queues: bounded, in order; an overflow is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorkCompletion(NamedTuple):
 
 
 class CompletionQueue:
-    """A CQ of `depth` entries; one more than that is lost, and the queue stays overflowed."""
+    """A CQ of `depth` entries; a further one is lost, and the queue stays overflowed."""
 
     def __init__(self, number: int, depth: int) -> None:
         if depth < 1:
@@ -36,7 +36,7 @@ class CompletionQueue:
         self._entries: deque[WorkCompletion] = EMPTY_QUEUE
 
     def push(self, completion: WorkCompletion) -> bool:
-        """Add an entry; False when the queue is full and it was lost."""
+        """Add an entry; return False if the queue is full and the entry was lost."""
         if len(self._entries) >= self.depth:
             self.overflowed = True
             return False

@@ -33,7 +33,7 @@ class TransportPort:
         self.enabled = True  # by the controller
         self.up = False  # both
         self.placed_bytes = 0
-        self.counters: Counter[str] = Counter()  # frames that were discarded, by reason
+        self.counters: Counter[str] = Counter()  # discarded frames by reason
 
     def snapshot(self) -> dict[str, Any]:
         """Counters for a sample."""
@@ -56,13 +56,13 @@ class PortTable(Generic[P]):
         self._on_change = on_change
 
     def set_carrier(self, number: int, carrier: bool, now: float) -> None:
-        """The carrier came or went."""
+        """The carrier was lost or returned."""
         port = self.by_number[number]
         port.carrier = carrier
         self._update(port, now)
 
     def set_admin(self, number: int, enabled: bool, now: float) -> None:
-        """The controller disabled a port, or allowed it again."""
+        """The controller disabled a port, or enabled it again."""
         port = self.by_number[number]
         port.enabled = enabled
         self._update(port, now)
@@ -86,11 +86,11 @@ class PortTable(Generic[P]):
 
 
 def _ignore_work() -> None:
-    """A NIC that polls its transport needs no notification."""
+    """Do nothing: a NIC that polls its transport needs no notification."""
 
 
 class Endpoint(Transport, Generic[P, Qp]):
-    """Transport of one host. Its verbs, ports and timers are parts; a subclass knows the packets.
+    """Transport of one host, of verbs, ports and timers; a subclass knows the packets.
 
     `log` appends a history record. Keys, QPNs and first PSNs are drawn from `secrets`, by default from `rng`.
     """
@@ -135,17 +135,17 @@ class Endpoint(Transport, Generic[P, Qp]):
         self.ports.set_carrier(port, up, now)
 
     def _port_changed(self, port: P, now: float) -> None:
-        """A port came up or went down."""
+        """A port went down or came up."""
         raise NotImplementedError
 
     # --- operation --------------------------------------------------------------------------------
 
     def update_config(self, config: NodeConfig, now: float) -> None:
-        """Use a new node config for QPs made from now on."""
+        """Use a new node config for future QPs."""
         self.config = config
 
     def check_progress(self, now: float) -> None:
-        """Report QPs that make no progress; called with every sample."""
+        """Report QPs without progress; called with every sample."""
 
     # --- samples ----------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Endpoint(Transport, Generic[P, Qp]):
         return self._rows(self.verbs.qps.values())
 
     def changed_stats(self) -> dict[str, Any]:
-        """As `stats`, but only QPs that changed since the last call; a new interval begins for every max_gap."""
+        """Return `stats` of the QPs that changed since the last call only; a new interval begins for every max_gap."""
         up = [port.up for port in self.ports.by_number.values()]
         ports_changed, self._ports_sampled = up != self._ports_sampled, up
         qps = self.verbs.qps.values()

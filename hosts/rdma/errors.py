@@ -4,7 +4,7 @@ import errno
 
 
 class VerbsError(Exception):
-    """A call that was refused; `code` is an errno name such as EINVAL, the text one sentence with the remedy."""
+    """A refused call; `code` is an errno name such as EINVAL, the text one sentence with the remedy."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -17,4 +17,4 @@ class VerbsError(Exception):
 
 
 class DiscardError(Exception):
-    """A frame that is not taken; the text is the counter it goes to."""
+    """A discarded frame; the text is the name of its counter."""

@@ -1,11 +1,11 @@
-"""Asynchronous events of one host (`ibv_get_async_event`): a bounded queue, the history, and one subscriber."""
+"""Asynchronous events of one host (`ibv_get_async_event`): bounded queue, history, one subscriber."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-_MAX_QUEUED: Final = 1024  # not polled; the oldest are dropped
+_MAX_QUEUED: Final = 1024  # unpolled; the oldest are dropped
 
 
 class AsyncEvents:
@@ -28,6 +28,6 @@ class AsyncEvents:
             self.subscriber(event)
 
     def poll(self) -> list[dict[str, Any]]:
-        """Take all events so far."""
+        """Return all events so far and forget them."""
         events, self._queue = self._queue, []
         return events

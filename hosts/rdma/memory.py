@@ -1,4 +1,4 @@
-"""Protection domains and memory regions: where a write may come from and where it may go.
+"""Protection domains and memory regions: sources and targets of writes.
 
 A region wraps any buffer (an mmap of a file, a bytearray). Keys are drawn at registration; a remote write must name
 the right key, stay inside the bounds, and come by a QP of the same protection domain.
@@ -31,16 +31,16 @@ _REMOTE_WRITE: Final = int(Access.REMOTE_WRITE)  # numbers, as an operator of an
 
 
 class MessageMemory:
-    """Memory that a message uses until it is over: a region, or several as one."""
+    """Memory that a message uses until it is complete: one region, or several."""
 
     __slots__ = ()
 
     def use(self, more: int) -> None:
-        """So many messages more use it, or fewer."""
+        """Add to the number of messages that use it (negative: subtract)."""
         raise NotImplementedError
 
     def gone(self) -> str:
-        """Why the memory behind it is gone, where it is."""
+        """Return why the memory is gone; empty if it is there."""
         raise NotImplementedError
 
 
@@ -58,10 +58,10 @@ class MemoryRegion(MessageMemory):
         self.access = access
         self.remote_write = bool(int(access) & _REMOTE_WRITE)
         self.users = 0
-        self.fault = ""  # why the memory behind it is gone, where it is
+        self.fault = ""  # why the memory is gone; empty if it is there
 
     def lose(self, what: str) -> None:
-        """The memory behind it is gone: QPs that touch it fail with this reason."""
+        """The memory is gone: QPs that touch it fail with this reason."""
         self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
 
     @override
@@ -74,7 +74,7 @@ class MemoryRegion(MessageMemory):
 
 
 class Regions(MessageMemory):
-    """The regions of a scatter list, as one that a message uses."""
+    """Regions of a scatter list, as one memory of a message."""
 
     __slots__ = ("_regions",)
 
@@ -95,7 +95,7 @@ class Regions(MessageMemory):
 
 
 class Refusal(NamedTuple):
-    """Why an arriving write was not placed: the syndrome for the peer, and one sentence for this side."""
+    """Reason for which an arriving write was not placed: the syndrome for the peer, and one sentence for this side."""
 
     syndrome: Syndrome
     reason: str
@@ -112,7 +112,7 @@ class MemoryTable:
         self._next_va = _FIRST_VA
 
     def alloc_pd(self) -> int:
-        """A new protection domain."""
+        """Make a new protection domain."""
         pd = self._next_pd
         self._next_pd += 1
         self._pds[pd] = 0
@@ -131,7 +131,7 @@ class MemoryTable:
             raise VerbsError("EINVAL", f"there is no protection domain {pd}; allocate one with alloc_pd")
 
     def use_pd(self, pd: int, by: int) -> None:
-        """Count a user in (+1) or out (−1)."""
+        """Add a user (+1) or remove one (−1)."""
         self.check_pd(pd)
         self._pds[pd] += by
 
@@ -150,7 +150,7 @@ class MemoryTable:
         return self.enter(view, pd, access, va)
 
     def enter(self, view: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
-        """Register what is sliced like a view of bytes; the caller warrants that it can do what `access` says."""
+        """Register a sliceable buffer; the caller guarantees that it supports `access`."""
         self.check_pd(pd)
         if va is None:
             va = self._next_va
@@ -181,7 +181,7 @@ class MemoryTable:
             raise VerbsError("EINVAL", f"there is no memory region with key {lkey:#x}") from None
 
     def local(self, lkey: int, offset: int, length: int, pd: int) -> tuple[MemoryRegion, memoryview]:
-        """The bytes of a local read; EINVAL outside the bounds or in another protection domain."""
+        """Return the bytes of a local read; EINVAL outside the bounds or in another protection domain."""
         region = self.region(lkey)
         if region.pd != pd:
             raise VerbsError("EINVAL", f"region {lkey:#x} is in another protection domain than the QP")
@@ -192,14 +192,14 @@ class MemoryTable:
         return region, region.view[offset : offset + length]
 
     def place(self, rkey: int, va: int, payload: memoryview, pd: int) -> Refusal | None:
-        """Put the payload of an arriving write where it goes; None where all is well."""
+        """Place the payload of an arriving write; None on success."""
         region = self._regions.get(rkey)
         if region is not None and region.pd == pd and region.remote_write:
             offset = va - region.va
             end = offset + len(payload)
             if offset >= 0 and end <= region.length:
                 region.view[offset:end] = payload
-                if region.fault:  # looked at afterwards, since the write itself may be what finds out
+                if region.fault:  # checked afterwards, since the write itself may find out
                     return Refusal(Syndrome.NAK_REMOTE_OPERATION, region.fault)
                 return None
         text = f"a write to {va:#x} is outside the memory this QP may write"

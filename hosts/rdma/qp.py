@@ -1,4 +1,4 @@
-"""A queue pair of either transport: its states, its completions, and what is alike in its two halves."""
+"""Queue pair of both transports: states, completions, and the common part of its two halves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SendHalf(Generic[M, Q]):
         raise NotImplementedError
 
     def region_gone(self, message: M, now: float) -> bool:
-        """Return True if the bytes of a message are gone, as reading them showed; the QP has failed then."""
+        """Return True if the bytes of a message are gone, as reading them showed; the QP has then failed."""
         region = message.region
         if region is None or not region.gone():
             return False
@@ -43,7 +43,7 @@ class SendHalf(Generic[M, Q]):
         return True
 
     def flush(self, status: str, rest: str, now: float) -> None:
-        """The QP failed: the oldest message completes with `status`, all others with `rest`."""
+        """Flush a failed QP: the oldest message completes with `status`, all others with `rest`."""
         for message in self._clear(now):
             self.qp.complete(message, status, now)
             status = rest
@@ -54,7 +54,7 @@ class SendHalf(Generic[M, Q]):
             message.release()
 
     def _clear(self, now: float) -> Iterable[M]:
-        """Forget all that is outstanding; return what was not completed."""
+        """Forget all outstanding messages; return those that were not completed."""
         raise NotImplementedError
 
     def snapshot(self) -> dict[str, Any]:
@@ -69,13 +69,13 @@ class ReceiveHalf:
 
     def __init__(self) -> None:
         self.first_psn = 0
-        self.msn = 0  # messages received completely, in order
+        self.msn = 0  # completely received messages, in order
         self.receives: deque[int] = EMPTY_QUEUE  # wr_ids of posted receives
         self.last_placed = 0.0  # time of the last new payload
-        self.max_gap = 0.0  # longest time between two, since somebody last set it to 0
+        self.max_gap = 0.0  # longest interval between two, since it was last reset
 
     def post_receive(self, wr_id: int) -> None:
-        """One more receive that a peer may use up."""
+        """Add a receive for the peer to consume."""
         if self.receives is EMPTY_QUEUE:
             self.receives = deque()
         self.receives.append(wr_id)
@@ -105,7 +105,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         self.send_cq = send_cq
         self.recv_cq = recv_cq
         self.state = QpState.RESET
-        self.owner_died = False  # of its program: the peer gets nothing more, as if there were no QP
+        self.owner_died = False  # owner died: the peer gets no answers, as if there were no QP
         self.remote_qpn = 0
         self.first_psn: int | None = None  # drawn with `local_info`
         self._fingerprint: tuple[Any, ...] = ()
@@ -113,16 +113,16 @@ class QueuePair(Generic[SendT, ReceiveT]):
     # --- states -----------------------------------------------------------------------------------
 
     def ready_to_receive(self, peer: Mapping[str, int]) -> None:
-        """RTR: what the peer's `local_info` says, its QP number and first PSN at least."""
+        """RTR: use the peer's `local_info`, at least QP number and first PSN."""
         self.remote_qpn = peer["qpn"]
         self.responder.restart(peer["psn"])
 
     def ready_to_send(self, psn: int) -> None:
-        """RTS: the own first PSN."""
+        """RTS: use the own first PSN."""
         self.requestor.restart(psn)
 
     def reset(self, now: float) -> None:
-        """Back to the start: nothing outstanding, all counters of the protocol at zero."""
+        """Reset: nothing outstanding, all protocol counters at zero."""
         self.close(now)
         self.first_psn = None
         self._begin(now)
@@ -141,7 +141,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         """Stop timers; the caller clears the send queue."""
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """There may be data to send."""
         raise NotImplementedError
 
     def set_state(self, state: QpState, reason: str = "") -> None:
@@ -199,7 +199,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         raise NotImplementedError
 
     def rows(self) -> dict[str, Any]:
-        """The same by name, for samples."""
+        """Counters and congestion control by name, for samples."""
         raise NotImplementedError
 
     def path_snapshots(self) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         raise NotImplementedError
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All state that this QP's rows in a sample are made of: as long as it is equal, so are they."""
+        """Return all state that this QP's sample rows depend on: equal fingerprints mean equal rows."""
         return (self.state, *self.counters(), self.requestor.snapshot(), self.responder.snapshot())
 
     def changed(self) -> bool:

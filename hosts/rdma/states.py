@@ -41,7 +41,7 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 def _required(state: QpState, target: QpState) -> frozenset[str] | None:
-    """Names that the step needs. Looked for by identity: the hash of a member of an enum is a function in Python."""
+    """Return the names that a step requires. Compared by identity: an enum member's hash is a Python function."""
     if target is QpState.RESET or target is QpState.ERROR:
         return _NONE
     for (begin, end), names in TRANSITIONS.items():
@@ -51,7 +51,7 @@ def _required(state: QpState, target: QpState) -> frozenset[str] | None:
 
 
 def check_transition(state: QpState, target: QpState, given: Set[str], of_peer: Collection[str]) -> None:
-    """EINVAL for a transition that does not exist, lacks an attribute or has none such; `of_peer` RTR needs besides."""
+    """EINVAL for a transition that does not exist, or has missing or extra attributes; RTR also needs `of_peer`."""
     required = _required(state, target)
     if required is None:
         raise VerbsError("EINVAL", f"a QP cannot go from {state.value} to {target.value}")

@@ -26,7 +26,7 @@ class QpStats:
     acks_received: int = 0
     nacks_received: int = 0
     timeouts: int = 0
-    bogus_control: int = 0  # control packets that named what was never sent
+    bogus_control: int = 0  # control packets that named data that was never sent
     received_packets: int = 0
     placed_packets: int = 0
     placed_bytes: int = 0
@@ -43,7 +43,7 @@ class QpStats:
 
 
 def _names(kind: type[QpStats]) -> list[str]:
-    """Return the names of a kind's counters: annotated or, compiled, listed by mypyc."""
+    """Return the names of a class's counters: annotated or, compiled, listed by mypyc."""
     found: dict[str, None] = {}
     for base in reversed(kind.__mro__):
         listed: Iterable[str] = getattr(base, "__mypyc_attrs__", ())
@@ -52,5 +52,5 @@ def _names(kind: type[QpStats]) -> list[str]:
 
 
 def reader(kind: type[QpStats]) -> attrgetter[tuple[Any, ...]]:
-    """Return a function that reads all counters of this kind at once, to notice cheaply that one moved."""
+    """Return a function that reads all counters of this class at once, to detect a change cheaply."""
     return attrgetter(*_names(kind))

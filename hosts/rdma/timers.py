@@ -1,4 +1,4 @@
-"""Deadlines of a sans-I/O endpoint: a heap with lazy deletion, so that moving a timer later costs nothing."""
+"""Timers of a sans-I/O endpoint: a heap with lazy deletion, so that moving a timer later costs nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEVER: Final = inf
 
 
 class Timer:
-    """One deadline and what to do at it. Arm and cancel as often as you like; it fires once per arming."""
+    """A deadline with a callback. It can be armed and cancelled at any time, and fires once per arming."""
 
     __slots__ = ("_queued", "_wheel", "callback", "deadline")
 
@@ -20,7 +20,7 @@ class Timer:
         self._wheel = wheel
         self.callback = callback  # called with the time
         self.deadline: float = NEVER
-        self._queued: float = NEVER  # earliest heap entry that stands for this timer
+        self._queued: float = NEVER  # earliest heap entry of this timer
 
     @property
     def armed(self) -> bool:
@@ -28,7 +28,7 @@ class Timer:
         return self.deadline != NEVER
 
     def arm(self, deadline: float) -> None:
-        """Fire at `deadline` (seconds) and not at any earlier-set time."""
+        """Fire at `deadline` (seconds), not at an earlier deadline."""
         self.deadline = deadline
         if deadline < self._queued:
             self._wheel.push(deadline, self)
@@ -39,9 +39,9 @@ class Timer:
         self.deadline = NEVER
 
     def pop(self, entry: float, now: float) -> bool:
-        """A heap entry came up: True if the timer is due, else put back or dropped."""
+        """Handle a heap entry: return True if the timer is due, else put it back or drop it."""
         if entry != self._queued:
-            return False  # another entry stands for it
+            return False  # another entry represents it
         self._queued = NEVER
         deadline = self.deadline
         if deadline == NEVER:
@@ -53,12 +53,12 @@ class Timer:
         return True
 
     def entry_deadline(self, entry: float) -> float:
-        """The deadline that a heap entry stands for; NEVER if it stands for nothing any more."""
+        """Return the deadline of a heap entry; NEVER if it is stale."""
         return NEVER if entry != self._queued else self.deadline
 
 
 class Timers:
-    """All timers of one endpoint. No deadline is before `not_before`, which costs nothing to look at."""
+    """All timers of one endpoint. No deadline is before `not_before`, which is cheap to read."""
 
     __slots__ = ("_heap", "_serial", "not_before")
 
@@ -68,7 +68,7 @@ class Timers:
         self.not_before: float = NEVER
 
     def timer(self, callback: Callable[[float], None]) -> Timer:
-        """A new timer, not armed."""
+        """Return a new timer, not armed."""
         return Timer(self, callback)
 
     def push(self, deadline: float, timer: Timer) -> None:
@@ -78,7 +78,7 @@ class Timers:
         self.not_before = min(self.not_before, deadline)
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline; stale heads are dropped or moved on the way."""
+        """Return the earliest deadline; drop or move stale heads."""
         heap = self._heap
         while heap:
             entry, _, timer = heap[0]

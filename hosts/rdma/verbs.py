@@ -1,6 +1,6 @@
-"""Verbs of one host, whatever its transport: protection domains, memory, completion queues, QPs, work requests.
+"""Verbs of one host for any transport: protection domains, memory, completion queues, QPs, work requests.
 
-Names and meaning follow the OCP headers, which follow those of RDMA verbs; a call that they refuse raises VerbsError
+Names and meaning follow the OCP headers, which follow those of RDMA verbs; a refused call raises VerbsError
 with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport makes the QPs (`QpProvider`).
 """
 
@@ -37,7 +37,7 @@ Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 
 class QpProvider(Generic[Qp]):
-    """Transport's side of the verbs: it makes the QPs and is notified when one connects or is destroyed."""
+    """A transport's part of the verbs: makes the QPs and is notified when one connects or is destroyed."""
 
     transport: ClassVar[str]  # its name in messages
     remote_attributes: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # of the peer's `local_info`, needed for RTR
@@ -56,7 +56,7 @@ class QpProvider(Generic[Qp]):
         attributes: dict[str, Any],
         now: float,
     ) -> Qp:
-        """Return a new QP; VerbsError for a peer or attributes that are invalid, and then nothing is changed."""
+        """Return a new QP; VerbsError for an invalid peer or attributes, without any change."""
         raise NotImplementedError
 
     def connected(self, qp: Qp, now: float) -> None:
@@ -67,7 +67,7 @@ class QpProvider(Generic[Qp]):
 
 
 class Verbs(Generic[Qp]):
-    """Objects of one host and the calls on them."""
+    """Objects and calls of one host."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Verbs(Generic[Qp]):
         self._provider = provider
         self.events = events
         self.memory = memory
-        self._secrets = secrets  # of QPNs and first PSNs: to guess them is to end a QP
+        self._secrets = secrets  # of QPNs and first PSNs: whoever guesses them can end a QP
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
         self._drawn_qpns: dict[int, int] = {}  # of QPs that exist or may still be made: the ordinal of each
@@ -136,20 +136,20 @@ class Verbs(Generic[Qp]):
     # --- completion queues ------------------------------------------------------------------------
 
     def create_cq(self, depth: int = _DEFAULT_CQE) -> int:
-        """A new completion queue."""
+        """Make a completion queue."""
         if depth > MAX_CQE:
             raise VerbsError("EINVAL", f"a completion queue of depth {depth} is deeper than {MAX_CQE}")
         return self.add_cq(lambda number: CompletionQueue(number, depth)).number
 
     def add_cq(self, make: Callable[[int], Cq]) -> Cq:
-        """A completion queue of the caller's kind, made with its number."""
+        """Add a completion queue of the caller's class, made with its number."""
         cq = make(self._next_cq)
         self._cqs[cq.number] = cq
         self._next_cq += 1
         return cq
 
     def notify_cq(self, number: int, notify: Callable[[], None] | None) -> None:
-        """Have `notify` called whenever a completion was added; it must only take note, and poll later."""
+        """Call `notify` whenever a completion was added; it must only set a flag and poll later."""
         self._cq(number).notify = notify
 
     def destroy_cq(self, number: int) -> None:
@@ -188,7 +188,7 @@ class Verbs(Generic[Qp]):
         qpn: int | None = None,
         **attributes: Any,
     ) -> int:
-        """A QP towards the host with this address, in RESET; return its number, `qpn` where that was reserved for it.
+        """Make a QP to the host with this address, in RESET; return its number (`qpn` if that was reserved for it).
 
         `attributes` override the node config: see the transport's QpSettings and its `make_qp`.
         """
@@ -208,9 +208,9 @@ class Verbs(Generic[Qp]):
         return qp.qpn
 
     def reserve_qpn(self) -> int:
-        """Return a number that no QP gets but the one that is made with it.
+        """Return a number that no other QP will get.
 
-        Drawn where keys are secret, so that a host that sees none of a QP's packets cannot forge one; else the next.
+        Random where keys are secret, so that a host that sees none of a QP's packets cannot forge one; else the next.
         """
         ordinal = self._next_qpn
         self._next_qpn += 1
@@ -223,7 +223,7 @@ class Verbs(Generic[Qp]):
         return drawn
 
     def ordinal(self, qpn: int) -> int:
-        """Return the number that a QP would have if numbers were counted: the same for a seed, whatever was drawn."""
+        """Return the number that a QP would have if numbers were counted: deterministic per seed."""
         return self._drawn_qpns.get(qpn, qpn)
 
     def check_remote(self, peer: str, address: int) -> None:
@@ -239,7 +239,7 @@ class Verbs(Generic[Qp]):
             raise VerbsError("EINVAL", f"there is no QP {number}") from None
 
     def local_info(self, number: int) -> dict[str, Any]:
-        """Return what the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
+        """Return the data that the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
         if qp.first_psn is None:
             qp.first_psn = self._secrets.getrandbits(24)
@@ -251,7 +251,7 @@ class Verbs(Generic[Qp]):
         }
 
     def modify_qp(self, number: int, state: QpState | str, now: float, **attributes: Any) -> None:
-        """One step of the state machine, see states.TRANSITIONS. RTR needs `remote_attributes`, RTS the own psn."""
+        """Take one step of the state machine (states.TRANSITIONS). RTR needs `remote_attributes`, RTS the own psn."""
         qp, provider = self.qp(number), self._provider
         try:
             target = state if isinstance(state, QpState) else QpState(state)
@@ -292,7 +292,7 @@ class Verbs(Generic[Qp]):
         return {**self.local_info(number), **self.qp(number).query()}
 
     def destroy_qp(self, number: int, now: float) -> None:
-        """End a QP; what is outstanding is dropped without completion."""
+        """End a QP; outstanding work is dropped without completion."""
         qp = self.qp(number)
         qp.close(now)
         del self.qps[number]
@@ -335,7 +335,7 @@ class Verbs(Generic[Qp]):
         imm: int | None,
         now: float,
     ) -> None:
-        """Post a request that was checked: `view` has its bytes, `region` is in use until it is completed."""
+        """Post a checked request: `view` has its bytes, `region` is in use until it is completed."""
         qp = self.qp(number)
         requestor = qp.requestor
         if qp.state is QpState.ERROR:

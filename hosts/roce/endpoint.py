@@ -36,7 +36,7 @@ class RocePort(rc.TransportPort):
         super().__init__(number, plane)
         self.control: deque[ControlItem] = deque()
         self.ready: deque[RoceQueuePair] = deque()  # have something to send
-        self.paced: list[tuple[float, int, RoceQueuePair]] = []  # heap of those that their rate limiters hold back
+        self.paced: list[tuple[float, int, RoceQueuePair]] = []  # heap of QPs that their rate limiters hold back
 
 
 class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
@@ -113,7 +113,7 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         return None
 
     def _hold(self, entry: RocePort, qp: RoceQueuePair) -> None:
-        """Keep a QP until its rate limiter lets it go."""
+        """Hold a QP back until its rate limiter lets it send."""
         due = qp.requestor.next_at
         heappush(entry.paced, (due, qp.qpn, qp))
         if due < self._pacing.deadline:
@@ -121,13 +121,13 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
 
     @staticmethod
     def _release(entry: RocePort, now: float) -> None:
-        """The QPs whose time has come are ready again."""
+        """Release the QPs whose time has come."""
         paced = entry.paced
         while paced and paced[0][0] <= now:
             entry.ready.append(heappop(paced)[2])
 
     def _on_pacing(self, now: float) -> None:
-        """The pacing timer: NICs call `next_frame` after every timer, so only the next deadline is left to set."""
+        """Set the next deadline only: NICs call `next_frame` after every timer."""
         for entry in self._ports.values():
             self._release(entry, now)
         upcoming = [entry.paced[0][0] for entry in self._ports.values() if entry.paced]
@@ -135,7 +135,7 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
             self._pacing.arm(min(upcoming))
 
     def wake(self, qp: RoceQueuePair) -> None:
-        """The QP may have something to send."""
+        """The QP may have data to send."""
         if not qp.queued and qp.requestor.sendable():
             qp.queued = True
             self._ports[qp.port.number].ready.append(qp)
@@ -152,7 +152,7 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
 
     @override
     def _port_changed(self, port: RocePort, now: float) -> None:
-        """QPs stay bound to their port: what a dead one should have sent runs into the retry timer."""
+        """QPs stay bound to their port: packets of a port that is down run into the retry timer."""
         if not port.up:
             for item in port.control:
                 item()  # an ACK that waits is made, and lost: the next one is queued again

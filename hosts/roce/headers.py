@@ -17,7 +17,7 @@ from mrclab.topo.numbers import Dscp
 UDP_AT: Final = 54
 BTH_AT: Final = 62
 BODY_AT: Final = 74  # first byte behind BTH
-HEADER_BYTES: Final = BODY_AT + wire.ICRC_LEN  # what a middle packet adds to its payload
+HEADER_BYTES: Final = BODY_AT + wire.ICRC_LEN  # bytes of a middle packet besides its payload
 
 FIRST_SPORT: Final = 0xC000  # source ports of RoCEv2 are in the dynamic range
 

@@ -29,7 +29,7 @@ class PlainPath(Route):
         self.sport = sport
 
     def telling(self, frame: Frame, hops: list[Hop]) -> Frame:
-        """Return the frame with room for telemetry, or with telemetry; as bytes it has none."""
+        """Return the frame with room for telemetry, or with telemetry; byte frames have none."""
         return frame
 
     @override
@@ -41,7 +41,7 @@ class PlainPath(Route):
 
 
 class RocePacket:
-    """One received packet. `payload_at` and `size` frame what a write carries; RETH fields are set where it has one."""
+    """One received packet. `payload_at` and `size` delimit a write's payload; RETH fields are set if there is one."""
 
     __slots__ = (
         "ack_request", "body_at", "ce", "dma_length", "dqpn", "end", "imm", "op", "payload_at", "port", "psn", "rkey",
@@ -64,7 +64,7 @@ class RocePacket:
     va: int
     rkey: int
     dma_length: int
-    telemetry: list[Hop] | None  # that switches wrote into it, or into the packet that it acknowledges
+    telemetry: list[Hop] | None  # written by switches into it, or into the packet that it acknowledges
 
 
 def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc: Verifier) -> RocePacket:
@@ -125,7 +125,7 @@ Parse = Callable[[bytes | bytearray | memoryview, int, bytes, Verifier], RocePac
 
 
 class RoceCodec(NamedTuple):
-    """`path.frame` gives what the peer's `parse` takes."""
+    """Codec of byte frames: `path.frame` makes frames, the peer's `parse` reads them."""
 
     path: type[PlainPath]
     parse: Parse

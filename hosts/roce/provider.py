@@ -1,4 +1,4 @@
-"""RoCEv2's side of the verbs: makes QPs. The calls are those of MRC, so that one agent serves both."""
+"""RoCEv2's part of the verbs: makes QPs. The calls are those of MRC, so that one agent serves both."""
 
 from __future__ import annotations
 

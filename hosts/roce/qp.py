@@ -37,7 +37,7 @@ class RoceQpStats(QpStats):
     """Counters of one QP since it was created. `lost_packets` counts the times that it went back."""
 
     cnps_received: int = 0
-    out_of_order: int = 0  # dropped since an earlier one is missing
+    out_of_order: int = 0  # dropped because an earlier one is missing
     cnps_sent: int = 0
 
 
@@ -72,7 +72,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self._paths = {entry.number: self._path(entry) for entry in ports}
         self.port = endpoint.config.port(port)
         self.path = self._paths[port]
-        self.ev = self.port.plane << 28 | self.sport  # names the path in records; the uplink is the switches' choice
+        self.ev = self.port.plane << 28 | self.sport  # names the path in records; the switches choose the uplink
         self._begin(now)
 
     def _path(self, port: NicPortConfig) -> PlainPath:
@@ -88,7 +88,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self.requestor = RoceRequestor(self)
         self.responder = RoceResponder(self)
         self._ack_waits = False
-        self.echo: list[Hop] | None = None  # telemetry that the next ACK brings back
+        self.echo: list[Hop] | None = None  # telemetry for the next ACK
 
     # --- services for the halves ------------------------------------------------------------------
 
@@ -101,14 +101,14 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         return self.endpoint.ports.by_number[self.port.number].up
 
     def refuse(self, packet: RocePacket, syndrome: wire.Syndrome, reason: str, now: float) -> None:
-        """The peer requested what it may not do: notify it, and stop."""
+        """Fail: the peer requested something that it may not do; notify it."""
         self.reply(packet.port, syndrome, packet.psn, self.responder.msn)
         self.fail("REM_INV_REQ_ERR", reason, now, at_fault=False)
 
     # --- control packets: they leave by the port that their cause came in by ------------------------
 
     def reply(self, port: int, syndrome: int, psn: int, msn: int, came: int | None = None) -> None:
-        """Queue an ACK or NAK as it is now; `came` is the PSN that drew it, where it names one."""
+        """Queue an ACK or NAK with the current state; `came` is the PSN that triggered it, if it names one."""
         body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
         if came is not None:
@@ -116,7 +116,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self.endpoint.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
-        """Queue an ACK with the state of the moment when it leaves; one that waits already serves for this, too."""
+        """Queue an ACK with the state at the time of sending; one that already waits covers this as well."""
         if self._ack_waits:
             return
         self._ack_waits = True
@@ -138,7 +138,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self.endpoint.send_control(port, lambda: self._cnp(port))
 
     def _cnp(self, port: int) -> Frame:
-        """BECN is in a byte that the ICRC leaves out, so it goes in afterwards."""
+        """Set BECN after the ICRC was computed, which does not cover its byte."""
         body = wire.BTH.pack(h.RoceOpcode.CNP, wire.MIGRATED, wire.P_KEY, self.remote_qpn, 0) + h.CNP_PAYLOAD
         frame = self._paths[port].frame(h.TC_CONTROL, body)
         header = frame.header[:_BECN_AT] + bytes([h.BECN]) + frame.header[_BECN_AT + 1 :]
@@ -193,7 +193,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
 
     @override
     def path_snapshots(self) -> list[dict[str, Any]]:
-        """The one path, in the fields of MRC's; which uplink it takes is the switches' choice."""
+        """Return the one path in the fields of MRC's; the switches choose the uplink."""
         stats = self.stats
         row = {
             "qp": self.qpn,

@@ -1,9 +1,9 @@
-"""The sending half of a RoCEv2 QP: messages to packets, go-back-N, the retry timer, completion.
+"""Sending half of a RoCEv2 QP: messages to packets, go-back-N, retry timer, completion.
 
 InfiniBand RC: PSNs in order, ACKs cumulative, a NAK names the PSN that the responder expects, and everything from
-there on is sent again; with selective repeat only what did not come (`hosts.roce.selective`). Counts in unwrapped PSNs
-("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per packet: what a seq carries follows from its
-message.
+there on is sent again; with selective repeat only the missing packets (`hosts.roce.selective`). Counts in unwrapped
+PSNs ("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per packet: the content of a seq follows from
+its message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.roce.qp import RoceQueuePair
 
 _RTT_GAIN: Final = 0.125  # weight of one sample in the smoothed RTT
-_PACING_CREDIT: Final = 2.0  # packets at its own rate that a QP served late may make up for
+_PACING_CREDIT: Final = 2.0  # packets at its own rate by which a delayed QP may catch up
 _ACK: Final = 0  # high bits of a syndrome
 _RNR: Final = 1
 _OPCODES: Final = wire.write_opcodes(int(h.RoceOpcode.WRITE_FIRST))
@@ -65,13 +65,13 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.next = 0  # next seq to send; goes back
         self.high = 0  # first seq that was never sent
         self.end = 0  # first seq without a message
-        self.next_at = float("-inf")  # the rate limiter lets the next packet go at this time
+        self.next_at = float("-inf")  # time at which the rate limiter allows the next packet
         self.incomplete: deque[RoceMessage] = deque()  # all that are not completed, in order
         self._cursor: RoceMessage | None = None  # the one that `next` is in
         self._retries = 0
         self._resending = False  # gone back and not sent yet
         self._ack_requested_at = float("-inf")
-        self._sample: tuple[int, float] | None = None  # a packet sent once that asked for an ACK, and when
+        self._sample: tuple[int, float] | None = None  # a packet sent once with an ACK request, and its time
         self.rtt: float | None = None
         self.last_sent = float("-inf")
         self._timer = qp.endpoint.timers.timer(self._on_timeout)
@@ -96,13 +96,13 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     # --- sending ----------------------------------------------------------------------------------
 
     def sendable(self) -> bool:
-        """Return True if there is a packet that may go as soon as the rate limiter lets it."""
+        """True if a packet may be sent as soon as the rate limiter allows it."""
         if self._recovery is not None and self._recovery.lost() is not None:
             return True
         return self.next < self.end and self.next - self.una < self._limit
 
     def frame(self, now: float) -> Frame | None:
-        """The next packet; None where its bytes are gone. Only when `sendable`."""
+        """Return the next packet; None if its bytes are gone. Call only when `sendable`."""
         qp = self.qp
         message, seq = self._cursor, self.next
         lost = None if self._recovery is None else self._recovery.lost()
@@ -136,14 +136,14 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         return frame
 
     def _message_of(self, seq: int) -> RoceMessage | None:
-        """The message that carries a seq that is not acknowledged."""
+        """Return the message of a seq that is not acknowledged."""
         for message in self.incomplete:
             if seq <= message.last_seq:
                 return message
         return None
 
     def _wants_ack(self, seq: int, last: bool, now: float) -> bool:
-        """The last of a message, every n-th, the last that the window allows, and the first after a round trip."""
+        """Return True for a message's last packet, every n-th, the window's last, the first after a round trip."""
         if not (
             last
             or seq % self._ack_every == 0
@@ -157,7 +157,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         return True
 
     def _headers(self, message: RoceMessage, seq: int, offset: int, size: int, ack: bool) -> bytes:
-        """BTH, RETH in the first packet of a message, the immediate in the last."""
+        """Return BTH, RETH in the first packet of a message, the immediate in the last."""
         first, last = offset == 0, seq == message.last_seq
         op = _OPCODES[first, last, message.imm is not None]
         psn = seq + self.first_psn & PSN_MASK | ack << 31
@@ -187,7 +187,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.qp.log("packet.retx", psn=psn, ev=ev, old_ev=ev, count=count)
 
     def _pace(self, size: int, now: float) -> None:
-        """Account for a packet with the rate limiter, which may let a late QP catch up a little."""
+        """Account for a packet with the rate limiter; a delayed QP may catch up a little."""
         cc = self.qp.cc
         rate = cc.rate(now)
         cc.on_sent(size, now)
@@ -198,7 +198,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     # --- feedback ---------------------------------------------------------------------------------
 
     def on_ack(self, psn: int, syndrome: int, now: float, came: int | None = None) -> None:
-        """An ACK, RNR NAK or NAK; `came` is the PSN that drew a NAK, where it names one."""
+        """Handle an ACK, RNR NAK or NAK; `came` is the PSN that triggered a NAK, if it names one."""
         seq = unwrap(psn - self.first_psn, self.una)
         kind = syndrome >> 5
         stats = self.qp.stats
@@ -228,7 +228,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.qp.fail(status, reason, now)
 
     def on_telemetry(self, hops: list[Hop], now: float) -> None:
-        """Take in what the switches wrote into the packet that was acknowledged last."""
+        """Take in the telemetry of the packet that was acknowledged last."""
         cc = self.qp.cc
         if not type(cc).telemetry:
             return
@@ -237,7 +237,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._limit = max(1, min(self._window, int(window / (self._mtu + h.HEADER_BYTES))))
 
     def _acknowledge(self, until: int, now: float) -> None:
-        """Everything before `until` has arrived."""
+        """Complete everything before `until`."""
         if until <= self.una:
             return
         stats = self.qp.stats
@@ -255,7 +255,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self.qp.state is not QpState.RTS:
             return  # its completion queue is full
         oldest = self.incomplete[0] if self.incomplete else None
-        if self.next < until:  # sent again, and the first copy arrived after all
+        if self.next < until:  # retransmitted although the first copy arrived
             self.next = until
             self._cursor = oldest
         if oldest is None:
@@ -268,7 +268,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._timer.cancel()
 
     def _note(self, recovery: SelectiveRepeat, came: int, now: float) -> None:
-        """A NAK of selective repeat: a packet beyond the oldest one has come."""
+        """Take in a NAK of selective repeat: a packet beyond the oldest one has arrived."""
         if self.qp.state is not QpState.RTS or not self.una < came < self.high:
             return
         if recovery.came(came, self.una, self.high):
@@ -278,7 +278,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.qp.wake()
 
     def _lost(self, reason: str, count: int) -> None:
-        """Say that the oldest packet was lost, and how many are to be sent again."""
+        """Log the loss of the oldest packet, and the number of packets to be sent again."""
         stats = self.qp.stats
         stats.lost_packets += 1
         stats.lost_nack += reason == "nack"
@@ -287,7 +287,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.qp.log("packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=count)
 
     def _go_back(self, reason: str, now: float) -> None:
-        """Send everything from the oldest unacknowledged packet on once more."""
+        """Go back to the oldest unacknowledged packet."""
         if self.qp.state is not QpState.RTS:
             return  # a full completion queue ended it while arrivals were processed
         if reason == "timeout" and self._recovery is not None:
@@ -310,7 +310,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
 
     def _on_timeout(self, now: float) -> None:
         if self.next <= self.una and self.qp.port_up():
-            return  # nothing on its way: the rate limiter holds the packet back; a dead port instead swallows it
+            return  # nothing in flight: the rate limiter holds the packet back; a dead port would drop it instead
         self.qp.stats.timeouts += 1
         self._retries += 1
         if self._retries > self.qp.settings.retry_count:

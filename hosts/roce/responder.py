@@ -1,4 +1,4 @@
-"""The receiving half of a RoCEv2 QP: packets in order only, one NAK per gap, ACKs where asked for, CNPs for marks."""
+"""Receiving half of a RoCEv2 QP: packets in order only, one NAK per gap, ACKs on request, CNPs for marks."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a roun
 
 
 class RoceResponder(ReceiveHalf):
-    """Expected PSN, and the message that is coming in."""
+    """Expected PSN, and the current message."""
 
     def __init__(self, qp: RoceQueuePair) -> None:
         super().__init__()
         self.qp = qp
         self.expected = 0  # seq
         self._nak_sent = False  # for the gap at `expected`
-        self._early: dict[int, RocePacket] = {}  # with selective repeat: what came before its turn, by seq
+        self._early: dict[int, RocePacket] = {}  # with selective repeat: early packets by seq
         self._keeps = qp.settings.recovery == "selective_repeat"
         self._in_message = False
-        self._va = self._rkey = self._left = self._length = 0  # of the message that is coming in
+        self._va = self._rkey = self._left = self._length = 0  # of the current message
         self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
         self._cnp_at = float("-inf")
 
     def on_write(self, packet: RocePacket, now: float) -> None:
-        """A data packet whose ICRC is right."""
+        """Handle a data packet with a correct ICRC."""
         qp = self.qp
         stats = qp.stats
         stats.received_packets += 1
@@ -49,7 +49,7 @@ class RoceResponder(ReceiveHalf):
             self._in_turn(self._early.pop(seq), seq, now)
 
     def _in_turn(self, packet: RocePacket, seq: int, now: float) -> None:
-        """The packet that is expected."""
+        """Handle the expected packet."""
         qp = self.qp
         stats = qp.stats
         if packet.op in h.WITH_IMM and not self.receives:
@@ -78,7 +78,7 @@ class RoceResponder(ReceiveHalf):
             qp.acknowledge(packet.port)
 
     def _out_of_turn(self, packet: RocePacket, seq: int) -> None:
-        """A packet that was here before is acknowledged again; one that comes too early draws one NAK per gap."""
+        """Acknowledge a duplicate again; answer an early packet with one NAK per gap."""
         if seq < self.expected:
             self.qp.stats.duplicate_packets += 1
             self.qp.acknowledge(packet.port)
@@ -92,10 +92,10 @@ class RoceResponder(ReceiveHalf):
             self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
 
     def _keep(self, packet: RocePacket, seq: int) -> None:
-        """Keep a packet that came early, and name it in a NAK."""
+        """Keep an early packet, and name it in a NAK."""
         qp = self.qp
         if seq - self.expected < qp.settings.mpr_psns and seq not in self._early:
-            packet.view = memoryview(bytes(packet.view))  # the frame's own memory may be used again
+            packet.view = memoryview(bytes(packet.view))  # the frame's memory may be reused
             self._early[seq] = packet
         qp.stats.nacks_sent += 1
         qp.reply(
@@ -103,7 +103,7 @@ class RoceResponder(ReceiveHalf):
         )
 
     def _begin(self, packet: RocePacket, now: float) -> bool:
-        """Check that opcode and length fit the message so far; take up what a first packet says."""
+        """Check that opcode and length fit the message so far; take in the fields of a first packet."""
         starts = packet.op in h.STARTS_MESSAGE
         if starts is self._in_message:
             self.qp.refuse(packet, wire.Syndrome.NAK_INVALID_REQUEST, "its packets are out of sequence", now)
@@ -133,7 +133,7 @@ class RoceResponder(ReceiveHalf):
         return True
 
     def _notify(self, packet: RocePacket, now: float) -> None:
-        """A mark: one CNP per interval and QP."""
+        """Handle a mark: one CNP per interval and QP."""
         stats = self.qp.stats
         stats.ecn_packets += 1
         if now - self._cnp_at >= self._cnp_interval:

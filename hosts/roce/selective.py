@@ -13,22 +13,22 @@ from __future__ import annotations
 
 
 class SelectiveRepeat:
-    """The sender's side: what is known to have come, and what to send again, in unwrapped PSNs."""
+    """Sender's state: packets known to have arrived, and the next to retransmit, in unwrapped PSNs."""
 
     __slots__ = ("_again", "_by_timer", "_came", "_highest", "_reorder", "until")
 
     def __init__(self, reorder: int = 0) -> None:
-        self._reorder = reorder  # packets that one may be behind another without being lost
-        self.until = -1  # in recovery until this seq is acknowledged; -1: there is none
+        self._reorder = reorder  # reordering window: packets that may overtake one before it counts as lost
+        self.until = -1  # in recovery until this seq is acknowledged; -1: no recovery
         self._came: set[int] = set()
-        self._highest = 0  # what is below and did not come is lost
+        self._highest = 0  # missing packets below this are lost
         self._again = 0  # next to look at
         self._by_timer = False
 
     def came(self, seq: int, una: int, high: int) -> bool:
-        """A packet arrived beyond the oldest unacknowledged one; True where that begins a recovery.
+        """A packet arrived beyond the oldest unacknowledged one; return True if that begins a recovery.
 
-        With a reordering window the oldest one is not lost before one so far beyond it has come.
+        With a reordering window the oldest one is lost only once a packet so far beyond it has arrived.
         """
         self._came.add(seq)
         self._highest = max(self._highest, seq - self._reorder)
@@ -39,13 +39,13 @@ class SelectiveRepeat:
         return True
 
     def timed_out(self, una: int, high: int) -> None:
-        """Begin again with the oldest packet."""
+        """Restart with the oldest packet."""
         self.until, self._again = high, una
         self._by_timer = True
         self._highest = max(self._highest, una + 1)
 
     def acknowledged(self, una: int, high: int) -> None:
-        """Everything below `una` has arrived; a gap beyond it goes on as another recovery."""
+        """Everything below `una` has arrived; a gap beyond it continues as another recovery."""
         if self._came:
             self._came = {seq for seq in self._came if seq >= una}
         if 0 <= self.until <= una:
@@ -55,7 +55,7 @@ class SelectiveRepeat:
             self._highest = max(self._highest, una + 1)
 
     def lost(self) -> int | None:
-        """The next packet to send again; None where there is none."""
+        """Return the next packet to retransmit; None if there is none."""
         if self.until < 0:
             return None
         while self._again < self._highest and self._again in self._came:
@@ -63,10 +63,10 @@ class SelectiveRepeat:
         return self._again if self._again < self._highest else None
 
     def sent(self) -> None:
-        """Take note that the packet which `lost` named has left."""
+        """The packet from `lost` was sent."""
         self._again += 1
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Reset."""
         self.until, self._highest, self._again = -1, 0, 0
         self._came.clear()

@@ -21,11 +21,11 @@ class RoceQpSettings(rc.QpSettings):
 
     line_rate: float  # bytes per second of a port
     retry_count: int
-    ack_packets: int  # every so many packets one asks for an ACK
+    ack_packets: int  # an ACK is requested by every n-th packet
     dcqcn: DcqcnSection
     recovery: str = "go_back_n"  # or selective_repeat
-    window_bdps: float = 0.0  # packets in flight at most, in BDPs of a port; 0: no such limit
-    reorder_packets: int = 0  # selective repeat: packets that may overtake one that is not lost
+    window_bdps: float = 0.0  # packets in flight at most, in BDPs of a port; 0: unlimited
+    reorder_packets: int = 0  # selective repeat: packets that may overtake one before it counts as lost
     port: int | None = None  # NIC port; None: by QP number
     udp_sport: int | None = None  # None: drawn
 

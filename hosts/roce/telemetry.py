@@ -1,4 +1,4 @@
-"""In-band network telemetry (INT): what each switch on the way of a packet writes into it, and its ACK brings back.
+"""In-band network telemetry (INT): written by each switch on a packet's path, and returned in its ACK.
 
 In virtual time only: switches of the wire have none. The bytes are those of HPCC's header for paths of up to five hops
 (Li et al., SIGCOMM 2019, §5).
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 BYTES: Final = 42
-"""Header of a packet that gathers telemetry, and of the ACK that brings it back."""
+"""Header of a packet that collects telemetry, and of the ACK that returns it."""
 
 
 class Hop:
-    """One egress port as a packet left it: `rate` in bytes per second, `queue` and `sent` in bytes, `at` in seconds."""
+    """Egress port as the packet left it: `rate` in bytes per second, `queue` and `sent` in bytes, `at` in seconds."""
 
     __slots__ = ("at", "port", "queue", "rate", "sent")
 

@@ -40,7 +40,7 @@ class PathFacts:
 
 
 path_facts: Final = functools.lru_cache(256)(PathFacts)
-"""The same, as the one object for all ways that are alike."""
+"""Path properties, one object for all paths that have the same."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -65,14 +65,14 @@ class CongestionController:
         raise NotImplementedError
 
     def on_post(self, size: int, now: float) -> None:
-        """So many bytes, headers included, are to be sent."""
+        """Bytes, headers included, were posted."""
 
     def on_send(self, size: int, now: float) -> None:
-        """A packet goes out."""
+        """A packet is sent."""
         raise NotImplementedError
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """A SACK came: `newly` bytes arrived, `rtt` where it is unambiguous."""
+        """A SACK arrived: `newly` bytes arrived, `rtt` where it is unambiguous."""
         raise NotImplementedError
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
@@ -84,7 +84,7 @@ class CongestionController:
         raise NotImplementedError
 
     def on_requeue(self, size: int) -> None:
-        """Bytes leave the account without any meaning for congestion (negative: they come back)."""
+        """Remove bytes from the window without a congestion signal (negative: add them back)."""
         raise NotImplementedError
 
     def snapshot(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class CongestionController:
 
 
 class Qpcc:
-    """The window of one destination (§1.7): its controller, and the QPs that wait for room in it, in order."""
+    """Window of one destination (§1.7): its controller, and the QPs that wait for room in it, in order."""
 
     __slots__ = ("controller", "pending")
 
@@ -102,14 +102,14 @@ class Qpcc:
         self.pending: deque[MrcQueuePair] = EMPTY_QUEUE
 
     def wait(self, qp: MrcQueuePair) -> None:
-        """One more waits, behind the others."""
+        """Append a QP that waits."""
         if self.pending is EMPTY_QUEUE:
             self.pending = deque()
         self.pending.append(qp)
 
 
 def controller_config(name: str, config: dict[str, Any]) -> None:
-    """EINVAL where a profile of this name and these parameters could not be made."""
+    """Check a profile's name and parameters; EINVAL for invalid ones."""
     controller(name, PathFacts(base_rtt=1e-3, bdp=1e6, mtu=1000, trimming=True), 0.0, **config)
 
 

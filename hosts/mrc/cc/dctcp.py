@@ -2,7 +2,7 @@
 
 Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, and RFC 8257: alpha follows the share of marked bytes of each
 window, and a window with marks is cut by alpha / 2; else it grows by one packet per RTT. A SACK has one mark for all
-that it acknowledges. What has no queue but the last hop's needs marks there: `fabric.last_hop_ecn: true`.
+that it acknowledges. A fabric with a queue at the last hop only needs marks there: `fabric.last_hop_ecn: true`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Dctcp(Windowed):
         self._reduce(0.5, now)
 
     def _look(self, now: float) -> None:
-        """An RTT is over: alpha takes its share of marked bytes in."""
+        """Update alpha with the share of marked bytes at the end of an RTT."""
         if self._acked > 0:
             self.alpha += self._g * (self._marked / self._acked - self.alpha)
         self._acked = self._marked = 0.0

@@ -246,7 +246,7 @@ def on_loss(s: NsccState, p: NsccParameters, size: int) -> None:
 
 
 def _penalise(s: NsccState, p: NsccParameters, penalty: int, restore: bool, newly: int) -> bool:
-    """The receiver's wish: shrink by penalty/128 of what was delivered, or take the saved window back."""
+    """Apply the receiver's penalty: shrink by penalty/128 of the delivered bytes, or restore the saved window."""
     if penalty > 0:
         if s.saved_cwnd == 0:
             s.saved_cwnd = s.cwnd
@@ -295,7 +295,7 @@ class Nscc(CongestionController):
         self.state.inflight += size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """The four quadrants."""
+        """Apply one of the four quadrants."""
         if rtt is not None:
             self._learn(rtt)
         on_sack(self.state, self.parameters, newly, marked, rtt, penalty, restore, now)
@@ -326,7 +326,7 @@ class Nscc(CongestionController):
         }
 
     def _learn(self, rtt: float) -> None:
-        """The base RTT is the configured one until a sample is less: a first sample may have stood in a queue."""
+        """Lower the base RTT to the least sample: a first sample may include queueing."""
         s = self.state
         if rtt >= s.base_rtt:
             return

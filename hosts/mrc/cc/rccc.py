@@ -2,10 +2,10 @@
 
 A new or idle sender may send a window at once, as UET's first packets do. Beyond that it requests credit; the
 receiver grants as many bytes per second as its ports carry, to all senders in turn (`hosts.mrc.recovery.credits`).
-Neither marks nor delays change anything, so that what is congested inside the fabric is left to load balancing.
+Marks and delays change nothing: congestion inside the fabric is left to load balancing.
 
-`target` is UET's credit target: credit granted so far plus what of the backlog no credit is at hand for, of a window at
-most. Bytes that were trimmed the receiver has seen, and grants again unrequested.
+`target` is UET's credit target: credit granted so far plus the part of the backlog without credit, a window at most.
+The receiver saw trimmed bytes, and grants them again unrequested.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
 from mrclab.topo.registry import Setting
 
-_MAX_WINDOW_BDP = 1.5  # as the other controls begin
+_MAX_WINDOW_BDP = 1.5  # initial window, as of the other controls
 _REQUEST_WINDOWS = 0.125  # of the window by which the target moves until it is sent
 
 
@@ -42,50 +42,50 @@ class Rccc(CongestionController):
         self.inflight = 0.0
         self._sent_target = 0.0  # the target in the last request
         self._unrequested = True  # the credit at hand was not granted
-        self._idle_since = now  # with nothing to send and nothing in flight
+        self._idle_since = now  # since when nothing was to be sent and nothing was in flight
 
     def allows(self, size: int) -> bool:
-        """Any credit is enough for a packet."""
+        """Return True if there is credit."""
         return self.credit > 0
 
     def wants_ack(self) -> bool:
-        """The credit is used up."""
+        """Return True if the credit is used up."""
         return self.credit <= 0
 
     def on_post(self, size: int, now: float) -> None:
-        """More to send; after a rest of a round trip the first window goes unasked again."""
+        """Add to the backlog; after an idle round trip the first window needs no credit again."""
         if self.backlog <= 0 and self.inflight <= 0 and now - self._idle_since >= self.base_rtt:
             self.credit, self._unrequested = self.most, True
         self.backlog += size
 
     def on_send(self, size: int, now: float) -> None:
-        """Credit is spent."""
+        """Spend credit."""
         self.inflight += size
         self.credit -= size
         self.backlog -= size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """Count; the receiver's own credit counts from now on."""
+        """Count delivered bytes; from now on only granted credit counts."""
         self._receiver_responded()
         self.inflight -= newly
         if self.inflight <= 0:
             self._idle_since = now
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
-        """It is to be sent again."""
+        """Add to the backlog again."""
         self._receiver_responded()
         self._again(size)
 
     def on_loss(self, size: int, now: float) -> None:
-        """It is to be sent again."""
+        """Add to the backlog again."""
         self._again(size)
 
     def on_requeue(self, size: int) -> None:
-        """It is to be sent again, or (negative) was not lost after all."""
+        """Add to the backlog again, or (negative) remove bytes that were not lost."""
         self._again(size)
 
     def _receiver_responded(self) -> None:
-        """The receiver answers: what is left of the credit that nobody granted is forfeited, as in uet-htsim."""
+        """Forfeit the rest of the initial credit once the receiver answers, as uet-htsim does."""
         if self._unrequested:
             self._unrequested = False
             self.credit = min(self.credit, 0.0)
@@ -103,11 +103,11 @@ class Rccc(CongestionController):
 
     @property
     def target(self) -> float:
-        """Credit in all that the receiver should have granted, bytes."""
+        """Return the total credit that the receiver should have granted, bytes."""
         return self.granted + min(max(self.backlog, 0.0), self.most) - max(self.credit, 0.0)
 
     def request(self, again: bool) -> float:
-        """Return the target where it is to be sent, with `again` also if it was sent before; 0 where it is not."""
+        """Return the target if it is to be sent (with `again` also if it was sent before), else 0."""
         target = self.target
         moved = target - self._sent_target
         if target <= self.granted or (moved < _REQUEST_WINDOWS * self.most and not again and not self._is_last(moved)):
@@ -116,11 +116,11 @@ class Rccc(CongestionController):
         return self._sent_target
 
     def _is_last(self, moved: float) -> bool:
-        """Return True if what is asked for is the rest of the backlog."""
+        """Return True if the request covers the rest of the backlog."""
         return moved > 0 and self.backlog <= self.most
 
     def grant(self, total: float) -> bool:
-        """Take what the receiver has granted in all; True if it is news."""
+        """Take in the receiver's total grant; return True if it has grown."""
         if total <= self.granted:
             return False
         self._receiver_responded()

@@ -1,4 +1,4 @@
-"""Window with bytes in flight: what congestion controls with one window and no state but theirs have in common."""
+"""Base of congestion controls whose state is one window and the bytes in flight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CongestionController, PathFacts
 
-_MAX_WINDOW_BDP = 1.5  # as NSCC begins here, so that a comparison begins alike
+_MAX_WINDOW_BDP = 1.5  # initial window as NSCC's, so that comparisons start alike
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

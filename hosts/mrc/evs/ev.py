@@ -21,7 +21,7 @@ class Denier(IntFlag):
 _NOBODY: Final = Denier(0)  # made once: making a flag is a function in Python
 
 NO_COPIES: Final[list[tuple[int, Any]]] = []
-"""Copies on an EV that no packet took yet; replaced by a list of its own before one is added."""
+"""Shared empty list of transmissions; an EV gets its own with its first packet."""
 
 
 class ProbeState:
@@ -44,10 +44,10 @@ class ProbeState:
 
 
 class PathSource(Protocol):
-    """Source of the paths of EVs: what is known of their destination."""
+    """Source of paths of EVs: knows their destination."""
 
     def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
-        """The path by a T0 uplink in a plane, with this tag."""
+        """Return the path by a T0 uplink in a plane, with this tag."""
 
 
 class Ev:
@@ -94,7 +94,7 @@ class Ev:
 
     @property
     def path(self) -> EvRoute:
-        """Made when the first packet takes it: of a set of many EVs a short transfer uses few."""
+        """Path, made with its first packet: a short transfer uses few EVs of a large set."""
         path = self._path
         if path is None:
             path = self._path = self._paths.path(self.plane, self.uplink, srv6.ev_fields(self.value).tag)

@@ -1,4 +1,4 @@
-"""EV formats: how an EV value of the control interface is laid out, and how a generator makes values from bits.
+"""EV formats: layout of an EV value of the control interface, and generation of values from random bits.
 
 Facts: OCP headers (`mrc_ctl.h`), docs/mrc-protocol.md §1.3. A value is up to 32 bytes. STEV is flow label and UDP
 source port (here 32 bits, this lab's EV); SRV6 is a destination address, and a segment of an SRH behind it; UDP is the
@@ -33,7 +33,7 @@ class EvFormat(Enum):
 class EvField:
     """One field of an expansion. Its mask bits are filled from the EV, the others come from `init_val`.
 
-    A generator keeps the value of the mask bits, read as a number of their own, between minimum and maximum.
+    A generator draws the mask bits, read as a number, between minimum and maximum.
     """
 
     width: int  # bits
@@ -62,7 +62,7 @@ class EvField:
 
     @property
     def top(self) -> int:
-        """The most that its mask bits may say."""
+        """Largest number that the mask bits can hold."""
         return (1 << self.bits) - 1 if self.maximum is None else self.maximum
 
     def fill(self, bits: int) -> int:
@@ -79,8 +79,8 @@ class EvField:
 class Expansion:
     """Fields in order: an EV's bits go into their masks, most significant first, and the fields are concatenated.
 
-    `widths` are those of the format's places, by default the fields' own: a narrower field stands at the right of its
-    place. What the fields leave of the value is zero.
+    `widths` are those of the format's places, by default the fields' own: a narrower field is right-aligned in its
+    place. Bits outside the fields are zero.
     """
 
     def __init__(self, fmt: EvFormat, fields: Sequence[EvField], widths: Sequence[int] | None = None) -> None:
@@ -104,7 +104,7 @@ class Expansion:
         return value.to_bytes(self.format.value, "big")
 
     def draw(self, rng: random.Random) -> int:
-        """An EV as a generator makes it: each field's mask bits between their minimum and maximum."""
+        """Draw an EV as a generator does: each field's mask bits between their minimum and maximum."""
         value = 0
         for field in self.fields:
             value = value << field.bits | rng.randint(field.minimum, field.top) if field.bits else value
@@ -112,7 +112,7 @@ class Expansion:
 
 
 def check_widths(fmt: EvFormat, widths: Sequence[int]) -> None:
-    """EINVAL for a place without bits; E2BIG for more places than there may be, or than the value has room for."""
+    """EINVAL for a place without bits; E2BIG for too many places, or for more than the value can hold."""
     if len(widths) > _MAX_FIELDS:
         raise VerbsError("E2BIG", f"{len(widths)} fields; a format has at most {_MAX_FIELDS}")
     if not widths or min(widths) < 1:
@@ -127,7 +127,7 @@ def check_widths(fmt: EvFormat, widths: Sequence[int]) -> None:
 
 
 def value_of(fmt: EvFormat, entropy: int, address: int) -> bytes:
-    """The value of one of this fabric's EVs: 32 bits, and the address that it makes towards its destination."""
+    """Return the value of one of this fabric's EVs: 32 bits, and its address towards the destination."""
     if fmt is EvFormat.STEV:
         return entropy.to_bytes(4, "big")
     if fmt is EvFormat.UDP:
@@ -136,10 +136,10 @@ def value_of(fmt: EvFormat, entropy: int, address: int) -> bytes:
 
 
 def uplink_of(fmt: EvFormat, value: bytes, plane: int, uplinks: tuple[int, ...], hashed: bool = False) -> int:
-    """The T0 uplink that a value stands for on a port of `plane`; EINVAL for one that does not belong to it.
+    """Return the T0 uplink of a value on a port of `plane`; EINVAL for a value that does not belong to it.
 
-    A UDP value names no path: as a hash would, its lowest bits pick one of the uplinks. With `hashed` they do so for
-    each STEV value, too, that is none of this fabric's EVs.
+    A UDP value names no path: as with a hash, its lowest bits select an uplink. With `hashed` so do those of each STEV
+    value that is none of this fabric's EVs.
     """
     if fmt is EvFormat.UDP:
         return uplinks[int.from_bytes(value, "big") % len(uplinks)]

@@ -18,7 +18,7 @@ from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion
 from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_EVS: Final = 256
-MAX_EVENTS: Final = 256  # kept per profile; more are counted as dropped
+MAX_EVENTS: Final = 256  # kept per profile; further ones are counted as dropped
 
 
 class Mode(Enum):
@@ -30,7 +30,7 @@ class Mode(Enum):
 
 
 class EvProfileState(Enum):
-    """Life of a profile."""
+    """State of a profile."""
 
     INIT = "INIT"
     OFFLINE = "OFFLINE"
@@ -38,7 +38,7 @@ class EvProfileState(Enum):
 
 
 class ApiState(Enum):
-    """State of an EV as the control interface shows it; SKIP is internal and shown as GOOD."""
+    """State of an EV in the control interface; SKIP is internal and shown as GOOD."""
 
     GOOD = "GOOD"
     ASSUMED_BAD = "ASSUMED_BAD"
@@ -51,9 +51,9 @@ EVENT_STATES: Final = frozenset({ApiState.GOOD, ApiState.ASSUMED_BAD})
 
 @dataclass
 class EvProfileEntry:
-    """One place of the array; `value` is None while it is not populated.
+    """One entry of the array; `value` is None while it is not populated.
 
-    `expanded` is what stands in packets, where that is another value than the controller's.
+    `expanded` is the value in packets, if it differs from the controller's.
     """
 
     port: int = 0
@@ -86,10 +86,10 @@ class EvProfile:
     state: EvProfileState = EvProfileState.INIT
     users: int = 0
     entries: list[EvProfileEntry] = field(default_factory=list)
-    denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller forbade
+    denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller denied
     events: deque[EvEvent] = field(default_factory=deque)
     dropped: int = 0
-    hashed: bool = False  # a STEV value that is none of this fabric's EVs picks a path as a hash would
+    hashed: bool = False  # a STEV value that is none of this fabric's EVs selects a path as a hash would
     listener: Callable[[EvEvent], None] | None = None  # gets the events instead of the profile's own list
 
     def __post_init__(self) -> None:
@@ -123,17 +123,17 @@ class EvProfile:
                 entry.state = ApiState.DENIED if self.denies(port, value) else ApiState.GOOD
 
     def deny(self, port: int, value: bytes) -> None:
-        """The controller forbids an EV, also to QPs that are yet to come."""
+        """Deny an EV, also for future QPs."""
         self.denied.add((port, value))
         self._mark(port, value, ApiState.DENIED)
 
     def allow(self, port: int, value: bytes) -> None:
-        """The controller lifts its word."""
+        """Lift the denial of an EV."""
         self.denied = {known for known in self.denied if not self.same(known, (port, value))}
         self._mark(port, value, ApiState.GOOD)
 
     def denies(self, port: int, value: bytes) -> bool:
-        """Return True if an EV is forbidden here."""
+        """Return True if an EV is denied in this profile."""
         return any(self.same(known, (port, value)) for known in self.denied)
 
     def _mark(self, port: int, value: bytes, state: ApiState) -> None:
@@ -142,15 +142,15 @@ class EvProfile:
                 entry.state = state
 
     def same(self, one: tuple[int, bytes], other: tuple[int, bytes]) -> bool:
-        """Return True if two values are one EV. What an AUTO profile draws for a path has another tag each time."""
+        """Return True if two values are one EV. Tags of EVs that an AUTO profile draws differ each time."""
         if self.mode is Mode.AUTO and self.format is EvFormat.STEV:
             return (one[0], one[1][:2]) == (other[0], other[1][:2])
         return one == other
 
     def go(self, target: EvProfileState) -> None:
-        """INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
+        """Take a step of INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
 
-        Back in INIT an explicit array is unpopulated again.
+        In INIT an explicit array is unpopulated again.
         """
         steps = {
             (EvProfileState.INIT, EvProfileState.OFFLINE),
@@ -174,7 +174,7 @@ class EvProfile:
         self.state = target
 
     def check_unused(self) -> None:
-        """EBUSY while QPs use it."""
+        """Raise EBUSY while QPs use it."""
         if self.users:
             raise VerbsError("EBUSY", f"EV profile {self.number} serves {self.users} QPs; destroy them first")
 
@@ -194,7 +194,7 @@ class EvProfile:
     # --- events -----------------------------------------------------------------------------------
 
     def changed(self, port: int, value: bytes, state: ApiState) -> None:
-        """A QP's EV changed its state."""
+        """Record the change of an EV's state in a QP."""
         if state not in self.event_mask:
             return
         if self.listener is not None:
@@ -207,7 +207,7 @@ class EvProfile:
         self.dropped = 0
 
     def poll_events(self) -> list[EvEvent]:
-        """Take all events."""
+        """Return all events and forget them."""
         events = list(self.events)
         self.events.clear()
         return events

@@ -1,4 +1,4 @@
-"""EV set of one QP: which EVs are in rotation, and which one the next packet takes.
+"""EV set of one QP: the EVs in rotation, and the one that the next packet uses.
 
 Selection follows docs/mrc-protocol.md §5.5. An EV is replaced only inside its plane; `ev_min_active` is a floor over
 all planes.
@@ -40,9 +40,9 @@ class EvSet:
         self._on_made = on_made
         self.min_active = max(1, min_active)
         self._by_value: dict[int, Ev] = {}
-        self.floor_hits = 0  # losses that could only SKIP an EV because of the floor
-        self.skips_ignored = 0  # marks ignored because most of the set was skipped already
-        self.changes = 0  # of what EVs are in, by whatever cause
+        self.floor_hits = 0  # losses that only set SKIP because of the floor
+        self.skips_ignored = 0  # marks ignored because most of the set was in SKIP already
+        self.changes = 0  # changes of the set of active EVs
         self._held_back = False
         grouped: dict[int, list[Ev]] = {}
         for ev in evs:
@@ -62,12 +62,12 @@ class EvSet:
     # --- those of a set whose paths are known, made one by one as packets take them -----------------
 
     def hold_back(self) -> None:
-        """Have all EVs made as soon as anybody but `take` and `find` asks for any: for supplies that draw nothing."""
+        """Make EVs lazily, all at the first access besides `take` and `find`: for supplies without random draws."""
         self._held_back = True
         self.changes += sum([plane.target for plane in self._plane_list])
 
     def complete(self) -> None:
-        """Make all EVs that are held back; the set is then as if they had been made with it."""
+        """Make all EVs that were deferred; the set is then as if they had been made with it."""
         if not self._held_back:
             return
         for plane in self._plane_list:
@@ -80,33 +80,33 @@ class EvSet:
 
     @property
     def planes(self) -> dict[int, Plane]:
-        """The planes by number, with all their EVs but those that are still to be drawn."""
+        """Planes by number, with all their EVs but those that are still to be drawn."""
         self.complete()
         return self._planes
 
     @property
     def by_value(self) -> dict[int, Ev]:
-        """All EVs but those that are still to be drawn."""
+        """All EVs by value, but those that are still to be drawn."""
         self.complete()
         return self._by_value
 
     @property
     def plane_list(self) -> list[Plane]:
-        """The planes, for whoever looks at nothing of theirs but number, `up` and `usable`."""
+        """Planes, for readers of number, `up` and `usable` only."""
         return self._plane_list
 
     def find(self, value: int) -> Ev | None:
-        """The EV of this value that packets took."""
+        """Return the EV with this value that packets have used."""
         return self._by_value.get(value)
 
     def weigh(self, rates: Mapping[int, float]) -> None:
-        """Send by each plane as its rate is among all: packets of slow planes count for more, in sixtieths."""
+        """Weight planes by their rates: packets of slow planes count for more, in sixtieths."""
         fastest = max(rates.values())
         for number, plane in self._planes.items():
             plane.step = max(1, round(_STEPS * fastest / rates[number]))
 
     def fill(self, now: float) -> None:
-        """Have an EV in every plane that can have one."""
+        """Activate an EV in every plane that has none and can have one."""
         for plane in self._plane_list:
             if not plane.active:
                 self._grow(plane, now)
@@ -114,14 +114,14 @@ class EvSet:
     # --- selection --------------------------------------------------------------------------------
 
     def usable(self, plane_number: int) -> bool:
-        """Return True if a packet may go out in this plane at all."""
+        """Return True if this plane can send a packet."""
         plane = self._planes.get(plane_number)
         return plane is not None and plane.up and bool(plane.active)
 
     def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
-        """Return True if a packet may be sent again in this plane now: no plane gets ahead of another.
+        """Return True if it is this plane's turn for a retransmission: no plane gets ahead of another.
 
-        Planes that have nothing but `avoid` for it do not count.
+        Planes that have only `avoid` do not count.
         """
         plane = self.planes[plane_number]
         share = plane.share
@@ -131,7 +131,7 @@ class EvSet:
         return True
 
     def take(self, plane_number: int, now: float) -> Ev | None:
-        """The EV for new data in this plane; None where it has none, or another plane has had fewer packets."""
+        """Return the EV for new data in this plane; None if it has none, or if another plane has sent fewer packets."""
         plane = self._planes.get(plane_number)
         if plane is None or not plane.up:
             return None
@@ -145,9 +145,9 @@ class EvSet:
         return ev
 
     def select(self, plane_number: int, now: float, avoid: Ev | None = None) -> Ev | None:
-        """The EV for the next packet in this plane; None if there is none but `avoid`.
+        """Return the EV for the next packet in this plane; None if there is none but `avoid`.
 
-        A SKIP EV that is passed over becomes GOOD, one per call, and is taken only if there is nothing else.
+        An EV in SKIP that is passed over becomes GOOD, one per call, and is used only if there is no other.
         """
         plane = self.planes.get(plane_number)
         return self._next(plane, avoid, now) if plane is not None and plane.up else None
@@ -176,7 +176,7 @@ class EvSet:
         return self._search(plane, avoid, now)
 
     def _chosen(self, selection: PathSelection, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
-        """The EV that a selection other than rotation chooses, of all active ones; at most one SKIP is undone."""
+        """Return the choice of a selection other than rotation, among all active EVs; clears one SKIP at most."""
         while plane.unmade and self._grow(plane, now) is not None:
             pass
         active = plane.active
@@ -191,7 +191,7 @@ class EvSet:
         return selection.choose(active, ev if len(active) > 1 and avoid is None else avoid, now)
 
     def _search(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
-        """Slow path: a new pass begins, or the next EV in turn is not to be taken."""
+        """Slow path: begin a new pass, or pass over the next EV in turn."""
         if len(plane.active) == 1:
             self._grow(plane, now)
         restored: Ev | None = None
@@ -212,23 +212,23 @@ class EvSet:
         return next((ev for ev in plane.active if ev is not avoid), None)
 
     def has_other(self, ev: Ev | None) -> bool:
-        """Return True if an EV other than this one could be selected in some plane."""
+        """Return True if an EV other than this one can be selected in some plane."""
         up = [plane for plane in self.planes.values() if plane.up]
         return any(plane.unmade or any(other is not ev for other in plane.active) for plane in up)
 
     # --- feedback ---------------------------------------------------------------------------------
 
     def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
-        """Congestion on this path: leave it out once. `hold` seconds long further marks do not count.
+        """Congestion on this path: leave it out once. Further marks are ignored for `hold` seconds.
 
-        Where it is the only one in rotation in its plane, leaving it out means that a backup takes its place.
+        If it is the only one in rotation in its plane, a backup takes its place.
         """
         if ev.state is not EvState.GOOD or now < ev.skip_until:
             return
         if self.selection is not None and not self.selection.uses_skip:
             return
         plane = self.planes[ev.plane]  # makes all
-        if not ev.active:  # it waits as backup: news of packets that it carried before
+        if not ev.active:  # it waits as backup: feedback on earlier packets
             ev.skip_until = now + hold
             return
         if len(plane.active) == 1:
@@ -246,7 +246,7 @@ class EvSet:
         self._step(ev, EvInput.MARKED, reason, now)
 
     def lost(self, ev: Ev, now: float, reason: str) -> bool:
-        """A packet vanished on this path: a backup of its plane takes its place. False where the floor kept it."""
+        """Retire an EV that lost a packet; a backup of its plane takes its place. False if the floor kept it in use."""
         plane = self.planes[ev.plane]
         if next_state(ev.state, EvInput.LOST) is None or not plane.up:
             return False
@@ -263,7 +263,7 @@ class EvSet:
         return True
 
     def restore(self, ev: Ev, now: float, reason: str, marked: bool = False) -> None:
-        """An ASSUMED_BAD EV proved itself: back into rotation if its plane has a place, else it waits as backup."""
+        """An ASSUMED_BAD EV recovered: back into rotation if its plane has a place, else it becomes a backup."""
         if next_state(ev.state, EvInput.RECOVERED) is None:
             return
         plane = self.planes[ev.plane]
@@ -274,7 +274,7 @@ class EvSet:
     # --- controller and ports ---------------------------------------------------------------------
 
     def deny(self, ev: Ev, now: float, by: Denier = Denier.CONTROL) -> None:
-        """The controller forbids this EV."""
+        """Deny an EV for the controller."""
         ev.denied_by |= by
         if next_state(ev.state, EvInput.DENY) is None:
             return
@@ -287,7 +287,7 @@ class EvSet:
         self._keep_one(now)
 
     def allow(self, ev: Ev, now: float, by: Denier = Denier.CONTROL) -> None:
-        """The controller lifts its denial."""
+        """Lift the controller's denial of an EV."""
         ev.denied_by &= ~by
         if ev.denied_by or next_state(ev.state, EvInput.ALLOW) is None:
             return
@@ -297,7 +297,7 @@ class EvSet:
         self._step(ev, EvInput.ALLOW, "controller", now)
 
     def plane_down(self, number: int, now: float, reason: str) -> None:
-        """The port of this plane, here or at the peer, is down: its EVs are not used, whatever their state."""
+        """The port of this plane, here or at the peer, went down: its EVs are not used, whatever their state."""
         plane = self.planes.get(number)
         if plane is None or not plane.up:
             return
@@ -309,7 +309,7 @@ class EvSet:
         self._keep_one(now)
 
     def plane_up(self, number: int, now: float, reason: str, shadow: float) -> None:
-        """The port is back and its EVs at once, also those retired from `shadow` seconds before it went down on."""
+        """The port came up: its EVs return at once, also those retired from `shadow` seconds before it went down."""
         plane = self.planes.get(number)
         if plane is None or plane.up:
             return
@@ -326,20 +326,20 @@ class EvSet:
 
     @property
     def count(self) -> int:
-        """EVs in all planes, made or not."""
+        """Number of EVs in all planes, made or not."""
         left = [plane.supply.left for plane in self._plane_list if plane.supply is not None]
         return len(self._by_value) + sum(left)
 
     def active_count(self) -> int:
-        """EVs in rotation in planes that are up."""
+        """Number of EVs in rotation in planes that are up."""
         return sum(len(plane.active) + plane.unmade for plane in self._plane_list if plane.up)
 
     # --- inside -----------------------------------------------------------------------------------
 
     def _keep_one(self, now: float) -> None:
-        """Return the EV retired longest ago to service before its probes allow it, where no EV is left to send by.
+        """If no EV is left, return the one retired longest ago to service before its probes succeed.
 
-        A port or the controller can take the last good one; a loss cannot, for that there is the floor.
+        A port or the controller can remove the last good one; a loss cannot, because of the floor.
         """
         if self.active_count():
             return
@@ -348,7 +348,7 @@ class EvSet:
             self.restore(min(bad, key=lambda ev: ev.bad_since), now, "last resort")
 
     def _made(self, plane: Plane, now: float) -> Ev | None:
-        """One more EV of a plane that is not denied; None where all are made."""
+        """Make one more EV of a plane that is not denied; None if all are made."""
         supply = plane.supply
         while supply is not None and supply.left:
             ev = self._next_of(plane, supply)
@@ -367,14 +367,14 @@ class EvSet:
         return ev
 
     def _grow(self, plane: Plane, now: float) -> Ev | None:
-        """One more EV in rotation, where some of the active ones are not made yet."""
+        """Activate one more EV if some of the active ones are not made yet."""
         ev = self._made(plane, now) if plane.unmade else None
         if ev is not None:
             self._join(plane, ev)
         return ev
 
     def _backup(self, plane: Plane, now: float) -> Ev | None:
-        """An EV to take the place of one in rotation."""
+        """Return an EV to replace one in rotation."""
         return plane.backup() or self._made(plane, now)
 
     def _step(self, ev: Ev, given: EvInput, reason: str, now: float) -> None:
@@ -389,14 +389,14 @@ class EvSet:
         self._on_change(ev, old, ev.shown_state, reason, now)
 
     def _level(self, plane: Plane) -> int:
-        """Return the share with which a plane starts that comes back into use: that of the others."""
+        """Return the send count with which a plane returns to use: that of the others."""
         return max((p.share for p in self._plane_list if p is not plane and p.usable), default=plane.share)
 
     def _join(self, plane: Plane, ev: Ev) -> None:
         if not plane.active:
             plane.share = self._level(plane)
         ev.active = True
-        if not self._held_back:  # else it was counted with the set
+        if not self._held_back:  # else it was counted when the set was made
             self.changes += 1
         plane.active.append(ev)
 
@@ -407,7 +407,7 @@ class EvSet:
         self._on_change(ev, old, ev.shown_state, "replacement", now)
 
     def _swap(self, plane: Plane, ev: Ev, backup: Ev, reason: str, now: float) -> None:
-        """A backup goes into rotation, and what it replaces becomes one."""
+        """Activate a backup in place of an EV, which becomes a backup."""
         old = ev.shown_state
         self._deactivate(plane, ev, now)
         self._on_change(ev, old, ev.shown_state, reason, now)

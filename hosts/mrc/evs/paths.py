@@ -1,4 +1,4 @@
-"""From (peer, EV) to the first 102 bytes of a frame: Ethernet, outer IPv6 with the uSID list, inner IPv6, UDP."""
+"""Headers of an EV's path: the first 102 bytes of a frame (Ethernet, outer and inner IPv6, uSID list, UDP)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 
 
 class Content(Protocol):
-    """Content of a packet behind its BTH."""
+    """The part of a packet behind its BTH."""
 
     def pack(self) -> bytes:
         """As bytes."""
 
 
 def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
-    """BTH of a control packet, and what stands behind it."""
+    """Return the BTH of a control packet and the part behind it."""
     return wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, qpn, psn) + content.pack()
 
 
 class Ends:
-    """Common part of all paths from one host to another: the outer header's template and the inner addresses."""
+    """Common part of all paths between two hosts: the outer header's template and the inner addresses."""
 
     __slots__ = ("destination", "fan", "source", "t1_base", "template", "words")
 
     def __init__(self, template: int, source: int, destination: int, fan: int = 0) -> None:
         self.template = template
-        self.fan = fan  # T2s above each T1, where it crosses one
+        self.fan = fan  # T2s above each T1 where the path crosses one
         self.t1_base = srv6.t1_base(template)
         self.source = srv6.to_bytes(source)
         self.destination = srv6.to_bytes(destination)
@@ -43,7 +43,7 @@ class Ends:
 
 
 class EvRoute(Route):
-    """One EV towards one peer, as bytes."""
+    """Path of one EV to one peer, as bytes."""
 
     __slots__ = (
         "_macs",
@@ -66,7 +66,7 @@ class EvRoute(Route):
 
     @property
     def destination(self) -> int:
-        """Of the outer header."""
+        """Destination address of the outer header."""
         return srv6.address(self.ends.template, self.value, self.ends.fan)
 
     def write(

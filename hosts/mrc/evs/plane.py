@@ -1,4 +1,4 @@
-"""The EVs of one QP in one plane: those in rotation, the backups, and those that are drawn later."""
+"""EVs of one QP in one plane: those in rotation, the backups, and those that are drawn later."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 class Supply(Protocol):
-    """EVs of one plane that are drawn and made when they are first needed."""
+    """EVs of one plane that are drawn and made on demand."""
 
     plane: int
     left: int  # that can still be made
 
     def make(self) -> Ev:
-        """The next of them."""
+        """Return the next of them."""
 
 
 class Plane:
-    """The EVs of one plane: the active ones in rotation, the others waiting or retired.
+    """EVs of one plane: the active ones in rotation, the others waiting or retired.
 
-    Those that `supply` has left are as good as made: first they fill the rotation, then they are backups.
+    Those left in `supply` count as made: first they fill the rotation, then they are backups.
     """
 
     __slots__ = ("active", "at", "down_at", "evs", "number", "share", "skipped", "step", "supply", "target", "up")
@@ -33,12 +33,12 @@ class Plane:
         self.supply = supply
         self.number = number
         self.evs = evs
-        self.target = target  # active EVs when all is well
+        self.target = target  # active EVs without failures
         self.active: list[Ev] = []
         self.at = 0  # next in rotation
         self.skipped = 0  # EVs in SKIP
-        self.share = 0  # data packets sent, kept level with the other planes
-        self.step = 1  # that each adds to it: more in a plane that is slower than others
+        self.share = 0  # data packets sent, kept equal across planes
+        self.step = 1  # increment per packet: larger in slower planes
         self.up = True
         self.down_at = 0.0
 
@@ -49,17 +49,17 @@ class Plane:
 
     @property
     def usable(self) -> bool:
-        """True if a packet may be sent in this plane."""
+        """True if this plane can send a packet."""
         return self.up and bool(self.active)
 
     def backup(self) -> Ev | None:
-        """A GOOD EV that is not in rotation: of several the one whose last mark is longest ago."""
+        """Return a GOOD EV that is not in rotation: the one whose last mark is oldest."""
         waiting = [ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD]
         return min(waiting, key=lambda ev: ev.skip_until) if waiting else None
 
 
 def shuffle(evs: list[T], rng: random.Random) -> None:
-    """As `rng.shuffle` has it, draw by draw, without Python's three calls for each."""
+    """Shuffle as `rng.shuffle` does, draw by draw, without its three Python calls for each."""
     for at in range(len(evs) - 1, 0, -1):
         bits = (at + 1).bit_length()
         other = rng.getrandbits(bits)

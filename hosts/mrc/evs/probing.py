@@ -1,4 +1,4 @@
-"""Reliability probes of one QP: tests of retired paths, and tail loss probes of a peer that does not respond.
+"""Probes of one QP: reliability probes of retired paths, and tail loss probes of a peer that does not respond.
 
 docs/mrc-protocol.md §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
 returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 _ID_MASK: Final = 0xFFFF
-_JITTER: Final = 0.25  # of an interval, by which a probe after a failed one is late at most
-_LATE_MARGIN: Final = 1.5  # of the time that a late answer took, until the next probe has failed
-_SAME_PEER_INTERVALS: Final = 2  # longest ones, for another QP of the same peer to bring a path back
-_KEPT: Final = 1024  # outstanding probes at most; the oldest are forgotten
+_JITTER: Final = 0.25  # of an interval: most by which a probe after a failed one is delayed
+_LATE_MARGIN: Final = 1.5  # factor on the time of a late answer, until the next probe has failed
+_SAME_PEER_INTERVALS: Final = 2  # longest intervals for another QP of the same peer to restore a path
+_KEPT: Final = 1024  # most outstanding probes; the oldest are forgotten
 
 
 @dataclass(frozen=True)
 class Outstanding:
-    """A probe on its way: `path_test` True for a test of a retired EV, False for a tail loss probe."""
+    """A probe without an answer so far: `path_test` True for a retired EV, False for a tail loss probe."""
 
     ev: Ev
     sent_at: float
@@ -44,14 +44,14 @@ class Prober:
         self._policy = qp.settings.ev
         self._rtt = qp.settings.base_rtt
         self.last_tail = float("-inf")
-        self.tail_backoff = 1  # doubles with each tail loss probe without an answer
+        self.tail_backoff = 1  # doubles with each tail loss probe that is not answered
         self.tail_wanted = False
-        self.tail_rtt = 0.0  # of the last tail loss probe that was answered, until data gives its round-trip time
-        self._tail_plane = 0  # the plane that the next one is sent in
+        self.tail_rtt = 0.0  # of the last answered tail loss probe, until data gives a round-trip time
+        self._tail_plane = 0  # plane of the next tail loss probe
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = {}
-        self._overdue: dict[int, Outstanding] = {}  # given up, and perhaps only late
-        self._slowest = 0.0  # seconds that the last late answer to a path probe took; 0: none since one in time
+        self._overdue: dict[int, Outstanding] = {}  # timed out, but perhaps only late
+        self._slowest = 0.0  # seconds of the last late answer to a path probe; 0: none since one in time
         self._next_id = 0
 
     # --- what to probe ----------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Prober:
         return ev.probing is not None and ev.probing.by_same_peer
 
     def unwatch(self, ev: Ev) -> None:
-        """This EV needs no probing any more."""
+        """Stop probing this EV."""
         if ev.probing is not None:
             ev.probing.timer.cancel()
 
@@ -96,7 +96,7 @@ class Prober:
         self._qp.urgent()
 
     def stop(self) -> None:
-        """The QP ends."""
+        """End all probes with the QP."""
         self.tail_backoff = 1
         self.tail_wanted = False
         self.queued.clear()
@@ -144,7 +144,7 @@ class Prober:
         self._qp.log("probe.lost", ev=ev.value, next_in=wait)
 
     def _timeout(self) -> float:
-        """Return the seconds until a path probe has failed; longer where answers came, and came too late."""
+        """Return the seconds until a path probe has failed; longer if answers came too late."""
         policy = self._policy
         longest = policy.probe_interval_rtts * policy.probe_backoff_cap * self._rtt
         return max(policy.probe_timeout_rtts * self._rtt, min(_LATE_MARGIN * self._slowest, longest))
@@ -161,7 +161,7 @@ class Prober:
         return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:
-        """The next probe for this plane."""
+        """Return the next probe of this plane."""
         waiting = self.queued.get(plane)
         while waiting:
             ev = waiting.pop(0)
@@ -199,7 +199,7 @@ class Prober:
     # --- answers ----------------------------------------------------------------------------------
 
     def on_reply(self, probe_id: int, mark: int, now: float) -> float | None:
-        """A SACK with PR: return when the probe had been sent, None for one that is not known (any more)."""
+        """Take in a SACK with PR; return the sending time of its probe, None for an unknown one."""
         probe = self._sent.pop(probe_id, None)
         if probe is None:
             late = self._overdue.pop(probe_id, None)

@@ -1,8 +1,8 @@
-"""QPs of the same peer share news of dead paths, as on a NIC that keeps path state per destination.
+"""News of dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
 
-Off by default (`tell_siblings`), as the record speaks of QPs; docs/mrc-protocol.md §3.7 has the choice and its worth.
-A QP that is notified retires its EV of that path and leaves the probing to the one that noticed, for as long as two of
-the longest intervals between probes: that one may end, give its EV up as its last resort, or have lost its peer's QP.
+Off by default (`tell_siblings`), as the record speaks of QPs; docs/mrc-protocol.md §3.7 has the choice and its value.
+A notified QP retires its EV of that path and leaves the probing to the QP that noticed, for as long as two of the
+longest intervals between probes: that QP may end, give up the EV as its last resort, or lose its peer's QP.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROOF: Final = frozenset({"probe", "late", "spurious"})  # reasons of a return 
 
 
 def notify(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str, now: float) -> None:
-    """An EV of a QP was retired or came back: change the EVs of the same path that other QPs have."""
+    """An EV of a QP was retired or restored: change the EVs of the same path in other QPs."""
     if reason == REASON or "ASSUMED_BAD" not in {old, new}:
         return
     if new == "ASSUMED_BAD":
@@ -36,12 +36,12 @@ def notify(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str, now: float
 
 
 def _same_path(qp: MrcQueuePair, ev: Ev) -> Iterator[tuple[MrcQueuePair, Ev]]:
-    """The QPs of the same peer that share news, each with its EV of the same path."""
+    """Yield the other QPs of the peer that share news, each with its EV of the same path."""
     for other in list(qp.endpoint.verbs.qps.values()):
         if other is qp or other.peer is not qp.peer or not other.settings.tell_siblings:
             continue
         if other.state is not QpState.RTS or other.known_evs is None:
             continue
-        for same in list(other.known_evs.by_value.values()):  # to retire one may draw a backup
+        for same in list(other.known_evs.by_value.values()):  # retiring an EV may draw a backup
             if same.plane == ev.plane and same.uplink == ev.uplink:
                 yield other, same

@@ -1,4 +1,4 @@
-"""Sources of a QP's EV set: its EV profile, or paths drawn at random, all at once or each when it is first needed."""
+"""Sources of a QP's EV set: its EV profile, or random paths, drawn all at once or on demand."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.peers import Peer
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_HELD_BACK: Final = 16  # EVs of a set from which on they are made one by one
+_HELD_BACK: Final = 16  # EVs of a set from which they are made lazily
 
 
 def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
-    """Return the uplinks that make a QP's set, plane after plane; None where the set has to be made with the QP.
+    """Return the uplinks of a QP's set, plane after plane; None if the set has to be made with the QP.
 
-    Drawn with the QP, so that what its host draws later does not depend on when the set is made.
+    Drawn with the QP, so that later draws of its host do not depend on when the set is made.
     """
     settings, peer, rng, config = qp.settings, qp.peer, qp.endpoint.rng, qp.endpoint.config
     if qp.ev_profile is not None or config.denylist or not settings.spray or settings.tell_siblings:
@@ -45,7 +45,7 @@ def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
 
 
 def ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
-    """Return the set of the EV profile where the QP has one, else one of the uplinks `drawn`, or drawn now."""
+    """Return the set of the QP's EV profile if it has one, else one of the uplinks `drawn`, or drawn now."""
     made = _ev_set(qp, drawn)
     s, config = qp.settings, qp.endpoint.config
     if any(port.rate is not None for port in config.ports):
@@ -81,17 +81,17 @@ def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
 
 
 def _path_counts(qp: MrcQueuePair) -> list[int]:
-    """Paths to the peer in each plane."""
+    """Number of paths to the peer in each plane."""
     return [len(qp.peer.uplinks(port.plane)) for port in qp.endpoint.config.ports]
 
 
 def _has_many_paths(qp: MrcQueuePair) -> bool:
-    """Return True if the set is of few among many paths, which are drawn when they are first needed."""
+    """Return True if the set has few of many paths, which are then drawn on demand."""
     return all(2 * qp.settings.ev.ev_count <= count for count in _path_counts(qp))
 
 
 def _least_active(qp: MrcQueuePair, policy: EvProfileConfig) -> int:
-    """The floor of EVs in use, of as many as this pair has: one for each plane inside a T0 group."""
+    """Return the floor of active EVs, for as many as this pair has: one for each plane inside a T0 group."""
     counts = _path_counts(qp)
     configured = policy.active_per_plane * len(counts)
     have = sum(min(policy.active_per_plane, count) for count in counts)
@@ -106,7 +106,7 @@ def _check_count(qp: MrcQueuePair, per_plane: int) -> None:
 
 
 def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] | None) -> EvSet:
-    """Few of many paths: each is drawn and made when it is first needed."""
+    """Few of many paths: each EV is drawn and made on demand."""
     _check_count(qp, policy.ev_count)
     supplies = [
         _Drawn(qp, port.plane, policy.ev_count, place * policy.ev_count, drawn[place] if drawn else 0)
@@ -117,7 +117,7 @@ def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] 
 
 
 def _evs_held_back(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
-    """Many EVs of which a short transfer uses few: each is made when a packet takes it, or all when anybody asks."""
+    """Many EVs, few of which a short transfer uses: each is made with its first packet, or all at any other access."""
     supplies: list[_Known] = []
     at = 0
     for port in qp.endpoint.config.ports:
@@ -131,7 +131,7 @@ def _evs_held_back(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int])
 
 
 def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = None) -> list[Ev]:
-    """An equal number of paths per plane, drawn at random; the first ones become active, the others backup."""
+    """Equal numbers of random paths per plane; the first ones become active, the others backups."""
     evs: list[Ev] = []
     _check_count(qp, per_plane)
     at = 0
@@ -148,7 +148,7 @@ def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = Non
 
 
 def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
-    """The EVs of a profile, or for an AUTO one as many as it says, an equal number per plane."""
+    """EVs of a profile, or for an AUTO one as many as it says, equal numbers per plane."""
     ports = {port.number: port.plane for port in qp.endpoint.config.ports}
     if profile.mode is Mode.AUTO:
         evs = _random_evs(qp, max(1, profile.ev_count // len(ports)))
@@ -166,7 +166,7 @@ def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
 
 
 class _Known:
-    """Paths of one plane to a peer that were drawn with the QP: from place `at` of all that were, up to `end`."""
+    """Paths of one plane that were drawn with the QP: places `at` to `end` of all draws."""
 
     __slots__ = ("_at", "_drawn", "_peer", "left", "plane")
 
@@ -178,7 +178,7 @@ class _Known:
         self._at = at
 
     def make(self) -> Ev:
-        """The next EV."""
+        """Return the next EV."""
         at = self._at
         self._at = at + 1
         self.left -= 1
@@ -186,7 +186,7 @@ class _Known:
 
 
 class _Drawn:
-    """Paths of one plane to a QP's peer, in the order in which they are drawn: none twice."""
+    """Paths of one plane to a QP's peer, in the order of drawing, without repetition."""
 
     __slots__ = ("_begin", "_first", "_qp", "_taken", "left", "plane")
 
@@ -195,11 +195,11 @@ class _Drawn:
         self.left = count
         self._qp = qp
         self._first = first  # index of the first EV in the QP's set
-        self._begin = begin  # the uplink that was drawn with the QP; 0: none was
+        self._begin = begin  # the uplink that was drawn with the QP; 0: none
         self._taken: list[int] = []
 
     def make(self) -> Ev:
-        """The next EV."""
+        """Return the next EV."""
         qp, taken = self._qp, self._taken
         uplinks = qp.peer.uplinks(self.plane)
         uplink = self._begin if self._begin and not taken else qp.endpoint.rng.choice(uplinks)

@@ -1,4 +1,4 @@
-"""The EV state machine as a table: (state, input) -> next state. An input that is not there has no effect.
+"""The EV state machine as a table: (state, input) -> next state. Inputs that are not in the table have no effect.
 
 States and transitions are those of docs/mrc-protocol.md §1.4.3. STANDBY (a GOOD EV waiting as backup) and PORT_DOWN are
 marks of samples and records; the control interface shows them, and SKIP, as GOOD.
@@ -24,9 +24,9 @@ class EvInput(Enum):
 
     MARKED = 0  # ECN mark or trimmed packet
     PASSED_OVER = 1  # left out of the rotation once
-    LOST = 2  # a packet was inferred lost on this path, or the peer asked to give it up
+    LOST = 2  # a packet was inferred lost on this path, or the peer asked to retire it
     LOST_AT_FLOOR = 3  # the same, where `ev_min_active` keeps the EV in use
-    RECOVERED = 4  # probes were answered, a loss proved spurious, the port came back, or as last resort
+    RECOVERED = 4  # probes were answered, a loss proved spurious, the port came up, or as last resort
     RECOVERED_MARKED = 5  # the last probe was answered with a mark
     DENY = 6  # by the controller
     ALLOW = 7  # the last denial was lifted

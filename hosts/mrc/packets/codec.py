@@ -9,7 +9,7 @@ from mrclab.hosts.mrc.packets.packet import MrcParser
 
 
 class MrcCodec(NamedTuple):
-    """`path.frame` gives what `parser.parse` of the peer takes."""
+    """Codec of byte frames: `path.frame` makes frames, the peer's `parser.parse` reads them."""
 
     path: type[EvRoute]
     parser: type[MrcParser]

@@ -1,4 +1,4 @@
-"""Control packets on their way out: what triggered them is kept, their content is made when a port takes them."""
+"""Control packets to be sent: the trigger is kept, the content is made when a port sends the packet."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SACK: Final = int(h.MrcOpcode.SACK)
 
 
 def control_frame(path: EvRoute, op: int, qpn: int, psn: int, body: bytes) -> Frame:
-    """A control-class frame: BTH and `body`."""
+    """Return a control-class frame: BTH and `body`."""
     return path.frame(_TRAFFIC_CLASS, wire.BTH.pack(op, _MIGRATED, wire.P_KEY, qpn, psn) + body)
 
 
 class SackItem:
-    """A SACK is due; `probe_id` where it answers a probe, `gaps` where it shall show an older gap."""
+    """A pending SACK; `probe_id` if it answers a probe, `gaps` if it is to show an older gap."""
 
     __slots__ = ("entropy", "gaps", "mark", "probe_id", "qp", "seq", "timestamp")
 
@@ -46,14 +46,14 @@ class SackItem:
         self.gaps = gaps
 
     def frame(self, path: EvRoute, now: float) -> Frame:
-        """Build it for a path."""
+        """Build the frame for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
         return path.control(_SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now))
 
 
 class NackItem:
-    """A NACK is due."""
+    """A pending NACK."""
 
     __slots__ = ("entropy", "psn", "qp", "reason", "timestamp")
 
@@ -65,7 +65,7 @@ class NackItem:
         self.timestamp = timestamp
 
     def frame(self, path: EvRoute, now: float) -> Frame:
-        """Build it for a path."""
+        """Build the frame for a path."""
         self.qp.stats.nacks_sent += 1
         return control_frame(
             path,
@@ -77,7 +77,7 @@ class NackItem:
 
 
 class AckItem:
-    """A Transport ACK or NAK is due."""
+    """A pending Transport ACK or NAK."""
 
     __slots__ = ("msn", "psn", "qp", "syndrome")
 
@@ -88,7 +88,7 @@ class AckItem:
         self.msn = msn
 
     def frame(self, path: EvRoute, now: float) -> Frame:
-        """Build it for a path."""
+        """Build the frame for a path."""
         self.qp.stats.acks_sent += 1
         return control_frame(
             path,

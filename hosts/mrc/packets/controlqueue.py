@@ -1,4 +1,4 @@
-"""Transmit queues of control packets, one per port: which port takes a packet, also when one fails."""
+"""Transmit queues of control packets, one per port: which port sends a packet, also after a port failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mrclab.hosts.rdma.packets.path import Frame
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
-_PROBE_SHARE: Final = 0.1  # of a link, that probes of retired paths use at most
+_PROBE_SHARE: Final = 0.1  # of a link's capacity, at most, for probes of retired paths
 
 
 class MrcPort(rc.TransportPort):
@@ -28,17 +28,17 @@ class MrcPort(rc.TransportPort):
         super().__init__(number, plane)
         self.place = place  # among the ports, from 0
         self.parser = parser
-        self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # few wait: each free port takes one at once
-        self._probes_from = 0.0  # when the next of a retired path may be sent
+        self.control: list[tuple[ControlItem | OpItem, Peer]] = []  # usually short: each free port takes one at once
+        self._probes_from = 0.0  # earliest time of the next probe of a retired path
 
     def reaches(self, peer: Peer) -> bool:
-        """Return True if control packets can go to a peer by this port."""
+        """Return True if this port can send control packets to a peer."""
         return self.up and peer.plane_up(self.plane) and self.plane in peer.reverse
 
     def probe_slot(self, seconds: float, now: float) -> float:
         """Reserve the time from which a probe of a retired path may be sent, which occupies the link for `seconds`.
 
-        All together use `_PROBE_SHARE` of it: many QPs with many EVs on a slow link would else fill it with probes,
+        All together use `_PROBE_SHARE` of it: else many QPs with many EVs on a slow link would fill it with probes,
         each too late to count, for ever.
         """
         slot = max(now, self._probes_from)
@@ -46,7 +46,7 @@ class MrcPort(rc.TransportPort):
         return slot
 
     def control_frame(self, now: float) -> Frame:
-        """The control packet that has waited longest."""
+        """Return the control packet that has waited longest."""
         item, peer = self.control.pop(0)
         path = item.path if isinstance(item, OpItem) and item.path is not None else peer.control_path(self.plane)
         return item.frame(path, now)
@@ -65,14 +65,14 @@ class ControlQueue:
         return {port.number: len(port.control) for port in self._list}
 
     def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None, besides: int | None = None) -> None:
-        """Queue a packet for this port; for the peer's next one if none is named or it is down at either end.
+        """Queue a packet for this port, or for the peer's next port if none is named or this one is down at either end.
 
         With `besides` that next one is another than this port, where there is another.
 
-        A probe of a path goes by that path's port or, where it is down, not at all: it is lost.
+        A probe of a path is sent by that path's port only; if that is down, the probe is lost.
 
-        Feedback takes the ports in turn. Sent back by the port that its trigger came in by, one SACK per four packets
-        over four planes would always leave by the same plane, and a dead reverse path there would silence the receiver.
+        Feedback uses the ports in turn. Sent by the port of its trigger, one SACK per four packets over four planes
+        would always use the same plane, and a dead reverse path there would silence the receiver.
         """
         self._queue(item, peer, port, besides)
         self._endpoint.on_work()
@@ -91,9 +91,9 @@ class ControlQueue:
         entry.control.append((item, peer))
 
     def _in_turn(self, peer: Peer) -> MrcPort:
-        """The next port. Where a peer's data comes by some planes only, those take every second packet.
+        """Return the next port. If a peer's data arrives by some planes only, those send every second packet.
 
-        The peer may have lost the others unnoticed; or data has but one path, whose reverse path is dead.
+        The peer may have lost the other planes without notice; or data has one path, whose reverse path is dead.
         """
         ports, data_at = self._list, peer.data_at
         if len(ports) == 1:
@@ -108,7 +108,7 @@ class ControlQueue:
         return ports[turn]
 
     def _next(self, peer: Peer, turn: int, since: float) -> int:
-        """The port after this one that reaches the peer and by which data came since then, if there is any."""
+        """Return the next port that reaches the peer and has received data from it since then, if there is any."""
         ports, data_at = self._list, peer.data_at
         for _ in ports:
             turn = (turn + 1) % len(ports)
@@ -117,14 +117,14 @@ class ControlQueue:
         return turn
 
     def leave(self, port: MrcPort) -> None:
-        """A port is down: what waits for it leaves by others, except probes of its own paths."""
+        """A port went down: packets that wait for it use others, except probes of its own paths."""
         waiting, port.control = port.control, []
         for item, peer in waiting:
             if not (isinstance(item, OpItem) and item.path is not None):
                 self._queue(item, peer, None, None)
 
     def leave_dead_ports(self) -> None:
-        """A port came up: what waits at ports that are down may leave by it."""
+        """A port came up: packets that wait for ports that are down may use it."""
         for port in self._list:
             if port.control and not port.up:
                 self.leave(port)

@@ -2,7 +2,7 @@
 
 Facts: docs/mrc-protocol.md §1.5 (offsets), RoCEv2 for BTH and AETH. All fields are big-endian. A frame is always
 `Ethernet 14 | outer IPv6 40 | inner IPv6 40 | UDP 8 | BTH 12 | …`, so every offset below is fixed.
-Where the public record leaves bits open, they are zero on sending and not looked at on receipt.
+Bits that the public record leaves open are zero on sending and ignored on receipt.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MrcOpcode(IntEnum):
 
 
 class Mark(IntEnum):
-    """M of a SACK: what the requestor shall do with the EV it reflects."""
+    """M of a SACK: action for the EV that it reflects."""
 
     NONE = 0
     SKIP_ONCE = 1
@@ -105,7 +105,7 @@ BITMAP_BITS: Final = 64
 
 
 def timestamp(now: float) -> int:
-    """The 16-bit microsecond clock of TSETH."""
+    """Return the 16-bit microsecond clock of TSETH."""
     return int(now * 1e6) & TS_MASK
 
 
@@ -150,7 +150,7 @@ class Sack:
         self.cc_type = cc_type
 
     def pack(self) -> bytes:
-        """36 bytes."""
+        """Return the 36 bytes."""
         offset = self.offset - 0x10000 if self.probe_reply and self.offset > 0x7FFF else self.offset
         return SETH.pack(
             SETH_TYPE << 4,
@@ -220,7 +220,7 @@ class Nack(NamedTuple):
     cc_type: int = 0
 
     def pack(self) -> bytes:
-        """20 bytes."""
+        """Return the 20 bytes."""
         return NETH.pack(0, self.reason, self.vendor, self.entropy, 0, 0, self.psn, self.cc_type << 4, self.timestamp)
 
     @classmethod
@@ -238,7 +238,7 @@ class Probe(NamedTuple):
     vendor: int = 0
 
     def pack(self) -> bytes:
-        """16 bytes."""
+        """Return the 16 bytes."""
         return PETH.pack(self.vendor, self.probe_id, 0, 0, self.timestamp, TSETH_WORD)
 
     @classmethod
@@ -249,14 +249,14 @@ class Probe(NamedTuple):
 
 
 class EndpointRequest(NamedTuple):
-    """ERTH; the request id travels in the PSN field of the BTH."""
+    """ERTH; the request id is in the PSN field of the BTH."""
 
     op: int
     port_mask: int = 0  # bit n−1: port n is up
     timestamp: int = 0
 
     def pack(self) -> bytes:
-        """16 bytes."""
+        """Return the 16 bytes."""
         return ERTH.pack(self.op, self.port_mask, self.timestamp, TSETH_WORD)
 
     @classmethod
@@ -267,7 +267,7 @@ class EndpointRequest(NamedTuple):
 
 
 class EndpointResponse(NamedTuple):
-    """EETH: which EV the request came by, and how long the responder held it."""
+    """EETH: the EV of the request, and the time that the responder needed."""
 
     op: int
     entropy: int
@@ -276,7 +276,7 @@ class EndpointResponse(NamedTuple):
     service_time: int = 0  # ns
 
     def pack(self) -> bytes:
-        """36 bytes."""
+        """Return the 36 bytes."""
         return EETH.pack(self.op, self.entropy, self.port_mask, self.timestamp, TSETH_WORD, self.service_time)
 
     @classmethod

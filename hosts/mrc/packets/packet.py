@@ -1,10 +1,10 @@
-"""A received frame, checked and parsed once.
+"""Received frames, checked and parsed once.
 
 Order of checks: layout and addresses (is it for this NIC port and host?), lengths, ICRC, then the headers of its
-opcode. A trimmed packet has lost its end, and with it the ICRC: nothing in it ever reaches memory.
+opcode. A trimmed packet has lost its end and its ICRC: none of its bytes ever reaches memory.
 
-Up to UDP the packets of one path, class and length are byte for byte alike. So what these bytes say is worked out once
-and looked up by the bytes themselves from then on.
+Up to UDP the packets of one path, class and length are identical. Their meaning is worked out once and then looked up
+by the bytes themselves.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _TRIMMED: Final = frozenset({int(h.Dscp.TRIMMED), int(h.Dscp.TRIMMED_LASTHOP)})
 _TS_BODY_LEN: Final = h.WRITE_TS_BODY.size
 _PLAIN_BODY_LEN: Final = h.WRITE_PLAIN_BODY.size
 _PAYLOAD_AT: Final = h.BODY_AT + _TS_BODY_LEN
-_KNOWN_LIMIT: Final = 1024  # starts of frames that a port remembers
+_KNOWN_LIMIT: Final = 1024  # starts of frames that a port caches
 _P_KEY: Final = slice(h.BTH_AT + 2, h.BTH_AT + 4)
 _ANY_P_KEY: Final = wire.P_KEY.to_bytes(2, "big")
-_MOSTLY: Final = h.WRITES - h.WITH_IMM  # most packets are such; with a timestamp they are parsed the short way
+_MOSTLY: Final = h.WRITES - h.WITH_IMM  # most packets; with a timestamp they use the fast path
 
 
 class MrcPacket:
@@ -74,7 +74,7 @@ class MrcPacket:
     body_at: int  # offset of the payload, or of what follows BTH
     size: int  # payload bytes
     timestamp: int
-    content: h.Sack | None  # of a SACK, where it was not sent as bytes
+    content: h.Sack | None  # of a SACK that was not sent as bytes
     dma_length: int
     imm: int
     msn: int
@@ -87,12 +87,12 @@ class MrcPacket:
         return self.content or h.Sack.unpack(self.view, self.body_at)
 
     def payload(self) -> memoryview:
-        """The bytes to place."""
+        """Payload to place."""
         return self.view[self.body_at : self.body_at + self.size]
 
 
 class _Start(NamedTuple):
-    """Fields of a frame up to UDP."""
+    """Meaning of a frame's bytes up to UDP."""
 
     source: bytes
     ce: bool
@@ -106,7 +106,7 @@ class _Start(NamedTuple):
 
 
 class MrcParser:
-    """Parses what comes in by one port: the outer address must start with `route`, the inner one be the verifier's."""
+    """Parser of a port's frames: the outer address must start with `route`, the inner one be the verifier's."""
 
     __slots__ = ("_address", "_known", "_port", "_route", "_verifier")
 
@@ -118,7 +118,7 @@ class MrcParser:
         self._known: dict[bytes, _Start] = {}
 
     def parse(self, frame: bytes | bytearray | memoryview) -> MrcPacket:
-        """Parse a frame; DiscardError names the counter where it is not taken."""
+        """Parse a frame; DiscardError names the counter of a frame that is discarded."""
         view = memoryview(frame)
         start = view[: h.BTH_AT].tobytes()
         known = self._known.get(start) or self._learn(view, start)
@@ -157,7 +157,7 @@ class MrcParser:
         return packet
 
     def _learn(self, view: memoryview, start: bytes) -> _Start:
-        """Check the bytes up to UDP and keep what they say."""
+        """Check the bytes up to UDP and cache their meaning."""
         try:
             (
                 ethertype, outer_word, outer_len, outer_next, _hops, outer_da,
@@ -191,7 +191,7 @@ class MrcParser:
         return known
 
     def _verify_masked(self, packet: MrcPacket) -> None:
-        """The slow way, for packets whose masked fields are not zero; the rest is not taken."""
+        """Verify slowly, for packets whose masked fields are not zero; the other checks ignore these."""
         if packet.view[_P_KEY] != _ANY_P_KEY:
             raise DiscardError("malformed")
         if not self._verifier.verify(packet.view, h.UDP_AT, packet.nominal - 40, packet.source):
@@ -199,7 +199,7 @@ class MrcParser:
 
 
 def _parse_bth(packet: MrcPacket) -> int:
-    """BTH alone; return its pad count."""
+    """Parse BTH; return its pad count."""
     packet.op, pad_byte, p_key, dqpn, flags_psn = wire.BTH.unpack_from(packet.view, h.BTH_AT)
     if p_key != wire.P_KEY:
         raise DiscardError("malformed")
@@ -214,7 +214,7 @@ def _parse_bth(packet: MrcPacket) -> int:
 
 
 def _parse_trimmed(packet: MrcPacket) -> None:
-    """Headers without ICRC: only data is ever trimmed, and nothing else is believed."""
+    """Parse headers without ICRC: only data is ever trimmed, and only data is accepted."""
     _parse_bth(packet)
     if packet.op not in h.WRITES:
         raise DiscardError("malformed")
@@ -223,7 +223,7 @@ def _parse_trimmed(packet: MrcPacket) -> None:
 
 
 def _parse_other(packet: MrcPacket) -> None:
-    """Anything but a write with timestamp and without immediate."""
+    """Parse any packet but a write with timestamp and without immediate."""
     pad = _parse_bth(packet)
     if packet.op in h.WRITES:
         _parse_write(packet, pad)

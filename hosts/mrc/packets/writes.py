@@ -1,4 +1,4 @@
-"""The headers of data packets: what the requestor has in its records, as bytes."""
+"""Headers of data packets as bytes, from the requestor's records."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mrclab.hosts.rdma.packets import wire
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.recovery.sent import SentPacket
 
-# of other modules, but needed once per packet
+# from other modules, as local names: used once per packet
 _MIGRATED, _PAD_SHIFT, _P_KEY = wire.MIGRATED, wire.PAD_SHIFT, wire.P_KEY
 _FLAG_TS, _TSETH_WORD, _WITH_IMM = h.FLAG_TS, h.TSETH_WORD, h.WITH_IMM
 _pack_with_time = h.WRITE_TS.pack
 
 
 def write_headers(packet: SentPacket, qpn: int, psn: int, flags: int) -> bytes:
-    """BTH to RETH, with a timestamp where `flags` say so, and the immediate where there is one."""
+    """Return BTH to RETH, with a timestamp if `flags` say so, and the immediate if there is one."""
     message = packet.message
     op = packet.op
     padding = _MIGRATED | (-packet.size & 3) << _PAD_SHIFT

@@ -1,9 +1,9 @@
-"""Credit between two hosts: what senders request, and what a receiver grants to all of them in turn (RCCC).
+"""Credit between two hosts (RCCC): requests of senders, and the receiver's grants to all of them in turn.
 
-Requests and grants are endpoint requests of their own, without a response: each carries a total in units of 256
-bytes, so that the next one makes up for a lost one. A sender without credit repeats its request every other round trip.
+Requests and grants are endpoint requests without a response: each carries a total in units of 256 bytes, so that the
+next one makes up for a lost one. A sender without credit repeats its request every other round trip.
 
-The receiver's pacer grants four packets at a time, as fast as its ports take full ones; who is served goes to the back.
+The receiver's pacer grants four packets at a time, at the rate of its ports; the sender served goes to the back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNITS: Final = 0xFFFFFFFF
 
 
 class _CreditItem(OpItem):
-    """A request or a grant, with the total of the moment when a port takes it."""
+    """A request or grant, with the total at the time of sending."""
 
     __slots__ = ("_account", "_kind")
 
@@ -38,7 +38,7 @@ class _CreditItem(OpItem):
         self._account = account
 
     def body(self, now: float) -> bytes:
-        """An ERTH with a total in place of the port mask."""
+        """ERTH with a total in place of the port mask."""
         account = self._account
         if self._kind == h.EndpointOp.CREDIT_GRANT:
             account.grant_waits = False
@@ -50,7 +50,7 @@ class _CreditItem(OpItem):
 
 
 class Account:
-    """Credit between this host and a peer, in units: as a sender, and as a receiver."""
+    """Credit between this host and a peer, in units: as sender and as receiver."""
 
     __slots__ = (
         "grant_waits",
@@ -81,7 +81,7 @@ class Credits:
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
         self._accounts: dict[bytes, Account] = {}
-        self._waiting: deque[Account] = deque()  # that did not get all they requested
+        self._waiting: deque[Account] = deque()  # with requests that are not fully granted
         self._pacer = endpoint.timers.timer(self._grant_next)
         config = endpoint.config
         packet = config.path_mtu + HEADER_BYTES
@@ -99,7 +99,7 @@ class Credits:
     # --- as a sender ------------------------------------------------------------------------------
 
     def request(self, peer: Peer, control: Rccc, now: float, again: bool = False) -> None:
-        """Request the credit that the controller of a peer needs, where that has changed."""
+        """Request the credit that a peer's controller needs, if that has changed."""
         target = control.request(again)
         account = self._account(peer)
         if target:
@@ -120,7 +120,7 @@ class Credits:
             self.request(account.peer, cast(Rccc, account.peer.credit.controller), now, again=True)
 
     def on_grant(self, peer: Peer, total: int, now: float) -> None:
-        """A peer has granted so much in all."""
+        """Take in a peer's total grant."""
         window = peer.credit
         if window is None:
             return
@@ -135,7 +135,7 @@ class Credits:
     # --- as a receiver ----------------------------------------------------------------------------
 
     def on_request(self, peer: Peer, total: int, now: float) -> None:
-        """A peer requests so much in all."""
+        """Take in a peer's total request."""
         account = self._account(peer)
         wanted = unwrap_bits(total, account.target, 32)
         if wanted > account.target:
@@ -145,7 +145,7 @@ class Credits:
         self._enter(account, now)
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
-        """A packet of a peer came without its payload: it will send that again, and needs credit for it."""
+        """A packet of a peer was trimmed: it will be sent again, and needs credit."""
         account = self._account(peer)
         account.target = max(account.target, account.granted) + -(-size // h.RCVD_UNIT)
         self._enter(account, now)
@@ -159,7 +159,7 @@ class Credits:
             self._grant_next(now)
 
     def _grant_next(self, now: float) -> None:
-        """Grant the next sender its share, and come again when the ports have taken as much."""
+        """Grant the next sender its share, and come again when the ports have received as much."""
         if not self._waiting:
             return
         account = self._waiting.popleft()
@@ -179,7 +179,7 @@ class Credits:
             self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_GRANT, account), account.peer)
 
     def forget(self, peer: Peer) -> None:
-        """No QP leads there any more."""
+        """Forget a peer to which no QP leads any more."""
         account = self._accounts.pop(peer.address_bytes, None)
         if account is None:
             return

@@ -1,10 +1,10 @@
 """Bytes in flight of one QP, as the congestion controller of its destination counts them.
 
 Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in units of 256 bytes, rounded up, and a
-packet declared lost may arrive all the same; so whenever nothing is in flight the rest of the bytes is returned. What
-was acknowledged by then counts as counted: a SACK that shows it later must not take it off again.
+packet declared lost may arrive all the same; so whenever nothing is in flight the remaining bytes are returned. Bytes
+acknowledged by then count as received: a later SACK that reports them must not subtract them again.
 
-A QP whose peer does not respond leaves the shared controller, so that it does not occupy the window of the others.
+A QP whose peer does not respond leaves the shared controller, so that it does not use up the window of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InFlight:
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
         self._acked = 0  # bytes known to have arrived, each packet once, as the receiver counts them
-        self.away = False  # the bytes in flight do not count in the controller
+        self.away = False  # the bytes in flight are not counted in the controller
         self._rcvd_units = 0  # unwrapped
 
     def sent(self, nominal: int, now: float) -> None:
@@ -46,7 +46,7 @@ class InFlight:
         self.cc.on_requeue(-self.bytes)
 
     def acked(self, packets: int, nominal: int) -> None:
-        """So many packets in flight are acknowledged; with those that were declared lost they have so many bytes.
+        """Count acknowledged packets in flight; with those that were declared lost they have so many bytes.
 
         The bytes leave with the receiver's count.
         """
@@ -54,13 +54,13 @@ class InFlight:
         self._acked += nominal
 
     def lost(self, packet: SentPacket) -> int:
-        """A packet is declared lost; the controller takes the size returned off its side."""
+        """Remove a lost packet; return the size that the controller removes."""
         self.packets -= 1
         self.bytes -= packet.nominal
         return 0 if self.away else packet.nominal
 
     def late(self, packet: SentPacket) -> None:
-        """A packet that was declared lost arrived after all: the receiver's count will take it off a second time."""
+        """Note that a packet declared lost arrived: the receiver's count will subtract it a second time."""
         self.bytes += packet.nominal
         self.cc.on_requeue(-packet.nominal)
 
@@ -73,13 +73,13 @@ class InFlight:
         return newly
 
     def settle(self) -> None:
-        """Return the rest of the bytes where nothing is in flight."""
+        """Return the remaining bytes to the controller if nothing is in flight."""
         if not self.packets and self.bytes:
             self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))
             self.clear()
 
     def clear(self) -> None:
-        """Return everything."""
+        """Return all bytes to the controller."""
         self.packets = 0
         if not self.away:
             self.cc.on_requeue(self.bytes)

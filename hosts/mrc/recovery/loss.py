@@ -5,8 +5,8 @@ constant. Facts and choices: docs/mrc-protocol.md §3.6 (three triggers, the fir
 spirit of RFC 8985 (RACK): a packet is lost when one that was sent at least R later has arrived, and R widens when a
 retransmission turns out spurious.
 
-What a rule suspects is lost as soon as a SACK that is new enough shows it missing: the one at hand, or the next whose
-bitmap speaks of it. Nothing here depends on how many packets are in flight.
+A suspect is lost once a SACK that is new enough shows it missing: the current one, or the next whose bitmap covers it.
+No step depends on the number of packets in flight.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
 from mrclab.topo.economy import EMPTY_QUEUE
 
-TOO_SOON: Final = 0.7  # of a base RTT: an answer within this cannot be to the last copy
-_GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may news by another path
+TOO_SOON: Final = 0.7  # of a base RTT: an answer within this time cannot be to the last copy
+_GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may feedback by another path
 _GRACE_CAP_RTTS: Final = 2.0
-_UNSHOWN_RTTS: Final = 2.0  # beyond R: so long a peer may take to show a gap; who shows the newest 64 only never does
-ROUNDING: Final = 1e-9  # seconds; sent + timeout = now must count as timed out whatever floats make of it
+_UNSHOWN_RTTS: Final = 2.0  # beyond R: time for a peer to show a gap; one that shows the newest 64 only never does
+ROUNDING: Final = 1e-9  # seconds; sent + timeout = now must count as timed out despite rounding
 _WIDEN_RTTS: Final = 0.5  # per spurious retransmission
-_FORGET_AFTER: Final = 16  # round trips with losses, all of them true, until the rules are back at their start
-_TIDY_AFTER: Final = 64  # transmissions of one EV that are remembered before one looks which are over
-_BLOCK_BITS: Final = 6  # suspects are kept by blocks of as many seqs as a bitmap has
+_FORGET_AFTER: Final = 16  # round trips with true losses only, until the rules are reset
+_TIDY_AFTER: Final = 64  # transmissions of one EV kept before finished ones are removed
+_BLOCK_BITS: Final = 6  # suspects are grouped by blocks of one bitmap's length
 _FLIGHT: Final = PacketState.FLIGHT
 
-Entry = tuple[int, SentPacket]  # number of a transmission, and its packet
+Entry = tuple[int, SentPacket]  # transmission number and its packet
 
 
 class LossDetector:
-    """The queues and clocks of one requestor."""
+    """Queues and timers of one requestor."""
 
     def __init__(self, settings: MrcQpSettings) -> None:
         self._settings = settings
         self._same_ev = settings.same_ev_rule and settings.sack_loss
         self._by_time = settings.sack_loss
-        self._ranked: deque[Entry] = EMPTY_QUEUE  # in flight, and the time rule has not looked at them yet
-        self._passed: deque[Entry] = EMPTY_QUEUE  # all older ones in flight: it did, and no SACK showed them
+        self._ranked: deque[Entry] = EMPTY_QUEUE  # in flight, not yet examined by the time rule
+        self._passed: deque[Entry] = EMPTY_QUEUE  # older ones in flight: examined, and not yet covered by a SACK
         self.rtt_base = settings.base_rtt
         self.reorder_rtts = settings.reorder_rtts
-        self.newest_arrived = -1.0  # sending time of the youngest packet known to have arrived
+        self.newest_arrived = -1.0  # sending time of the latest packet known to have arrived
         self.retries = 0
-        self._expiries = 0  # timeouts since there was progress last
+        self._expiries = 0  # timeouts since the last progress
         self.grace_rtts = _GRACE_RTTS
         self._suspects: deque[tuple[float, Entry]] = EMPTY_QUEUE
-        self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> what a rule found, for a SACK to show
+        self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> suspects, to be confirmed by a SACK
         self._tidied = 0  # blocks below hold nothing
         self._true_rounds = 0
-        self._round_at = float("-inf")  # when the last of them began
+        self._round_at = float("-inf")  # begin of the last of them
 
     # --- events -----------------------------------------------------------------------------------
 
     def sent(self, packet: SentPacket) -> None:
-        """A packet (order, EV and time set) goes out."""
+        """Add a packet that is sent (order, EV and time are set)."""
         entry: Any = (packet.order, packet)  # Any: one object for both queues in the compiled form, too
         if self._ranked is EMPTY_QUEUE:
             self._ranked = deque()
@@ -71,7 +71,7 @@ class LossDetector:
         fifo.append(entry)
 
     def arrived(self, packet: SentPacket, now: float) -> None:
-        """The last copy of a packet is known to have arrived: those of the same EV that it overtook are suspects."""
+        """The last copy of a packet arrived: packets of the same EV that it overtook become suspects."""
         self.newest_arrived = max(self.newest_arrived, packet.sent_at)
         fifo = packet.ev.fifo
         order = packet.order
@@ -83,7 +83,7 @@ class LossDetector:
                 self._suspects.append((now, entry))
 
     def probe_answered(self, sent_at: float) -> None:
-        """A reliability probe sent at this time got its answer: what was sent long before it should have arrived."""
+        """A reliability probe of this time was answered: packets sent long before it should have arrived."""
         self.newest_arrived = max(self.newest_arrived, sent_at)
 
     def clear(self) -> None:
@@ -94,7 +94,7 @@ class LossDetector:
         self._unshown.clear()
 
     def spurious(self, rule: str) -> None:
-        """A packet that this rule declared lost had arrived: be slower to judge by it, at last not at all."""
+        """This rule declared a packet lost that had arrived: widen it, or in the end switch it off."""
         self._true_rounds = 0
         if rule == "same-ev":
             self._same_ev = self._same_ev and self.grace_rtts < _GRACE_CAP_RTTS
@@ -105,9 +105,9 @@ class LossDetector:
             )
 
     def true_loss(self, now: float) -> None:
-        """A packet was lost, as far as one knows; after enough round trips with such the rules are back at their start.
+        """A packet was lost; after enough round trips with true losses the rules are reset.
 
-        Counted by round trips, as news of an error takes one to come back.
+        Counted by round trips, since the proof of an error takes one to arrive.
         """
         if now - self._round_at < self.rtt_base:
             return
@@ -129,10 +129,10 @@ class LossDetector:
     def judge(
         self, oldest: SentPacket | None, una: int, shown: int, end: int, now: float
     ) -> list[tuple[SentPacket, str]]:
-        """Return lost packets with the rule that applied, once all that a SACK acknowledges has been taken in.
+        """Return lost packets with the rule for each, after all that a SACK acknowledges was taken in.
 
-        `oldest` is the packet at `una`, if any, which every SACK and ACK shows missing; the one at hand shows the seqs
-        from `shown` up to `end` (not included) besides.
+        `oldest` is the packet at `una`, if any, which every SACK and ACK shows missing; this one also shows the seqs
+        from `shown` up to `end` (not included).
         """
         found: list[tuple[SentPacket, str]] = []
         suspects = self._suspects
@@ -149,7 +149,7 @@ class LossDetector:
     def _overdue(
         self, oldest: SentPacket | None, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
     ) -> None:
-        """The time rule; what no SACK has shown for long after it found it is lost as well."""
+        """Apply the time rule; a suspect that no SACK covers for long is lost as well."""
         limit = self.newest_arrived - self.reorder_time
         ranked = self._ranked
         if ranked and ranked[0][1].sent_at <= limit:
@@ -161,12 +161,12 @@ class LossDetector:
         if self._passed:
             found += [(p, "time") for _, p in _take_older(self._passed, limit - _UNSHOWN_RTTS * self.rtt_base)]
         if oldest is not None and oldest.state is _FLIGHT and oldest.sent_at <= limit:
-            found.append((oldest, "time"))  # its turn was passed over while no SACK could show it
+            found.append((oldest, "time"))  # skipped while no SACK could cover it
 
     def _weigh(
         self, entry: Entry, rule: str, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
     ) -> bool:
-        """A rule found this transmission: lost if the SACK at hand shows it missing, else one has to."""
+        """Suspect this transmission: it is lost if the current SACK shows it missing, else a later SACK decides."""
         if _stale(entry):
             return True
         packet = entry[1]
@@ -178,7 +178,7 @@ class LossDetector:
         return False
 
     def _look_up(self, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]) -> None:
-        """Return packets that earlier SACKs left open and this one shows missing."""
+        """Return suspects that earlier SACKs did not cover and this one shows missing."""
         unshown = self._unshown
         first, last = shown >> _BLOCK_BITS, end - 1 >> _BLOCK_BITS
         blocks = range(first, last + 1)
@@ -205,12 +205,12 @@ class LossDetector:
             self._tidied = done
 
     def timed_out(self, now: float) -> list[SentPacket]:
-        """Packets whose local ACK timeout has passed."""
+        """Return packets whose local ACK timeout has passed."""
         limit = now - self.timeout() + ROUNDING
         return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
 
     def oldest(self, most: int, limit: float) -> list[SentPacket]:
-        """The packets in flight that were sent first, up to `limit` and `most` of them; they stay in their queues."""
+        """Return the oldest packets in flight, up to `limit` and `most` of them; they stay in their queues."""
         found: list[SentPacket] = []
         for queue in (self._passed, self._ranked):
             for entry in queue:
@@ -221,7 +221,7 @@ class LossDetector:
         return found
 
     def timeout(self) -> float:
-        """The local ACK timeout in force: fixed for the linear retries, then doubled each time."""
+        """Return the local ACK timeout: fixed for the linear retries, then doubled each time."""
         doublings = max(0, self._expiries - self._settings.retry_linear)
         return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
 
@@ -236,7 +236,7 @@ class LossDetector:
         return None
 
     def progress(self) -> None:
-        """Something new was acknowledged."""
+        """Something new was acknowledged: reset the retries."""
         self.retries = self._expiries = 0
 
     def retry(self, after_timeout: bool = True) -> bool:
@@ -249,7 +249,7 @@ class LossDetector:
 
 
 def _take_older(queue: deque[Entry], limit: float) -> list[Entry]:
-    """Take the transmissions up to `limit` off a queue in order of sending; those no longer in flight are dropped."""
+    """Remove the transmissions up to `limit` from a queue in order of sending; return those still in flight."""
     found: list[Entry] = []
     while queue:
         entry = queue[0]

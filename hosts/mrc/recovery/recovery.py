@@ -1,8 +1,8 @@
-"""Recovery of one requestor: what a SACK, Transport ACK or NACK shows about the packets that were sent.
+"""Recovery of one requestor: conclusions from a SACK, Transport ACK or NACK about the packets that were sent.
 
 docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `RecoveryVerdict`, which the requestor applies
-to counters, EVs, congestion control and the send queue. Within one SACK everything that it acknowledges is taken in
-first, then the loss rules judge what it shows missing.
+to counters, EVs, congestion control and the send queue. Within one SACK everything acknowledged is taken in first,
+then the loss rules judge the packets that it shows missing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SLACK: Final = 2000  # µs that a peer's timer may be late
 class LossFinding(Enum):
     """Finding on an earlier loss of a packet that has arrived."""
 
-    LATE = 0  # declared lost, and arrived before it was sent again
-    SPURIOUS = 1  # declared lost and sent again, and the first copy arrived
+    LATE = 0  # declared lost, and arrived before the retransmission
+    SPURIOUS = 1  # declared lost and retransmitted, and the first copy arrived
     TAIL_LOST = 2  # the copy of a tail loss probe arrived, and not the one before it
 
 
@@ -48,11 +48,11 @@ class RecoveryVerdict:
         self.acked: list[SentPacket] = []  # newly
         self.late = 0  # of these were declared lost before, and not in flight
         self.findings = _NO_FINDINGS  # in order
-        self.lost = _NONE_LOST  # with the rule; a packet may be found by two
-        self.rtt: float | None = None  # seconds, where it is known which copy arrived
+        self.lost = _NONE_LOST  # with the rule; two rules may find the same packet
+        self.rtt: float | None = None  # seconds, if the copy that arrived is known
 
     def begin(self) -> None:
-        """Forget the one before."""
+        """Reset."""
         self.acked = []
         self.late = 0
         self.findings = _NO_FINDINGS
@@ -81,10 +81,10 @@ class LossRecovery:
         self._byte_time = byte_time  # serialization delay of one byte over a path, seconds
         self._full_nominal = full_nominal  # bytes of the link's full packet
         self._verdict = RecoveryVerdict()
-        self._newest: list[SentPacket] = []  # whose last copy the SACK at hand proves to have arrived
+        self._newest: list[SentPacket] = []  # packets whose last copy this SACK proves to have arrived
         self._unstamped = not settings.timestamps
         self._longest_hold = int(IDLE_RTTS * settings.base_rtt * 1e6) + _SLACK
-        self._answered_from = inf  # what was sent earlier may have come before the peer took anything
+        self._answered_from = inf  # packets sent before this may have come before the peer accepted any
 
     # --- SACK, ACK and NACK -----------------------------------------------------------------------
 
@@ -115,16 +115,16 @@ class LossRecovery:
         return verdict
 
     def nacked(self, seq: int, timestamp: int) -> SentPacket | None:
-        """Return the packet in flight that a NACK refuses; None where it is about an older copy, or nothing."""
+        """Return the packet in flight that a NACK refuses; None if it refers to an older copy, or to none."""
         packet = self.window.get(seq)
         if packet is None or packet.state is not _FLIGHT or timestamp not in {0, packet.ts}:
             return None
         return packet
 
     def trimmed_rtt(self, packet: SentPacket, now: float) -> float | None:
-        """Return the round-trip time that a NACK for a trimmed packet shows.
+        """Return the round-trip time of a trimmed packet that a NACK shows.
 
-        Where links take packets for their bytes, a trimmed one was too fast to show anything of a full one.
+        On links with a rate in bytes, a trimmed packet was too fast to show the time of a full one.
         """
         return now - packet.sent_at if packet.sends == 1 and not self._byte_time else None
 
@@ -133,7 +133,7 @@ class LossRecovery:
     def declare_lost(self, packet: SentPacket, rule: str, now: float) -> bool:
         """Mark a packet in flight as lost; return True if its path is to blame.
 
-        It is not where a NACK or a port is the reason, nor where the peer may have taken nothing at all yet.
+        It is not if a NACK or a port is the reason, nor if the peer may not have accepted any packet yet.
         """
         packet.state = _LOST
         packet.lost_ev = packet.ev
@@ -157,7 +157,7 @@ class LossRecovery:
     # --- arrivals ---------------------------------------------------------------------------------
 
     def _trigger(self, seq: int, ts: int, now: float) -> float | None:
-        """Take in the packet that triggered a SACK; return its round-trip time where it is known which copy arrived.
+        """Take in the packet that triggered a SACK; return its round-trip time if the copy that arrived is known.
 
         It is normalised to a full packet, as the base RTT is: a small packet's round trip is shorter, and taken as it
         is it would lower the base RTT, and with it the window, for good.
@@ -191,11 +191,11 @@ class LossRecovery:
         return now - packet.sent_at + self._lead(packet) - (held * h.TS_UNIT if held <= self._longest_hold else 0.0)
 
     def _lead(self, packet: SentPacket) -> float:
-        """Seconds by which the round trip of a packet is shorter than that of the link's full one, without queues."""
+        """Return the seconds by which the round trip of a packet is shorter than that of a full one, without queues."""
         return self._byte_time * (self._full_nominal - packet.nominal)
 
     def _ack(self, packets: list[SentPacket], now: float) -> None:
-        """These have arrived, each by whichever of its copies."""
+        """Mark packets as arrived, each by any of its copies."""
         if not packets:
             return
         verdict, newest = self._verdict, self._newest
@@ -217,14 +217,14 @@ class LossRecovery:
         verdict.acked += packets
 
     def _spurious(self, packet: SentPacket) -> None:
-        """It was declared lost and sent again, and the first copy arrived, sooner or later."""
+        """A packet was declared lost and retransmitted, and the first copy arrived."""
         if packet.exposed:
             return
         packet.exposed = packet.settled = True
         self._not_lost(packet, _SPURIOUS)
 
     def _not_lost(self, packet: SentPacket, finding: LossFinding) -> None:
-        """The rule that declared it lost was wrong, if it was one. (A port or a NACK is not.)"""
+        """The rule that declared it lost was wrong (a port or a NACK is no such rule)."""
         if packet.lost_by in INFERRED:
             self.loss.spurious(packet.lost_by)
         self._verdict.find(packet, finding)

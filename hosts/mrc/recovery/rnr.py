@@ -23,7 +23,7 @@ _ACKED: Final = PacketState.ACKED
 
 
 class RnrBackoff:
-    """Refused packets of one requestor, by seq, and when they are sent again."""
+    """Refused packets of one requestor, by seq, and the time of their retransmission."""
 
     __slots__ = ("_has_slot", "_longest", "_refused", "_released", "_requestor", "_rtt", "_timer", "_wait")
 
@@ -33,10 +33,10 @@ class RnrBackoff:
         self._timer = requestor.qp.endpoint.timers.timer(self._on_timer)
         self._rtt = settings.base_rtt
         self._longest = max(self._rtt, settings.ack_timeout / 2)
-        self._wait = 0.0  # the last one, seconds; 0: none since a packet was accepted
-        self._has_slot = False  # the timer stands for the host's slot, no longer for the wait
+        self._wait = 0.0  # current, seconds; 0: none since a packet was accepted
+        self._has_slot = False  # the timer stands for the host's slot, no longer for the backoff
         self._refused: list[int] = []  # heap
-        self._released: list[int] = []  # sent again, or about to be, and neither accepted nor refused since
+        self._released: list[int] = []  # retransmitted, or about to be, and neither accepted nor refused since
 
     @property
     def active(self) -> bool:
@@ -44,7 +44,7 @@ class RnrBackoff:
         return bool(self._refused or self._released)
 
     def refuse(self, packet: SentPacket, now: float) -> None:
-        """Hold a packet back that was in flight."""
+        """Hold back a packet that was in flight."""
         if packet.seq in self._released:
             self._released.remove(packet.seq)
         heappush(self._refused, packet.seq)
@@ -52,7 +52,7 @@ class RnrBackoff:
             self._arm(now)
 
     def settle(self, now: float) -> None:
-        """Take in what a SACK or ACK acknowledged of released packets."""
+        """Take in the released packets that a SACK or ACK acknowledged."""
         if not self._released:
             return
         window = self._requestor.recovery.window
@@ -74,7 +74,7 @@ class RnrBackoff:
             self._arm(now)
 
     def clear(self) -> None:
-        """Forget everything: the QP ends."""
+        """Forget all packets at the end of the QP."""
         self._timer.cancel()
         self._refused.clear()
         self._released.clear()
@@ -98,7 +98,7 @@ class RnrBackoff:
             self._requestor.qp.wake()
 
     def _release(self, count: int) -> None:
-        """Send the oldest refused packets again, `count` at most."""
+        """Retransmit the oldest refused packets, `count` at most."""
         requestor = self._requestor
         while count and self._refused:
             seq = heappop(self._refused)

@@ -1,4 +1,4 @@
-"""Round-trip times of one QP (RFC 6298), and the probe timeout that follows from them (RFC 8985)."""
+"""Round-trip times of one QP (RFC 6298), and the probe timeout derived from them (RFC 8985)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mrclab.hosts.mrc.settings import IDLE_RTTS, MrcQpSettings
 
 _SRTT_GAIN: Final = 0.125
 _RTTVAR_GAIN: Final = 0.25
-_PTO_SLACK_RTTS: Final = 0.125  # least slack of the probe timeout, beyond the time that a peer may hold a SACK
+_PTO_SLACK_RTTS: Final = 0.125  # minimum slack of the probe timeout, beyond the time that a peer may delay a SACK
 _PTO_VARIATIONS: Final = 4.0
 
 
@@ -21,7 +21,7 @@ class RttEstimator:
         self._settings = settings
         self.srtt = 0.0
         self._var = 0.0
-        self.pto = 0.0  # probe timeout: so long after it was sent a packet is overdue; 0: not known
+        self.pto = 0.0  # probe timeout: a packet is overdue this long after it was sent; 0: unknown
 
     def sample(self, rtt: float) -> None:
         """Take a sample."""

@@ -1,4 +1,4 @@
-"""Records of messages and of packets on their way."""
+"""Records of messages and of packets in flight."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
 
 
-TAIL: Final = "tail"  # a tail loss probe sent it again: lost or not, its answer will tell
-INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules by which a packet is lost as far as one can tell
+TAIL: Final = "tail"  # retransmitted by a tail loss probe: the answer shows whether it was lost
+INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules that infer a loss
 
 
 class PacketState(IntEnum):
@@ -36,7 +36,7 @@ class MrcMessage(PostedWrite):
 
 
 class SentPacket:
-    """One PSN in the window. The objects sit in a ring and are used again."""
+    """One PSN in the window. The objects are in a ring and are reused."""
 
     __slots__ = (
         "ev",
@@ -71,8 +71,8 @@ class SentPacket:
         self.sends = 0
         self.sent_at = 0.0
         self.ts = self.previous_ts = 0
-        self.lost_ev: Ev | None = None  # the path it was last declared lost on
-        self.lost_by = ""  # the rule that last declared it lost
-        self.settled = False  # known which of its copies arrived
-        self.exposed = False  # known that its last loss was none
-        self.sampled = False  # its last copy has given a round-trip time
+        self.lost_ev: Ev | None = None  # path on which it was last declared lost
+        self.lost_by = ""  # rule that last declared it lost
+        self.settled = False  # the copy that arrived is known
+        self.exposed = False  # its last loss is known to be none
+        self.sampled = False  # its last copy gave a round-trip time

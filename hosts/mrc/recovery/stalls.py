@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
 
 _NEVER: Final = float("inf")
-_STALL_RTTS: Final = 64.0  # base RTTs without progress that are reported
+_STALL_RTTS: Final = 64.0  # base RTTs without progress after which a stall is reported
 
 
 class StallReport:
-    """Logs when a stall begins and when it ends."""
+    """Logs the begin and end of a stall."""
 
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
-        self._since = _NEVER  # the last progress before the stall that was reported
+        self._since = _NEVER  # last progress before the reported stall
 
     def check(self, requestor: MrcRequestor, since: float, now: float) -> None:
         """Report the state of a requestor whose last progress, or first post, was at `since`."""
@@ -34,7 +34,7 @@ class StallReport:
 
 
 def _reason(requestor: MrcRequestor) -> str:
-    """Return what keeps a QP from progress, as far as it is known here."""
+    """Return what keeps a QP from progress, as far as known here."""
     qp, ports = requestor.qp, requestor.qp.endpoint.ports
     here = [port.plane for port in ports.by_number.values() if port.up]
     found = (

@@ -1,7 +1,7 @@
-"""The send window: which packets are out, and which of them are known to have arrived.
+"""Send window: packets in flight, and which of them are known to have arrived.
 
-What has arrived is one integer with a bit per packet, relative to the oldest that is missing. A SACK is answered in
-the number of its new bits, however large the window is.
+The packets that have arrived are one integer with a bit per packet, relative to the oldest missing one. A SACK costs
+time in proportion to its new bits, however large the window is.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 _ACKED: Final = PacketState.ACKED
 _FIRST_RING: Final = 8
 _NEVER: Final = 1 << 61
-_UNUSED: Final = SentPacket()  # in every slot that no packet had yet: no seq is its
+_UNUSED: Final = SentPacket()  # in every unused slot: not a valid seq
 
 
 class SendWindow:
-    """Packets by seq. The records sit in a ring, and a packet stays known for a while after it was acknowledged.
+    """Packets by seq. The records are in a ring, and a packet remains known for a while after it was acknowledged.
 
     The ring doubles when more than half of it is outstanding, up to twice the window.
     """
@@ -29,12 +29,12 @@ class SendWindow:
         self._mask = 0
         self._grow_at = 0  # packets outstanding
         self._slots: list[SentPacket] = [_UNUSED]
-        self.una = 0  # oldest seq that is missing
+        self.una = 0  # oldest missing seq
         self.next = 0  # next new seq
         self.sacked = 0  # bit i: una + i has arrived
 
     def take(self) -> SentPacket:
-        """The record of the next new packet."""
+        """Return the record of the next new packet."""
         seq = self.next
         self.next = seq + 1
         if seq - self.una >= self._grow_at:
@@ -49,33 +49,33 @@ class SendWindow:
         return packet
 
     def get(self, seq: int) -> SentPacket | None:
-        """The packet with this seq; None if it was never sent or its record was used again."""
+        """Return the packet with this seq; None if it was never sent or its record was reused."""
         packet = self._slots[seq & self._mask]
         return packet if packet.seq == seq and 0 <= seq < self.next else None
 
     def oldest(self) -> SentPacket | None:
-        """The oldest missing packet."""
+        """Oldest missing packet."""
         return self._slots[self.una & self._mask] if self.una < self.next else None
 
     def plausible(self, cack: int) -> bool:
-        """Return True if a peer may say that it has everything up to this seq."""
+        """Return True if the peer can have received everything up to this seq."""
         return self.una - 1 - self._largest < cack < self.next
 
     def open_packets(self) -> list[SentPacket]:
-        """All from the oldest missing one on; for rare events."""
+        """Return all packets from the oldest missing one; for rare events."""
         slots, mask = self._slots, self._mask
         return [slots[seq & mask] for seq in range(self.una, self.next)]
 
     # --- what arrived -----------------------------------------------------------------------------
 
     def arrived(self, packet: SentPacket) -> None:
-        """This packet has arrived."""
+        """Mark a packet as arrived."""
         offset = packet.seq - self.una
         if offset >= 0:
             self.sacked |= 1 << offset
 
     def cumulative(self, cack: int) -> list[SentPacket]:
-        """Everything up to `cack` has arrived: move on; return what was not known to have."""
+        """Mark everything up to `cack` as arrived; return the packets not known to have arrived before."""
         una = self.una
         if cack < una:
             return []
@@ -86,7 +86,7 @@ class SendWindow:
         return news
 
     def bitmap(self, base: int, bitmap: int) -> list[SentPacket]:
-        """A SACK's bitmap with its first seq: this has arrived; return what was not known to have."""
+        """Mark the packets of a SACK's bitmap, from its first seq, as arrived; return those not known before."""
         una = self.una
         shift = base - una
         bits = bitmap << shift if shift >= 0 else bitmap >> -shift
@@ -96,16 +96,16 @@ class SendWindow:
 
     @property
     def top(self) -> int:
-        """The first seq above all that are known to have arrived."""
+        """First seq above all that are known to have arrived."""
         return self.una + self.sacked.bit_length()
 
     def clear(self) -> None:
-        """Nothing is in flight any more."""
+        """Reset: nothing is in flight."""
         self.una = self.next
         self.sacked = 0
 
     def _grow(self) -> None:
-        """Twice as many records; each that is known keeps its own."""
+        """Double the ring; each known packet keeps its record."""
         slots = self._slots
         size = len(slots)
         if size == 1:

@@ -24,23 +24,23 @@ ROUND_ROBIN: Final = "round_robin"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QpScheduler:
-    """Choice of one host, for all of its ports. Called with the `settings` as keyword arguments."""
+    """QP scheduler of one host, for all of its ports. Called with the `settings` as keyword arguments."""
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Setting]] = {}
 
     def choose(self, waiting: list[MrcQueuePair]) -> int:
-        """Return the place of the QP that sends next, among those with data that their windows let go.
+        """Return the place of the QP that sends next, among those with data whose windows are open.
 
         There is at least one. A QP has `qpn`, `peer_text` and `backlog`, bytes that are posted and not acknowledged.
-        One that cannot send by the port at hand is left out, and the others are asked about again.
+        A QP that cannot send by this port is removed, and `choose` is called again with the others.
         """
         raise NotImplementedError
 
 
 def scheduler(name: str, config: Mapping[str, Any]) -> QpScheduler | None:
-    """A new scheduler of this name; None for round robin, which an endpoint does by itself at the least cost.
+    """Return a new scheduler of this name; None for round robin, which an endpoint does itself at the least cost.
 
     EINVAL for a name or setting that does not exist.
     """

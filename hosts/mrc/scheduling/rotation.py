@@ -1,7 +1,7 @@
 """Send scheduler of one host: the runnable QPs in turn, each in a plane of its own choice.
 
 QPs that are idle or blocked by the window of their destination are not in the rotation, however many there are. They
-come back with news of their own, or when that window opens.
+return with feedback of their own, or when that window opens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDLE: Final = SendState.IDLE
 
 
 class SendScheduler:
-    """Rotation of the QPs that may have something to send."""
+    """Rotation of the QPs that may have data to send."""
 
     __slots__ = ("_endpoint", "_order", "_rotation", "urgent")
 
@@ -34,14 +34,14 @@ class SendScheduler:
         self.urgent = False  # a QP may have a retransmission or a probe to send
 
     def runnable(self) -> bool:
-        """Return True if a QP may send something, in whatever plane."""
+        """Return True if a QP may send, in any plane."""
         while self._rotation:
             if not self._set_aside(self._rotation[0]):
                 return True
         return False
 
     def urgent_frame(self, plane: int, now: float) -> Frame | None:
-        """A probe or a retransmission; where no QP has any, `urgent` ends."""
+        """Return a probe or a retransmission; if no QP has any, clear `urgent`."""
         self.urgent = False
         for qp in self._rotation:
             if not (qp.requestor.lost or qp.prober.waiting):
@@ -58,7 +58,7 @@ class SendScheduler:
         return None
 
     def data_frame(self, plane: int, now: float) -> Frame | None:
-        """New data of the next QP that has some for this plane."""
+        """Return new data of the next QP that has some for this plane."""
         rotation = self._rotation
         if self._order is not None and len(rotation) > 1:
             return self._chosen_frame(self._order, plane, now)
@@ -78,7 +78,7 @@ class SendScheduler:
         return None
 
     def _chosen_frame(self, order: QpScheduler, plane: int, now: float) -> Frame | None:
-        """New data of the QP that the scheduler chooses, among those that can send in this plane."""
+        """Return new data of the QP that the scheduler chooses, among those that can send in this plane."""
         waiting = list(self._rotation)
         while waiting:
             qp = waiting.pop(order.choose(waiting))
@@ -93,14 +93,14 @@ class SendScheduler:
         return None
 
     def wake(self, qp: MrcQueuePair) -> None:
-        """A QP may have something to send."""
+        """Add a QP that may have data to send."""
         if not qp.in_rotation and not qp.idle:
             self._enter(qp, first=False)
         else:
             self._endpoint.on_work()
 
     def on_window_open(self, qpcc: Qpcc) -> bool:
-        """A window may have room: the QP that has waited longest is tried, and if it sends the next one."""
+        """A window may have opened: try the QP that has waited longest, and if it sends, the next one."""
         pending = qpcc.pending
         while pending and qpcc.controller.allows(0):
             qp = pending.popleft()
@@ -111,7 +111,7 @@ class SendScheduler:
         return False
 
     def remove(self, qp: MrcQueuePair) -> None:
-        """A QP was destroyed."""
+        """Remove a QP that was destroyed."""
         if qp.in_rotation:
             self._rotation.remove(qp)
             qp.in_rotation = False
@@ -120,7 +120,7 @@ class SendScheduler:
             qp.pending = False
 
     def _set_aside(self, qp: MrcQueuePair) -> bool:
-        """Take the first QP out of the rotation if its windows let it send nothing; False where they do."""
+        """Remove the first QP from the rotation if its windows are closed; False if they are open."""
         state = qp.requestor.send_state()
         if state is _RUNNABLE:
             return False

@@ -1,4 +1,4 @@
-"""Round robin: QPs send a packet each in turn, done by the endpoint itself."""
+"""Round robin: each QP sends one packet in turn; done by the endpoint itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mrclab.topo.algorithms import QP_SCHEDULERS
 
 
 class RoundRobin(QpScheduler):
-    """A packet of each QP in turn."""
+    """One packet of each QP in turn."""
 
     name: ClassVar[str] = "round_robin"
 

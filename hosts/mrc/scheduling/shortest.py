@@ -1,4 +1,4 @@
-"""Shortest remaining first: the QP with the least left to do, which shortens the mean completion time of a host."""
+"""Shortest remaining first: the QP with the smallest backlog, which shortens a host's mean completion time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class ShortestFirst(QpScheduler):
-    """The QP with the fewest bytes that are posted and not acknowledged; of equals the lowest QP number."""
+    """The QP with the fewest bytes posted and not acknowledged; of equals the lowest QP number."""
 
     name: ClassVar[str] = "shortest_first"
 
     def choose(self, waiting: list[MrcQueuePair]) -> int:
-        """Compare all of them."""
+        """Return the smallest."""
         best = 0
         for place in range(1, len(waiting)):
             one, other = waiting[place], waiting[best]

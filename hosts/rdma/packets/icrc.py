@@ -86,7 +86,7 @@ class Verifier:
 
 
 def _crc_of_masked(covered: memoryview, prefix: int) -> int:
-    """The slow way, for packets whose masked fields are not zero: count them as zero."""
+    """Compute slowly, for packets whose masked fields are not zero: count them as zero."""
     head = bytearray(covered[: _UDP_LEN + _BTH_LEN])
     head[_UDP_CHECKSUM_AT : _UDP_CHECKSUM_AT + 2] = b"\0\0"
     head[_BTH_RESERVED_AT] = 0

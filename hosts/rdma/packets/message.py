@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class PostedWrite:
-    """One write in the send queue. What more a transport keeps of it, its `SendHalf.post` sets."""
+    """One write in the send queue. A transport's `SendHalf.post` sets its own fields."""
 
     __slots__ = (
         "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "view", "wr_id",
@@ -36,7 +36,7 @@ class PostedWrite:
         self.first_seq = self.last_seq = -1  # of its packets, set when they are known
 
     def release(self) -> None:
-        """The message is over: neither its region nor the buffer behind it is needed any more."""
+        """Release region and buffer at the end of the message."""
         if self.region is not None:
             self.region.use(-1)
             self.region = None

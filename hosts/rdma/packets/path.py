@@ -31,11 +31,11 @@ class WireFrame(NamedTuple):
 _new = tuple.__new__  # a third of the time of the constructor that NamedTuple makes
 
 
-_NOTHING_YET: Final[dict[int, tuple[bytes, int, int, int]]] = {}  # stays empty: paths of virtual time keep no bytes
+_NOTHING_YET: Final[dict[int, tuple[bytes, int, int, int]]] = {}  # stays empty: paths of virtual time hold no bytes
 
 
 class Route:
-    """A path with its frames. A subclass provides the bytes before BTH; the last of them must be IPv6 and UDP."""
+    """A path and its frames. A subclass provides the bytes before BTH, of which the last are IPv6 and UDP."""
 
     __slots__ = ("_cache",)
 

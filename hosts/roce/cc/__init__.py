@@ -23,7 +23,7 @@ CONTROLS: Final[Registry] = CONGESTION_CONTROLS["roce"]
 
 @dataclass(frozen=True)
 class RateFacts:
-    """Properties of the port and the path of a QP: bytes per second, seconds, bytes of a full-size packet's payload."""
+    """Facts of a QP's port and path: bytes per second, seconds, bytes of a full-size packet's payload."""
 
     line_rate: float
     base_rtt: float
@@ -40,25 +40,25 @@ class RateControl:
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""  # in node configs, where it has another name there
-    telemetry: ClassVar[bool] = False  # it needs what switches write into packets, and an ACK for each
+    telemetry: ClassVar[bool] = False  # needs telemetry that switches write into packets, and an ACK for each
     settings: ClassVar[Mapping[str, Setting]] = {}
 
     def rate(self, now: float) -> float | None:
-        """Bytes per second that the QP may send now; None for as fast as the port goes."""
+        """Return the bytes per second that the QP may send now; None for line rate."""
         raise NotImplementedError
 
     def on_sent(self, size: int, now: float) -> None:
-        """A packet of `size` bytes leaves."""
+        """A packet of `size` bytes is sent."""
 
     def on_cnp(self, now: float) -> None:
-        """The receiver saw a mark."""
+        """A CNP arrived: the receiver saw a mark."""
 
     def window(self) -> float:
-        """Bytes that may be in flight; 0 for as many as the QP's own window allows."""
+        """Return the bytes that may be in flight; 0 for the QP's own window."""
         return 0.0
 
     def on_telemetry(self, acked: int, sent: int, hops: Sequence[Hop], now: float) -> None:
-        """An ACK of all bytes before `acked` brought telemetry, when `sent` had been sent once."""
+        """An ACK of all bytes before `acked` brought telemetry, when `sent` bytes had been sent once."""
 
     def snapshot(self) -> dict[str, float]:
         """State for samples, at least `rate` in bytes per second."""

@@ -6,8 +6,8 @@ more and more. Published constants speak of 50 µs, 10 MB and 40 Mb/s; here they
 bandwidth-delay product and line rate (reference: 12 µs as for NSCC, 40 Gb/s, hence 60 kB), so that the law is the same
 per RTT in a network thousands of times slower. The values and why some differ from the published ones: docs/roce.md.
 
-`DcqcnParameters` and `DcqcnState` are plain values and the functions the algorithm; time is always an argument. Nothing
-runs by a timer: what the timers would have done is caught up with before anything else is looked at (`advance`).
+`DcqcnParameters` and `DcqcnState` are plain values and the functions the algorithm; time is always an argument. There
+are no timers: `advance` catches up with the timers' steps before anything else is done.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def start(p: DcqcnParameters) -> DcqcnState:
 
 
 def on_cnp(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
-    """A CNP: remember the rate, cut it by alpha/2, and begin to recover from the start."""
+    """Handle a CNP: remember the rate, cut it by alpha/2, and begin to recover from the start."""
     advance(s, p, now)
     s.target = s.rate
     s.rate = max(s.rate * (1 - s.alpha / 2), p.least_rate)
@@ -97,7 +97,7 @@ def on_cnp(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
 
 
 def on_sent(s: DcqcnState, p: DcqcnParameters, size: int) -> None:
-    """Bytes left; every `byte_counter` of them raise the rate once."""
+    """Count sent bytes; every `byte_counter` of them raise the rate once."""
     if not s.limited:
         return
     s.bytes_left -= size
@@ -108,7 +108,7 @@ def on_sent(s: DcqcnState, p: DcqcnParameters, size: int) -> None:
 
 
 def advance(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
-    """Do what the two timers would have done until `now`, in order."""
+    """Take the two timers' steps until `now`, in order."""
     while s.limited and min(s.alpha_due, s.increase_due) <= now:
         if s.alpha_due <= s.increase_due:
             s.alpha *= 1 - p.g
@@ -120,7 +120,7 @@ def advance(s: DcqcnState, p: DcqcnParameters, now: float) -> None:
 
 
 def _increase(s: DcqcnState, p: DcqcnParameters) -> None:
-    """One step up: which kind depends on how far timer and byte counter have come since the last cut."""
+    """Take one step up; its kind depends on the steps of timer and byte counter since the last cut."""
     steps = p.fast_recovery_steps
     low, high = sorted((s.timer_stage, s.byte_stage))
     if low > steps:
@@ -156,11 +156,11 @@ class Dcqcn(RateControl):
         self.state = start(self.parameters)
 
     def rate(self, now: float) -> float | None:
-        """Bytes per second that the QP may send now; None for as fast as the port goes."""
+        """Return the bytes per second that the QP may send now; None for line rate."""
         s = self.state
         if s.limited:
             advance(s, self.parameters, now)
-        return s.limit  # read again: mypyc takes what was true before a call for true after it
+        return s.limit  # read again: mypyc assumes that a fact from before a call still holds
 
     def on_sent(self, size: int, now: float) -> None:
         """A packet of `size` bytes leaves."""

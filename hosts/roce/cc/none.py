@@ -1,4 +1,4 @@
-"""No rate control: a QP sends as fast as its port goes."""
+"""No rate control: a QP sends at line rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
 
 
 class NoRateControl(RateControl):
-    """Line rate whatever happens; CNPs are counted by the QP and have no effect."""
+    """Line rate always; CNPs are counted by the QP and have no effect."""
 
     name: ClassVar[str] = "none"
 

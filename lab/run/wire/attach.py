@@ -83,7 +83,7 @@ class LabClients:
         return False
 
     def check(self) -> None:
-        """Do nothing: from outside, an unexpected end cannot be told from an expected one."""
+        """Do nothing: from outside, an unexpected end looks like an expected one."""
 
     def settle(self, node: str) -> None:
         """Do nothing, as `check`, for a node that closed its sockets."""

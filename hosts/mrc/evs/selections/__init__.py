@@ -1,8 +1,8 @@
-"""Path selection of MRC: which of a plane's active EVs the next packet takes. One algorithm a module.
+"""Path selection of MRC: which of a plane's active EVs the next packet uses. One algorithm a module.
 
 An algorithm is a subclass of `PathSelection` with a name, in a module here or in another package (entry point group
-`mrclab.path_selections`), registered by `PATH_SELECTIONS.register(Class)` at the module's end. Planes share the load by
-themselves, and EVs that lost a packet have left the active ones.
+`mrclab.path_selections`), registered by `PATH_SELECTIONS.register(Class)` at the module's end. The load is balanced
+across planes anyway, and EVs that lost a packet are no longer active.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ ROTATION: Final = "rotation"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PathSelection:
-    """Choice of one QP. Called with the host's random numbers and the `settings` as keyword arguments."""
+    """Path selection of one QP. Called with the host's random numbers and the `settings` as keyword arguments."""
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, Setting]] = {}
     uses_skip: ClassVar[bool] = True
-    """False where the state SKIP means nothing to it: neither marks nor trimmed packets set it then."""
+    """False if the algorithm ignores the state SKIP: neither marks nor trimmed packets set it then."""
 
-    base_rtt: float  # to the destination, seconds; set once it is made
+    base_rtt: float  # to the destination, seconds; set after creation
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Return one of a plane's active EVs, of which there is at least one; `avoid` only where it is alone.
+        """Return one of a plane's active EVs, of which there is at least one; `avoid` only if it is the only one.
 
-        Where SKIP is used, one in that state is asked for again: what the second call returns is taken.
+        If SKIP is used and the EV is in SKIP, `choose` is called once more, and the second EV is used.
         """
         raise NotImplementedError
 
     def on_ack(self, ev: Ev) -> None:
-        """A packet of this EV arrived."""
+        """A packet of this EV was acknowledged."""
 
     def on_mark(self, ev: Ev) -> None:
-        """The peer saw a mark, or a trimmed packet, of this EV; called after `on_ack`."""
+        """The peer reported a mark, or a trimmed packet, of this EV; called after `on_ack`."""
 
     def on_loss(self, ev: Ev, now: float) -> None:
         """A packet of this EV was inferred lost; trimmed ones are marks."""
 
 
 def path_selection(name: str, rng: random.Random, config: Mapping[str, Any], base_rtt: float) -> PathSelection | None:
-    """A new selection of this name; None for rotation, which an EvSet does by itself at the least cost.
+    """Return a new selection of this name; None for rotation, which an EvSet does itself at the least cost.
 
     EINVAL for a name or setting that does not exist.
     """

@@ -1,4 +1,4 @@
-"""Bitmap: EVs in turn, and those with penalties left out once for each, as uet-htsim's load balancing of that name."""
+"""Bitmap: EVs in turn, each left out once per penalty, as in uet-htsim's load balancing of that name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Bitmap(RotatingPaths):
         self._penalties: dict[int, int] = {}  # by EV value, where there are any
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Take the next without a penalty; after one round the next of all."""
+        """Return the next EV without a penalty; after one round, the next of all."""
         penalties = self._penalties
         ev = super().choose(active, avoid, now)
         for _ in range(len(active)):
@@ -45,11 +45,11 @@ class Bitmap(RotatingPaths):
         return ev
 
     def on_mark(self, ev: Ev) -> None:
-        """Penalise it."""
+        """Add a penalty."""
         self._penalise(ev, self._mark)
 
     def on_loss(self, ev: Ev, now: float) -> None:
-        """Penalise it more."""
+        """Add more penalties."""
         self._penalise(ev, self._loss)
 
     def _penalise(self, ev: Ev, by: int) -> None:

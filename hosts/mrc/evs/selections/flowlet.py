@@ -1,4 +1,4 @@
-"""Flowlets: a QP stays on one EV in each plane until it pauses, as LetFlow (Vanini et al., NSDI 2017) has it."""
+"""Flowlets: a QP uses one EV in each plane until it pauses, as LetFlow does (Vanini et al., NSDI 2017)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Flowlet(PathSelection):
-    """One EV in each plane until the plane carried nothing for a gap; then another at random."""
+    """One EV in each plane until the plane was idle for a gap; then a random one."""
 
     name: ClassVar[str] = "flowlet"
     uses_skip: ClassVar[bool] = False
@@ -27,10 +27,10 @@ class Flowlet(PathSelection):
     def __init__(self, rng: random.Random, gap_rtts: float = 0.5) -> None:
         self._rng = rng
         self._gap_rtts = gap_rtts
-        self._now: dict[int, tuple[Ev, float]] = {}  # by plane: the EV in use, and when it was used last
+        self._now: dict[int, tuple[Ev, float]] = {}  # by plane: the EV in use, and the time of its last packet
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Stay, or draw."""
+        """Return the EV in use, or draw a new one after a gap."""
         plane = active[0].plane
         ev, last = self._now.get(plane, (None, 0.0))
         if ev is None or ev is avoid or not ev.active or now - last > self._gap_rtts * self.base_rtt:

@@ -1,4 +1,4 @@
-"""Oblivious spraying: choices that no feedback moves, at random or in turn."""
+"""Oblivious spraying: selections without feedback, random or in turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Oblivious(PathSelection):
-    """An active EV at random for each packet; marks move nothing."""
+    """A random active EV for each packet; marks have no effect."""
 
     name: ClassVar[str] = "oblivious"
     uses_skip: ClassVar[bool] = False
@@ -22,12 +22,12 @@ class Oblivious(PathSelection):
         self._rng = rng
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Draw one."""
+        """Return a random EV."""
         return drawn(self._rng, active, avoid)
 
 
 class RotatingPaths(PathSelection):
-    """The active EVs in one order, again and again; marks move nothing."""
+    """The active EVs in a fixed order; marks have no effect."""
 
     name: ClassVar[str] = "round_robin"
     uses_skip: ClassVar[bool] = False
@@ -37,7 +37,7 @@ class RotatingPaths(PathSelection):
         self._at: dict[int, int] = {}  # by plane
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Take the next; QPs begin at random places."""
+        """Return the next EV; QPs begin at random places."""
         plane = active[0].plane
         at = self._at.get(plane)
         if at is None:
@@ -51,7 +51,7 @@ class RotatingPaths(PathSelection):
 
 
 def drawn(rng: random.Random, active: list[Ev], avoid: Ev | None) -> Ev:
-    """Return an EV at random, other than `avoid` where there is another."""
+    """Return a random EV, other than `avoid` if there is another."""
     count = len(active)
     at = rng.randrange(count)
     if active[at] is avoid and count > 1:

@@ -2,8 +2,8 @@
 
 Bonato et al., "REPS: Recycled Entropy Packet Spraying for Adaptive Load Balancing and Failure Mitigation"
 (arXiv:2407.21625). A ring of some entries holds the EVs of the latest unmarked ACKs; a packet takes the oldest valid
-entry, or an EV at random where there is none. After a loss REPS freezes: it stops exploring and goes round the ring,
-valid or not, until the time is over. Here each plane has a ring, since planes share the load by themselves.
+entry, or a random EV if there is none. After a loss REPS freezes: it stops exploring and cycles through the ring,
+valid or not, until the freeze ends. Here each plane has a ring, since the load is balanced across planes anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Ring:
-    """The latest EVs that proved themselves, oldest overwritten first."""
+    """Latest EVs with unmarked ACKs, oldest overwritten first."""
 
     __slots__ = ("evs", "head", "turn", "valid")
 
@@ -34,7 +34,7 @@ class _Ring:
 
 
 class Reps(PathSelection):
-    """REPS: the EVs of unmarked ACKs again, oldest first; else one at random."""
+    """REPS: the EVs of unmarked ACKs again, oldest first; else a random one."""
 
     name: ClassVar[str] = "reps"
     uses_skip: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class Reps(PathSelection):
         self._frozen_until = float("-inf")
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
-        """Take the oldest valid entry; while frozen, the next entry of any kind."""
+        """Return the oldest valid entry; while frozen, the next entry of any kind."""
         ring = self._rings.get(active[0].plane)
         if ring is not None:
             frozen = self._frozen_until > float("-inf") and now < self._frozen_until
@@ -64,7 +64,7 @@ class Reps(PathSelection):
         return drawn(self._rng, active, avoid)
 
     def _recycled(self, ring: _Ring) -> Ev | None:
-        """Take the oldest valid entry out; None where there is none."""
+        """Remove and return the oldest valid entry; None if there is none."""
         size = len(ring.evs)
         for step in range(size):
             at = (ring.head + step) % size
@@ -80,7 +80,7 @@ class Reps(PathSelection):
         return ring.evs[at]
 
     def on_ack(self, ev: Ev) -> None:
-        """Keep it, in place of the oldest."""
+        """Store the EV in place of the oldest entry."""
         ring = self._rings.get(ev.plane)
         if ring is None:
             ring = self._rings[ev.plane] = _Ring()
@@ -94,7 +94,7 @@ class Reps(PathSelection):
         ring.head = (ring.head + 1) % self._cache
 
     def on_mark(self, ev: Ev) -> None:
-        """Forget the latest entry of this EV: its packet was acknowledged, and marked."""
+        """Invalidate the latest entry of this EV: its packet was acknowledged, and marked."""
         ring = self._rings.get(ev.plane)
         if ring is None:
             return
