@@ -23,7 +23,7 @@ from typing import Any, Final
 from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
 from mrclab.hosts.collectives.operation import ANY, GOODBYE, MESSAGE, NOTICE, Group, MeshOperation
-from mrclab.hosts.collectives.peer import Peer, Rendezvous
+from mrclab.hosts.collectives.peer import MeshPeer, Rendezvous
 from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
@@ -49,8 +49,8 @@ class Mesh:
         self._gid = self._context.gid
         self._pd, self._channel = PD(self._context), CompletionChannel(self._context)
         self._cq = CQ(self._context, _CQ_ENTRIES, self._channel)
-        self._peers: dict[int, Peer] = {}
-        self._lanes: list[tuple[Peer, Lane]] = []
+        self._peers: dict[int, MeshPeer] = {}
+        self._lanes: list[tuple[MeshPeer, Lane]] = []
         self._groups: dict[int, Group] = {}
         self._operations: dict[tuple[int, int, int, int, int], MeshOperation] = {}
         self._sending: set[MeshOperation] = set()  # messages, which take nothing in
@@ -94,13 +94,13 @@ class Mesh:
         for peer in peers:  # nobody sends to a QP that is not connected yet
             store.get(f"mrc/ready/{peer.rank}>{self.rank}")
 
-    def _make(self, rank: int) -> Peer:
+    def _make(self, rank: int) -> MeshPeer:
         lanes = [Lane(self._pd, self._cq, len(self._lanes) + number) for number in range(self._lanes_each)]
-        peer = self._peers[rank] = Peer(rank, lanes)
+        peer = self._peers[rank] = MeshPeer(rank, lanes)
         self._lanes += [(peer, lane) for lane in lanes]
         return peer
 
-    def _join(self, peer: Peer, theirs: list[dict[str, Any]]) -> None:
+    def _join(self, peer: MeshPeer, theirs: list[dict[str, Any]]) -> None:
         for lane, other in zip(peer.lanes, theirs, strict=True):
             lane.connect(other, self._path_mtu)
 
@@ -298,7 +298,7 @@ class Mesh:
         waiting = [one for queue in self._anybody.values() for one in queue]
         return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
 
-    def _lose(self, peer: Peer, why: str) -> None:
+    def _lose(self, peer: MeshPeer, why: str) -> None:
         """A peer cannot be reached any more."""
         if peer.lost:
             return
@@ -419,7 +419,7 @@ class Mesh:
                 self._arrive(peer, lane.segment(done.imm, done.byte_len))
                 lane.took(not peer.left and not peer.lost)
 
-    def _arrive(self, peer: Peer, segment: memoryview) -> None:
+    def _arrive(self, peer: MeshPeer, segment: memoryview) -> None:
         kind, code, _, number, tag, sequence, index, length, total = HEADER.unpack_from(segment)
         payload = segment[HEADER.size : HEADER.size + length]
         if kind == GOODBYE:
@@ -479,5 +479,5 @@ class Mesh:
                 elif now - max(peer.last_received, operation.waits_since) > _PROBE_S and not peer.lost:
                     peer.lanes[0].probe()
 
-    def _has_more(self, operation: MeshOperation, peer: Peer) -> bool:
+    def _has_more(self, operation: MeshOperation, peer: MeshPeer) -> bool:
         return any(rank == peer.rank for rank, _ in self._inbox.get(operation.key, ()))

@@ -18,7 +18,7 @@ class Rendezvous(Protocol):
         """Return the value of a key; raises an exception after the store's own time-out."""
 
 
-class Peer:
+class MeshPeer:
     """Another rank of the job."""
 
     def __init__(self, rank: int, lanes: list[Lane]) -> None:

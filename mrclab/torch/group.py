@@ -18,7 +18,7 @@ from torch.distributed import distributed_c10d as c10d
 from mrclab.hosts.collectives import algorithms
 from mrclab.hosts.collectives.algorithms import Collective
 from mrclab.hosts.collectives.operation import ANY, MESSAGE, MeshOperation
-from mrclab.torch.membership import CODES, Member
+from mrclab.torch.membership import CODES, GroupMember
 from mrclab.torch.tensors import Target, check, combiner, flattened, operation, raw, source
 from mrclab.torch.work import MrcReceive, MrcWork
 
@@ -32,7 +32,7 @@ def create(options: Any, backend_options: Any = None) -> MrcProcessGroup:
     return MrcProcessGroup(options.store, options.group_rank, ranks, options.group_id, options.timeout)
 
 
-class MrcProcessGroup(Member):
+class MrcProcessGroup(GroupMember):
     """Collectives and messages of a group."""
 
     def _reduction(self, targets: Sequence[Target], op: Any) -> list[Callable[[int, memoryview], None]]:

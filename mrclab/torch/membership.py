@@ -55,7 +55,7 @@ def _leave(mesh: Mesh) -> None:
         mesh.close()
 
 
-class Member(dist.ProcessGroup):  # type: ignore[misc]
+class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
     """A group of `ranks` of the job, of which this process is the one at place `rank`."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Member(dist.ProcessGroup):  # type: ignore[misc]
     def _set_group_desc(self, desc: str) -> None:
         self._desc = desc
 
-    def _get_backend(self, device: torch.device) -> Member:
+    def _get_backend(self, device: torch.device) -> GroupMember:
         """The group is its own backend, of CPU tensors."""
         if torch.device(device).type != "cpu":
             raise RuntimeError(f"the backend mrc has nothing for device {device}; it takes CPU tensors")
