@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mrclab.experiments.training import page, sizes
+from mrclab.experiments.training import figures, page, sizes
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 
@@ -43,14 +43,11 @@ def main(words: Sequence[str] | None = None) -> int:
             sizes.run(size, seeds, asked.results, asked.workers, _say, only)
     except LabError as error:
         parser.error(str(error))
-    digest = sizes.digest()
-    found = {size.nics: kept for size in sizes.SIZES if (kept := sizes.kept(size, asked.results))}
-    rows = {nics: kept[1] for nics, kept in found.items()}
-    digests = {nics: kept[0] for nics, kept in found.items()}
-    if digest not in digests.values():
-        digest = next(iter(digests.values()), digest)
-    page.write(asked.page, rows, digest, digests)
-    _say(f"Page: {asked.page}")
+    path = asked.page.with_suffix(".json")
+    found = figures.merged(figures.load(path), asked.results)
+    figures.save(path, found)
+    page.write(asked.page, found)
+    _say(f"Page: {asked.page}; figures of all runs: {path}")
     return 0
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
+from mrclab.experiments.training.figures import Kept
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
-from mrclab.lab.report import results
 from mrclab.lab.report.grid import markdown
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ FAULTS = {
 }
 PICTURE = "training.png"
 
+_COMPARED = ("mrc", "roce-1", "roce-16")
+"""Transports in the page's conclusion."""
+
 LEAST_SEEDS = 5
 """A figure of fewer seeds states their number."""
 
@@ -41,32 +44,32 @@ LEAST_SEEDS = 5
 _HEAD = """\
 # What a failure costs a training job
 
-Synchronous training waits for its slowest transfer. Here a job trains in [virtual time](../virtual-time.md) while
-something fails. The cost of a fault is the additional time of the job's steps, compared with the same job with the same
-seed and no fault.
+Synchronous training waits for its slowest transfer, so that one failed cable can delay every GPU. This page gives the
+delay in milliseconds: jobs of 64, 1,024 and 8,192 NICs are simulated packet by packet in [virtual
+time](../virtual-time.md), with MRC and with RoCEv2, while a cable or a switch fails.
+"""
 
-`make training` (`python -m mrclab.experiments.training`) does the missing runs and writes this page. When the sources
-of transport or simulator change, it repeats all runs. The sources of this page are {digest}; a chapter with runs of
-other sources states theirs.
-Made on {system}, {cores} cores, Python {python}.
+_METHOD = """\
+**The job.** Tensor parallelism stays inside servers of eight and sends no packets. Pipeline and data parallelism use
+the fabric; gradients are reduced by halving and doubling while the backward pass continues. Compute times vary by 2 %,
+drawn from the seed.
 
-**The job.** Tensor parallelism stays inside servers of eight and sends no packets. A pipeline and data parallelism
-cross the fabric; gradients are reduced by halving and doubling and overlap with the backward pass. MRC has NICs of
-4 × 100 Gb/s. RoCEv2 has one port of 400 Gb/s, one plane and static ECMP. Both use the lab's default ACK timeout of 13
-to 26 round trips, which is shorter than in RoCEv2 networks. A cable's delay is 600 ns, a switch's 500 ns. Compute times
-vary by 2 %, drawn from the seed. The fault begins after 30 % of the job's bytes. A dead switch stays dead, and a lossy
-cable stays lossy.
+**The network.** MRC has NICs of 4 × 100 Gb/s. RoCEv2 has one port of 400 Gb/s, one plane and static ECMP. Both use the
+lab's default ACK timeout of 13 to 26 round trips, which is shorter than usual for RoCEv2. A cable's delay is 600 ns, a
+switch's 500 ns.
 
-**The figures.** Each is the mean over the seeds, with the 95 % interval of Student's t; each run is compared with the
-run of the same seed without the fault. A cost smaller than its interval is indistinguishable from zero. *Ends* means
-that a QP exhausted its retries and the job ended with an error.
+**The fault** begins when 30 % of the job's bytes are delivered. A dead switch stays dead; a lossy cable stays lossy.
+
+**The figures** are the milliseconds by which the job ended later than the same job with the same seed and no fault:
+the mean over the seeds, with the 95 % interval of Student's t. A cost smaller than its interval is indistinguishable
+from zero. *Ends* means that a QP exhausted its retries and the job ended with an error.
 """
 
 _RATES = """\
 ## A day
 
-The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If every flap stops all of {gpus:,} GPUs
-for as long as it delayed the largest job above that has all transports, a day of flaps costs:
+The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If each stops {gpus:,} GPUs for as
+long as it delayed the largest job above that ran with all transports, a day of flaps costs:
 
 """
 
@@ -86,29 +89,42 @@ _LIMITS = """\
   published rate, so only their cost per event is given.
 """
 
+_RUNS = """\
+## Runs
 
-def write(
-    path: Path, rows: Mapping[int, Sequence[Row]], digest: str, of_sizes: Mapping[int, str] | None = None
-) -> None:
-    """Write the page, and its picture into the same folder.
+`make training` makes the missing runs and writes this page; `make training ARGS='--sizes 8192 --seeds 1..5'` makes
+those of one size. When the sources of transport or simulator change, a size's runs start over. A variant is named
+TRANSPORT-FAULT.
+"""
 
-    `digest` names the page's sources, `of_sizes` those of each size's rows: a chapter states them where they differ.
-    """
-    of_sizes = of_sizes or {}
-    found = results.versions(), results.machine()
-    head = _HEAD.format(
-        digest=f"`{digest}`", system=found[1]["system"], cores=found[1]["cores"], python=found[0]["python"]
-    )
+
+def write(path: Path, found: Kept) -> None:
+    """Write the page, and its picture into the same folder."""
+    rows = {nics: kept[1] for nics, kept in found.items()}
     sizes = [size for size in SIZES if rows.get(size.nics)]
-    chapters = [_chapter(size, rows[size.nics], of_sizes.get(size.nics, digest), digest) for size in sizes]
-    parts = [head, *chapters, _day(sizes, rows), _LIMITS, _missing(rows)]
+    chapters = [_chapter(size, *found[size.nics]) for size in sizes]
+    parts = [_HEAD, _summary(sizes, rows), _METHOD, *chapters, _day(sizes, rows), _LIMITS, _runs(found)]
     if draw(path.with_name(PICTURE), sizes, rows):
-        parts.insert(1, f"![Milliseconds that each fault cost the job, with 95 % intervals]({PICTURE})\n")
+        parts.insert(2, f"![Milliseconds that each fault cost the job, with 95 % intervals]({PICTURE})\n")
     path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
 
 
-def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> str:
-    """One table: faults by transports. `digest` names the sources of its rows, `current` those of the page."""
+def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
+    """The page's conclusion: what a flap and a dead T0 cost the job of which most is known."""
+    if not sizes:
+        return ""
+    size = _best_known(sizes, rows)
+    lines = []
+    for fault in ("flap", "t0"):
+        said = [f"{text} {cost_text(cost)}" for name, text in TRANSPORTS.items()
+                if name in _COMPARED and (cost := costs.cost(rows[size.nics], name, fault))]  # fmt: skip
+        if said:
+            lines.append(f"* {FAULTS[fault][0].upper()}{FAULTS[fault][1:]}: {'; '.join(said)}.")
+    return "\n".join([f"A job of {size.nics:,} NICs loses, in ms:", "", *lines, ""]) if lines else ""
+
+
+def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> str:
+    """One table: faults by transports. `digest` names the sources of its rows."""
     shown = [name for name in TRANSPORTS if costs.step(rows, name) is not None]
     seeds = sorted({row["seed"] for row in rows})
     words = [f"## {size.nics:,} NICs", ""]
@@ -120,13 +136,6 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
     if size.few_evs:
         words.append("To save memory, an MRC QP has {active_per_plane} active and {backup_per_plane} backup EVs in each"
                      " plane, half the default.".format(**FEW_EVS))  # fmt: skip
-    spent = [row["cpu"] for row in rows if "cpu" in row]
-    if spent:
-        memory = max((row.get("mib", 0) for row in rows), default=0)
-        uses = f" The largest process used {memory:,} MiB." if memory else ""
-        words.append(f"The {len(spent)} runs used {sum(spent):,.0f} s of CPU time together.{uses}")
-    if digest != current:
-        words.append(f"Its runs are of older sources, `{digest}`: compare them only with each other.")
     usual = [costs.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
@@ -135,8 +144,8 @@ def _chapter(size: JobSize, rows: Sequence[Row], digest: str, current: str) -> s
             lines.append([text, *map(cost_text, cells)])
     words += ["", markdown(["", *(TRANSPORTS[name] for name in shown)], lines)]
     example = size.command(f"{shown[0]}-flap", seeds[0])
-    words += ["", f"The first figure's run: `{example}`.", "Variants are named TRANSPORT-FAULT."]
-    words += [f"Transports: {_names(shown)}. Faults: {_names([costs.CALM, *FAULTS])}.", ""]
+    words += ["", f"The run of the first figure (sources `{digest}`), with other variants in place of the one named:"]
+    words += ["", f"    {example}", ""]
     return "\n".join(words)
 
 
@@ -157,18 +166,24 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"Seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"Seed {seeds[0]}"
 
 
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> JobSize:
+    """Return the size with the flap's cost for most transports, then most seeds, then most NICs."""
+
+    def known(size: JobSize) -> tuple[int, int, int]:
+        found = [costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS]
+        seeds = [cost.seeds for cost in found if cost]
+        return len(seeds), min(seeds, default=0), size.nics
+
+    return max(sizes, key=known)
 
 
 def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    costs_of = {size.nics: {name: costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS} for size in sizes}
-    known = {nics: sorted(cost.seeds for cost in found.values() if cost) for nics, found in costs_of.items()}
-    # one size for all, as a cost grows with the job
-    size = max(sizes, key=lambda size: (len(known[size.nics]), min(known[size.nics], default=0), size.nics))
+    if not sizes:
+        return ""
+    size = _best_known(sizes, rows)  # one size for all, as a cost grows with the job
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
-        cost = costs_of[size.nics][name]
+        cost = costs.cost(rows[size.nics], name, "flap")
         if cost is None:
             continue
         if not cost.lost:
@@ -182,24 +197,31 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
     return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
 
 
-def _missing(rows: Mapping[int, Sequence[Row]]) -> str:
-    """List the runs that are missing of the five seeds of every transport and fault."""
+def _runs(found: Kept) -> str:
+    """State which runs were made: seeds of each transport and fault, CPU time, memory, sources."""
+    cases = (costs.CALM, *FAULTS)
+    words = [_RUNS]
+    for size in SIZES:
+        digest, rows = found.get(size.nics, ("", ()))
+        if not rows:
+            words += [f"* {size.nics:,} NICs: not run."]
+            continue
+        spent, memory = sum(row.get("cpu") or 0 for row in rows), max(row.get("mib") or 0 for row in rows)
+        used = f"{spent:,.0f} s of CPU time, at most {memory:,} MiB in one process"
+        words.append(f"* {size.nics:,} NICs: {len(rows)} runs with sources `{digest}`, {used}.")
+    words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB.", ""]
     lines = []
     for size in SIZES:
-        found = rows.get(size.nics, ())
-        if not found:
-            lines.append(f"* {size.nics:,} NICs: nothing was run.")
-            continue
-        absent = []
-        for transport, text in TRANSPORTS.items():
-            done = [sum(row["variant"] == f"{transport}-{fault}" for row in found) for fault in (costs.CALM, *FAULTS)]
-            missing = LEAST_SEEDS * len(done) - sum(min(count, LEAST_SEEDS) for count in done)
-            if missing:
-                absent.append(f"{text}, {missing} of {LEAST_SEEDS * len(done)} runs")
-        if absent:
-            lines.append(f"* {size.nics:,} NICs: {'; '.join(absent)}.")
-    lines.append("* 32,768 NICs: nothing was run; the QPs of such a job need some 16 GB.")
-    return "\n".join(["## Missing", "", *lines, "", "`make training ARGS='--sizes 8192 --seeds 1..5'` adds runs.", ""])
+        for transport in size.transports:
+            counts = [_count(found, size, f"{transport}-{case}") for case in cases]
+            lines.append([f"{size.nics:,}", f"`{transport}`", *(str(count) if count else "–" for count in counts)])
+    words += ["Seeds that ran, by transport and fault:", ""]
+    words += [markdown(["NICs", "", *(f"`{case}`" for case in cases)], lines), ""]
+    return "\n".join(words)
+
+
+def _count(found: Kept, size: JobSize, variant: str) -> int:
+    return sum(row["variant"] == variant for row in found.get(size.nics, ("", ()))[1])
 
 
 def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:

@@ -36,7 +36,7 @@ FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 _LARGE = 8192
 _LAYERS = 4  # of a stage
 _PARAMETERS = 262_144  # of a layer of the job in the file
-_FEW_PARAMETERS = 65_536  # of a layer of the larger jobs, a quarter of what the file's has
+_FEW_PARAMETERS = 32_768  # of a layer of the larger jobs, an eighth of what the file's has
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class JobSize:
             "traffic.job.pipeline": self.pipeline,
             "traffic.job.layers": layers,
             "traffic.job.parameters": layers * _FEW_PARAMETERS,
-            "traffic.job.bucket": "32KiB",
-            "traffic.job.activations": "16KiB",
+            "traffic.job.bucket": "16KiB",
+            "traffic.job.activations": "8KiB",
             "traffic.job.steps": self.steps,
         }
 
@@ -99,12 +99,15 @@ class JobSize:
         """Names of the runs of one seed, transport by transport."""
         return [f"{transport}-{fault}" for transport in self.transports for fault in self.faults]
 
-    def plan(self, seeds: Sequence[int]) -> CampaignPlan:
-        """Return the campaign of all variants."""
+    def plan(self, seeds: Sequence[int], only: Collection[str] = ()) -> CampaignPlan:
+        """Return the campaign of all variants, or of `only` these; its fields and digest are the same."""
         swept = {path: [value] for path, value in self.values.items()}
-        own = {name: {path: [value] for path, value in self.values_of(name).items()} for name in self.variants}
-        made = plan.make(scenario.load(SCENARIO), seeds, swept, of_variants=own)
-        return CampaignPlan(made.settings, seeds, made.fields, NAMED, made.digest, made.files)
+        all_own = {name: {path: [value] for path, value in self.values_of(name).items()} for name in self.variants}
+        fields = dict.fromkeys([*swept, *(path for own in all_own.values() for path in own)])
+        wanted = {name: own for name, own in all_own.items() if name in only or not only}
+        made = plan.make(scenario.load(SCENARIO), seeds, swept, of_variants=wanted)
+        digest = hashlib.sha256(SCENARIO.read_bytes()).hexdigest()
+        return CampaignPlan(made.settings, seeds, tuple(fields), NAMED, digest, made.files)
 
     def command(self, variant: str, seed: int) -> str:
         """Return the command that makes a run again, with its report."""
@@ -158,9 +161,9 @@ def run(
 
     Returns the rows of all that were ever done of this size and program.
     """
-    asked = size.plan(seeds)
+    asked = size.plan(seeds, only)
     table = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
-    left = [job for job in batch.missing(table, asked) if not only or job.variant in only]
+    left = list(batch.missing(table, asked))
     groups: dict[tuple[str, int], list[Job]] = {}
     for job in left:
         groups.setdefault((size.transport_of(job.variant), job.seed), []).append(job)

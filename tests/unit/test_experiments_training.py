@@ -6,7 +6,7 @@ import os
 import pytest
 
 from mrclab.experiments.campaign import plan, work
-from mrclab.experiments.training import branches, costs, page, sizes
+from mrclab.experiments.training import branches, costs, figures, page, sizes
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report.plots import style
@@ -45,20 +45,41 @@ def test_a_job_that_broke_off_is_counted_and_costs_no_time():
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
-    page.write(tmp_path / "training.md", {64: rows()}, "abc")
+    page.write(tmp_path / "training.md", {64: ("abc", rows()), 1024: ("0ld", rows()[:4])})
     text = (tmp_path / "training.md").read_text()
+    assert "* A T0–T1 cable is down for 200 µs: MRC 0.080 ± " in text
     assert "| a T0–T1 cable is down for 200 µs | 0.080 ± " in text
-    assert "* 1,024 NICs: nothing was run." in text
-    assert "MRC, Clustermapper, 35 of 35 runs; " in text
-    assert "64 NICs: MRC, 29 of 35 runs; " in text
+    assert "* 64 NICs: 10 runs with sources `abc`" in text
+    assert "* 1,024 NICs: 4 runs with sources `0ld`" in text
+    assert "* 8,192 NICs: not run." in text
+    ran = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "`mrc`" in line]
+    assert [line[0] for line in ran] == ["64", "1,024", "8,192"]
+    assert ran[0][2:] == ["3", "3", *["–"] * 5]
+    assert ran[1][2:] == ["3", "1", *["–"] * 5]
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
 
 
-def test_rows_of_older_sources_are_marked_in_their_chapter(tmp_path):
-    page.write(tmp_path / "training.md", {64: rows(), 1024: rows()}, "abc", {64: "abc", 1024: "0ld"})
-    one, other = (tmp_path / "training.md").read_text().split("## 1,024 NICs")
-    assert "older sources" not in one
-    assert "of older sources, `0ld`" in other
+def test_figures_are_kept_and_give_the_same_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "draw", lambda *_: False)
+    found = {64: ("abc", rows())}
+    figures.save(tmp_path / "kept.json", found)
+    again = figures.load(tmp_path / "kept.json")
+    for name, made in (("a", found), ("b", again)):
+        (tmp_path / name).mkdir()
+        page.write(tmp_path / name / "training.md", made)
+    assert (tmp_path / "a" / "training.md").read_text() == (tmp_path / "b" / "training.md").read_text()
+
+
+def test_runs_of_one_program_are_joined_and_of_two_the_larger_set_is_taken(tmp_path):
+    folder = tmp_path / f"64-{sizes.digest()}"
+    folder.mkdir()
+    new = [row("mrc-calm", 4, 1e-3), row("mrc-flap", 1, 9e-3)]
+    (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
+    for digest, count, changed in ((sizes.digest(), 11, 9e-3), ("0ld", 10, 1.01e-3)):
+        kept_digest, found = figures.merged({64: (digest, rows())}, tmp_path)[64]
+        assert (kept_digest, len(found)) == (digest, count)
+        (flap,) = (one for one in found if (one["variant"], one["seed"]) == ("mrc-flap", 1))
+        assert costs.seconds(flap) == pytest.approx(sizes.STEPS * changed)
 
 
 def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_path):
@@ -88,6 +109,14 @@ def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_pat
         assert axes.get_yscale() == "linear"
         assert len(axes.get_xticks()) == 1  # the one fault that rows have
     assert not page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: []})
+
+
+def test_plans_of_some_variants_continue_each_other(monkeypatch):
+    monkeypatch.setattr(sizes, "_LARGE", 1024)  # a field of MRC's variants alone
+    one, other = (sizes.SIZES[1].plan([1], [variant]) for variant in ("mrc-flap", "roce-1-calm"))
+    assert "transport.ev_profile" in one.fields
+    assert [job.variant for job in (*one, *other)] == ["mrc-flap", "roce-1-calm"]
+    assert (one.fields, one.digest) == (other.fields, other.digest)
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():

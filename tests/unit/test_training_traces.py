@@ -284,11 +284,13 @@ def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_perc
     assert beyond.startswith("+")
 
 
-def test_a_job_whose_host_is_killed_ends_and_names_it(tmp_path):
-    (tmp_path / "job.goal").write_text(TEXT)
+def test_a_job_whose_host_is_killed_ends_and_names_it_once(tmp_path):
+    both = TEXT.replace("from 0 tag 7\n", "from 0 tag 7\nsend 9b to 0 tag 1\n")
+    (tmp_path / "job.goal").write_text(both.replace("calc 20\n", "calc 20\nrecv 9b from 1 tag 1\n"))
     fault = {"name": "crash", "kind": "agent_crash", "host": "h2", "at": "20us"}
     jobs = [{"name": "job", "kind": "trace", "file": "job.goal", "steps": 1000}]
-    outcome, _ = run(tmp_path, jobs, faults=[fault])
+    outcome, records = run(tmp_path, jobs, faults=[fault])
     (verdict, *_) = outcome.verdicts
     assert not verdict.ok
+    assert [r["error"] for r in records if r["kind"] == "traffic.end"] == ["the agent of h2 ended"]
     assert verdict.observed == "the agent of h2 ended" or "job/h1>h2: the agent of h2 ended" in verdict.observed

@@ -274,7 +274,7 @@ class Running:
             digests[0].append(sent)
             digests[1].append(received)
             self._record_flow(state, answers, sent, received, ended)
-        errors = [error] if error else [state.error for state in self._flows.values() if state.error]
+        errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
         wanted, got = self._reduced()
         self.outcome = {
             "bytes": sum(self._bytes(state, answers) for state in self._flows.values()),
