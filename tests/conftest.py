@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Fixtures and rules of every test."""
 
 import multiprocessing
 import os

@@ -136,7 +136,7 @@ class ControlledLab:
         return found
 
     def wait(self, condition: Callable[[], Any]) -> Any:
-        """What `condition` gives as soon as it is true."""
+        """Return the value of `condition` as soon as it is true."""
         deadline = time.monotonic() + TIMEOUT
         while not (result := condition()):
             if time.monotonic() > deadline:

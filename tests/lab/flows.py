@@ -55,7 +55,7 @@ class Flow:
         return began
 
     def counters(self, end: int = 0) -> dict[str, Any]:
-        """What the sender (0) or the receiver (1) counts."""
+        """Counters of the sender (0) or the receiver (1)."""
         rows = self.lab.call(self.ends[end], "stats")["qps"]
         return next(row for row in rows if row["qp"] == self.qps[end])
 

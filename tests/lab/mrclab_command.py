@@ -50,11 +50,11 @@ class Command:
         return subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
 
     def token(self) -> str:
-        """What marks the processes of the run that is under way."""
+        """Token of the current run's processes."""
         return str(json.loads((self.run_dir.parent / "state.json").read_text())["token"])
 
     def remains(self, token: str) -> list[object]:
-        """What that run has left on the machine."""
+        """Return the remains of that run on the machine."""
         return remains(self.run_dir, token)
 
     def wait_until(self, happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:

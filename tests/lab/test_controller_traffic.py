@@ -1,4 +1,4 @@
-"""What the controller does, and what happens to it, while data crosses the fabric at full rate: nothing is lost."""
+"""Controller actions and failures while data crosses the fabric at full rate: nothing is lost."""
 
 import os
 import urllib.request

@@ -25,7 +25,7 @@ MAIN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
 
 
 def carry_out(line: Line, folder: Path, run_dir: Path) -> str:
-    """What is wrong with a line; nothing where it does what its page says."""
+    """Return the mistake of a line; empty if it does what its page says."""
     program, *rest = line.text.removesuffix("&").split()
     if program == "wireshark" or (program == "tshark" and not shutil.which("tshark")):
         return ""

@@ -46,7 +46,7 @@ def up(request, tmp_path_factory):
 
 
 def told(command, *words, status=0):
-    """What a command prints as JSON."""
+    """Return a command's JSON output."""
     done = command.run(*words, "--json")
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What `mrclab` says when it cannot do what it was asked: one clear sentence, an exit status, and nothing started."""
+"""Refusals of `mrclab`: one clear sentence, an exit status, and nothing started."""
 
 import json
 import os

@@ -72,7 +72,7 @@ def test_every_pattern_arrives_whole_by_both_transports(mrclab, tmp_path):
 
 
 def check_records(records):
-    """What every pattern must have left in the history."""
+    """Check the history that every pattern must leave."""
     ends = {r["traffic"]: r for r in records.of("traffic.end")}
     starts = {r["traffic"]: r for r in records.of("traffic.start")}
     assert len(ends["ring"]["iterations"]) == 3

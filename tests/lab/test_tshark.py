@@ -1,4 +1,4 @@
-"""What leaves real agents, read by tshark: an independent dissector finds nothing malformed and the fields we meant."""
+"""Frames of real agents, read by tshark: an independent dissector finds nothing malformed and the fields we meant."""
 
 import os
 import shutil

@@ -79,7 +79,7 @@ class Port:
 
     @property
     def has_carrier(self):
-        """What the driver says, without waiting for any announcement."""
+        """Return the driver's output so far, without waiting for any announcement."""
 
         def ask():
             value = (ctypes.c_uint32 * 2)(_GLINK, 0)  # struct ethtool_value
@@ -132,7 +132,7 @@ def named_namespaces():
 
 
 def remains(directory, token):
-    """What a run has left: its directory, namespaces by prefix, processes with its token."""
+    """Remains of a run: its directory, namespaces by prefix, processes with its token."""
     base = directory.parent
     left = [str(path) for path in (base,) if path.exists()]
     left += [name for name in named_namespaces() if name.startswith(base.name)]

@@ -1,4 +1,4 @@
-"""What is sent through the programs in programs/ on both targets: per case a program, its set-up, and frames.
+"""Frames for the programs in programs/ on both targets: per case a program, its set-up, and frames.
 
 Frames are (ingress port, bytes). Values are chosen by hand where a border matters and drawn from a seeded generator
 where breadth does.

@@ -1,4 +1,4 @@
-"""What a data-plane case sets up on a switch, said once and done to either target.
+"""Set-up of a data-plane case on a switch, the same for either target.
 
 `on_soft` does it through softswitch's own runtime interface inside the test process, `on_bmv2` through P4Runtime (and
 Thrift for what P4Runtime lacks there).

@@ -12,7 +12,7 @@ from mrclab.topo.numbers import CONTROL_PRIORITY, DATA_PRIORITY
 
 
 class Drop(IntEnum):
-    """Why the program drops a packet: the cells of its counter `drops`."""
+    """Reasons for which the program drops a packet: the cells of its counter `drops`."""
 
     MALFORMED = 1
     FOREIGN = 2
@@ -36,7 +36,7 @@ class MrcInside(MrcSwitch):
 
 
 def dropped(outcome: FrameOutcome) -> Drop | None:
-    """Why ingress dropped a frame, None where it did not."""
+    """Return why ingress dropped a frame; None if it did not."""
     return next((Drop(cell) for counter, cell in outcome.counted if counter == f"{INGRESS}.drops"), None)
 
 

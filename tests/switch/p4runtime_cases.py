@@ -1,4 +1,4 @@
-"""What is asked of both targets: one function per subject, run on a fresh switch with the test program loaded."""
+"""Requests to both targets: one function per subject, run on a fresh switch with the test program loaded."""
 
 import json
 from collections.abc import Callable
@@ -558,7 +558,7 @@ EXCEPTIONS = {
 
 
 def unexcused(case: str, found: list[Step], is_bmv2: bool = False) -> list[str]:
-    """What differs from the recording, without the exceptions; an exception that does not show is listed too."""
+    """Return the differences from the recording, without the exceptions; an exception without effect is listed too."""
     recorded = json.loads((RECORDINGS / f"{case}.json").read_text())
     lines = differences(recorded, json.loads(json.dumps(found)))
     excused = set() if is_bmv2 else {step for name, step in EXCEPTIONS if name == case}

@@ -107,7 +107,7 @@ def as_json(message: Any) -> Any:
 
 
 def differences(recorded: list[Step], found: list[Step]) -> list[str]:
-    """What differs, one line each. Messages may go on where BMv2's end: softswitch adds the cause."""
+    """Yield differences, one line each. Messages may be longer than BMv2's: softswitch adds the cause."""
     if [s["label"] for s in recorded] != [s["label"] for s in found]:
         return ["the steps are not the recorded ones: record again"]
     return [

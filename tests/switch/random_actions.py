@@ -1,4 +1,4 @@
-"""What random programs are made of: headers and metadata, and random expressions, primitives and actions over them."""
+"""Parts of random programs: headers and metadata, and random expressions, primitives and actions over them."""
 
 import random
 from typing import Any
@@ -204,7 +204,7 @@ class Actions:
         return [*head, *body, self.call("assign", lap, more), self.call("_jump", hexstr(start + 1))]
 
     def limit(self) -> Json:
-        """How often a loop runs: a few times, known or not."""
+        """Number of iterations of a loop: a few, known or not."""
         known = hexstr(self.random.randrange(4))
         return known if self.random.random() < 0.4 else operation("&", self.arithmetic([], 0), hexstr(3))
 

@@ -129,7 +129,7 @@ class Maker:
         self.conditionals.append(found)
 
     def early(self, after: str | None) -> str | None:
-        """Where to go on: sometimes out of the loop."""
+        """Next node: sometimes out of the loop."""
         return self.leave[0] if self.leave and self.random.random() < 0.15 else after
 
     def circle(self, after: str | None, depth: int) -> str:

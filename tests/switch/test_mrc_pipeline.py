@@ -203,7 +203,7 @@ def _which(switch, frame, ports):
 
 
 def test_packets_without_entropy_of_their_own_all_take_one_port(switch):
-    """What spreads above is the UDP source port alone: with it fixed, nothing else of a packet moves it elsewhere."""
+    """Only the UDP source port spreads packets above: with it fixed, no other field changes the uplink."""
     members = [(UPLINK, SWITCH_MAC, PEER_MAC), (4, SWITCH_MAC, PEER_MAC)]
     for message in switch.client.route(0xFDCB_BB00_0000_0003 << 64, 64, members, 3):
         switch.client.insert(message)

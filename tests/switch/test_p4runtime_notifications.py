@@ -1,4 +1,4 @@
-"""What a switch tells its controller because of packets: packet-in, digests, idle entries; copies by the PRE.
+"""Notifications of a switch caused by packets: packet-in, digests, idle entries; copies by the PRE.
 
 The same assertions hold for softswitch and for BMv2.
 """

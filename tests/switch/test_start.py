@@ -1,4 +1,4 @@
-"""How the process starts: what it listens on without being told, and what it says where it cannot."""
+"""Start of the process: its default listening address, and its messages where it cannot listen."""
 
 import os
 import stat

@@ -214,7 +214,7 @@ def tagged_frames(t: Transcript) -> None:
 
 
 def selector_choice(t: Transcript) -> None:
-    """Which member a packet takes depends on the order of members in the target, weights included."""
+    """The member that a packet uses depends on the order of members in the target, weights included."""
     n = t.names
     sel = "IngressImpl.selector"
     flows = [_ipv4_frame(source=0x0A000000 + 7 * k, identification=13 * k) for k in range(48)]

@@ -153,7 +153,7 @@ class Transit(Sent):
         )
 
     def trim(self, length: int = 128, last_hop: bool = False) -> None:
-        """What a congested switch does."""
+        """Effects of a congested switch."""
         self.set_dscp(h.Dscp.TRIMMED_LASTHOP if last_hop else h.Dscp.TRIMMED)
         del self.data[length:]
 

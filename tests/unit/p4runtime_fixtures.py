@@ -60,7 +60,7 @@ class Running:
         return Client(self.address, NAMES, device_id, election_id)
 
     def entries(self, table: str) -> list[TableEntry]:
-        """What the data plane holds."""
+        """State of the data plane."""
         return self.switch.run(lambda: self.switch.table(table).entries())
 
     def inject(self, port: int, frame: bytes) -> None:

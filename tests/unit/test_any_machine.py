@@ -1,4 +1,4 @@
-"""What holds for tests on every machine: none of them fails because something else had the processor."""
+"""Rules for tests on every machine: none of them fails because another process had the CPU."""
 
 import time
 

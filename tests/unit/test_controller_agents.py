@@ -28,7 +28,7 @@ def config(version: int) -> NodeConfig:
 
 
 class Agent:
-    """What an agent's API does with configs, and no more."""
+    """The part of an agent's API that handles configs."""
 
     def __init__(self, path: Path, host: str = "h1", version: int = 1) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""What each host is told, against the fabric it lives in."""
+"""Node config of each host, against its fabric."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is written to turn what a switch holds into what it should hold."""
+"""Updates that turn the entries of a switch into the intended ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st

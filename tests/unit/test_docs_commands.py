@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"^(WORD|…|\.\.\.|[A-Z]+)$")
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """What follows `mrclab` in each command of a page, as words."""
+    """Return the words behind `mrclab` in each command of a page."""
     for found in (*_INLINE.findall(text), *_LINE.findall(text)):
         line = re.split(r"\s#|[|;>]| && |`", found.partition("mrclab ")[2])[0]
         line = line.replace("[", " ").replace("]", " ").replace("'", "").replace('"', "").rstrip(",.… ")

@@ -76,7 +76,7 @@ class Reader:
         self._held = self.desk = None
 
     def carry_out(self, line: Line) -> str:
-        """What is wrong with a line; nothing where it does what its page says."""
+        """Return the mistake of a line; empty if it does what its page says."""
         for text in [line.text] if line.text.startswith("for ") else line.text.split(" && "):
             program, *rest = [PLACES.get(word, word) for word in shlex.split(self._there(text))]
             if program in BY_OTHERS:

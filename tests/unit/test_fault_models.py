@@ -1,4 +1,4 @@
-"""What a scenario may say of faults, what is said about one that is wrong, and what chaos plans."""
+"""Faults of a scenario: their fields, the messages for mistakes, and the plans of chaos."""
 
 import itertools
 import re

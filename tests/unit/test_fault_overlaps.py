@@ -84,7 +84,7 @@ def test_what_may_overlap_or_cannot_is_taken(one, other):
 
 
 class Session:
-    """What a prompt's faults ask of a lab, whose actions below do nothing."""
+    """The part of a lab that a prompt's faults call; actions do nothing."""
 
     def __init__(self, tmp_path):
         self.fabric, self.seed, self.run_dir, self.emulation = (

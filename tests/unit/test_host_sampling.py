@@ -75,7 +75,7 @@ def stormy(sim: mrc_sim.Simulation, seed: int):
 
 
 class Reader:
-    """What a reader of the history of one host knows."""
+    """The state that a reader of one host's history has."""
 
     def __init__(self) -> None:
         self.qps: dict[int, Row] = {}

@@ -122,7 +122,7 @@ expect:
 
 
 def answered(*words) -> dict:
-    """What a command with --json prints: one object alone, with its exit status in it."""
+    """Return the output of a command with --json: one object alone, with its exit status in it."""
     result = CliRunner().invoke(cli.app, [*map(str, words), "--json"])
     assert result.stdout.startswith("{"), (result.stdout[:300], result.exception, result.stderr[-300:])
     told = json.loads(result.stdout)

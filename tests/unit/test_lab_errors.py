@@ -1,4 +1,4 @@
-"""What the command says to the commonest mistakes: one sentence that names what is wrong, and the remedy."""
+"""Messages for the commonest mistakes: one sentence that names the mistake, and the remedy."""
 
 import errno
 from pathlib import Path

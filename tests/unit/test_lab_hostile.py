@@ -103,7 +103,7 @@ ENTRIES = [
 
 @pytest.fixture
 def answer(tmp_path, monkeypatch, capsys):
-    """What the command line says to a file, and its exit status."""
+    """Return the command's output for a file, and its exit status."""
 
     def ask(content):
         path = tmp_path / "s.yaml"

@@ -1,4 +1,4 @@
-"""What a scenario file may say, and what is said about one that is wrong."""
+"""Scenario files: valid values, and the messages for mistakes."""
 
 import pytest
 from lab_history import SCENARIO, scenario

@@ -1,4 +1,4 @@
-"""What the operator's commands print, from answers of the controller that are not all well."""
+"""Output of the operator's commands for answers of the controller that report trouble."""
 
 import pytest
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""What ends a run that nobody ended, and what of a run is kept where its places take no more."""
+"""Unexpected ends of a run, and the files kept of a run whose disk is full or gone."""
 
 import shutil
 import threading

@@ -1,4 +1,4 @@
-"""When a packet counts as lost: the rules at literal times, with a base RTT of 10 ms."""
+"""Loss detection: the rules at literal times, with a base RTT of 10 ms."""
 
 import dataclasses
 import random

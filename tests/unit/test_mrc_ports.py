@@ -1,4 +1,4 @@
-"""What two hosts tell each other of their ports, through loss, reordering and restarts."""
+"""Port status between two hosts, through loss, reordering and restarts."""
 
 import pytest
 from mrc_sim import FULL_SIZE, PLANES, Simulation, Transfer

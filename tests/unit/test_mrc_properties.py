@@ -1,4 +1,4 @@
-"""What must hold in any network: drawn loss, duplication, reordering, trimming and corruption, a simulated clock."""
+"""Properties in any network: random loss, duplication, reordering, trimming and corruption, a simulated clock."""
 
 import os
 import random

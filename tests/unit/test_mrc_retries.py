@@ -1,4 +1,4 @@
-"""What counts as a retry, and what a peer that is late, refuses or trims costs."""
+"""Retries: which events count as one, and the cost of a peer that is late, refuses or trims."""
 
 import pytest
 from mrc_sim import FULL_SIZE, RATE, Simulation, Transfer

@@ -23,7 +23,7 @@ SIZES = (0, 1, FULL_SIZE - 1, FULL_SIZE, 5 * FULL_SIZE + 7, 40 * FULL_SIZE, 150 
 
 
 class Weather:
-    """What befalls packets on their way."""
+    """Faults of packets in flight."""
 
     def __init__(self, sim: Simulation, rng: random.Random, planes: int, uplinks: int) -> None:
         self.sim, self.rng = sim, rng

@@ -1,4 +1,4 @@
-"""What bugs that no test noticed once would have broken: the path of a retransmission, skips, late and stale news."""
+"""Bugs that no test noticed once: the path of a retransmission, skips, late and stale feedback."""
 
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 

@@ -1,4 +1,4 @@
-"""Where the server may listen, and how it says that it cannot."""
+"""Listening addresses of the server, and its messages for bad ones."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What setup and packages promise: a lock for every supported Python."""
+"""Promises of setup and packages: a lock for every supported Python."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""What the prompt tells as a whole: a report of what was done, help, progress, and the lab at a glance."""
+"""Summaries of the prompt: a report of the session, help, progress, and the lab's state."""
 
 import asyncio
 import io

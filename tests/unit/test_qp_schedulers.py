@@ -1,4 +1,4 @@
-"""Which QP of a host sends next: in turn, or as a scheduler says."""
+"""QP schedulers: the next QP of a host to send, in turn or as a scheduler chooses."""
 
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer

@@ -1,4 +1,4 @@
-"""How late a switch was: by the kernel's stamps on frames, by packets that stayed in a queue beyond their time."""
+"""Lateness of a switch: from the kernel's stamps on frames, and packets that stayed in a queue beyond their time."""
 
 from mrclab.softswitch.clock import SetClock
 from mrclab.softswitch.process.control_socket import ControlSocket

@@ -1,4 +1,4 @@
-"""What a program asks for and softswitch does not have is refused at load, by name and source line."""
+"""Programs with features that softswitch lacks are refused at load, by name and source line."""
 
 import json
 from collections.abc import Callable, Iterator

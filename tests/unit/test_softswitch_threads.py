@@ -1,4 +1,4 @@
-"""How many threads a request passes through in a real softswitch that a fork server started."""
+"""Number of threads that a request passes through in a real softswitch that a fork server started."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ TIMEOUT_S = 60  # only a failing test waits that long
 
 
 def engine_waits(pid):
-    """How often the threads of gRPC's event engine have waited for something."""
+    """Number of waits of gRPC's event-engine threads."""
     count = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().startswith("event_engine"):

@@ -1,4 +1,4 @@
-"""What the kernel's scheduler counts as waiting for a CPU, by process."""
+"""Time waiting for a CPU by process, as the kernel's scheduler counts it."""
 
 import os
 import subprocess

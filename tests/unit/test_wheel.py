@@ -1,4 +1,4 @@
-"""What `pip install` gives: an sdist makes a wheel, which works with nothing but the dependencies that it names."""
+"""Result of `pip install`: an sdist makes a wheel, which works with no more than the dependencies that it names."""
 
 import json
 import os

@@ -52,7 +52,7 @@ TEXTS = ("path", "sack.received", "sack.missing")
 
 
 def read(frames: list[bytes], directory: Path) -> list[dict[str, int | str]]:
-    """What tshark tells of each frame: those of NAMES that it has, numbers as such."""
+    """Return tshark's fields of each frame: those of NAMES that it has, numbers as such."""
     pcap = directory / "frames.pcap"
     records = (struct.pack("<IIII", n, 0, len(data), len(data)) + data for n, data in enumerate(frames))
     pcap.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"".join(records))

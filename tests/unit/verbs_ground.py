@@ -54,7 +54,7 @@ def compiled(source: Path, library: Path, headers: Path = LIBMRC / "include") ->
 
 
 class _Loop:
-    """What a provider asks of its loop, on the simulation's clock."""
+    """The part of a loop that a provider uses, on the simulation's clock."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
