@@ -62,10 +62,10 @@ class FaultCounters(Event):
 
 
 @event
-class FaultsHealed(Event):
+class FaultsCleared(Event):
     """Verification of the fabric after the last fault: what is wrong with cables, and with table entries."""
 
-    kind: ClassVar[str] = "faults.healed"
+    kind: ClassVar[str] = "faults.cleared"
     verified: bool
     problems: list[str]
     entries: list[str]

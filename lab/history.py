@@ -22,6 +22,7 @@ from mrclab.topo.economy import CompressedLog
 
 _SAMPLE = "sample"
 _HEAD = ("t", "node", "kind")
+_OLD_KINDS = {"faults.healed": "faults.cleared"}  # of histories of version 0.1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def _record(line: str) -> Record | None:
     try:
         data = json.loads(line)
         node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
-        return Record(float(data.pop("t")), node, kind, data)
+        return Record(float(data.pop("t")), node, _OLD_KINDS.get(kind, kind), data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 

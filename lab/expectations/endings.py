@@ -119,7 +119,7 @@ class Clean(BaseExpectation):
         ]
         if bad:
             trouble.append(f"{len(bad)} EVs are still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
-        for r in measures.history.of("faults.healed"):  # cables probed and entries audited after the last fault
+        for r in measures.history.of("faults.cleared"):  # cables probed and entries audited after the last fault
             if not r.get("verified", True):
                 trouble.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):

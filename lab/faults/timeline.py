@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrclab.events.faults import FaultBegin, FaultCounters, FaultEnd, FaultsHealed
+from mrclab.events.faults import FaultBegin, FaultCounters, FaultEnd, FaultsCleared
 from mrclab.lab.errors import RunError, as_run_error
 from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
@@ -122,7 +122,7 @@ class TimeLine:
         problems = [*outcome["problems"], *(f"{switch} is not ready" for switch in outcome["not_ready"])]
         unread = [f"{switch} {why}" for switch, why in outcome.get("unread", {}).items()]
         entries = [*outcome.get("entries", []), *unread]
-        self._context.record(FaultsHealed(verified=outcome["verified"], problems=problems, entries=entries))
+        self._context.record(FaultsCleared(verified=outcome["verified"], problems=problems, entries=entries))
 
     def inject(self, fault: FaultBase) -> str:
         """Inject a fault now, whatever its trigger; return a phrase."""

@@ -16,7 +16,7 @@ from mrclab.topo.srv6 import LOCATOR, UsidType, text, usid
 _WINDOW = 5  # sampling intervals over which rates are taken
 _STILL = 0.015  # of full rate: a load that changes less is reported unchanged
 _TALK = frozenset({
-    "fault.begin", "fault.end", "fault.edge", "faults.healed", "traffic.start", "traffic.end", "flow.failed",
+    "fault.begin", "fault.end", "fault.edge", "faults.cleared", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
     "switch.up", "switch.ready", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
     "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",

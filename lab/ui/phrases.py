@@ -42,7 +42,7 @@ _PHRASES = {
     "fault.begin": "Fault {fault}: {text}",
     "fault.edge": "{link} {up} ({fault})",
     "fault.end": "{fault} cleared",
-    "faults.healed": "all faults are cleared {problems}",
+    "faults.cleared": "all faults are cleared {problems}",
     "flow.failed": "{flow} of {traffic} failed: {error}",
     "lab.up": "the lab is ready",
     "link.failed": "cable {link} is {state}: {reason}",

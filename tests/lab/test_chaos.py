@@ -57,5 +57,5 @@ def test_every_byte_survives_a_storm_and_everything_is_healed(target, tmp_path):
     assert len(begun) > 8
     assert sorted(begun) == sorted(record["fault"] for record in said.of("fault.end"))
     assert list(said.of("process.died")) == []
-    (cleared,) = said.of("faults.healed")
+    (cleared,) = said.of("faults.cleared")
     assert (cleared["verified"], cleared["problems"], cleared["entries"]) == (True, [], [])

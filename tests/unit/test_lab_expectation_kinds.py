@@ -242,7 +242,7 @@ def test_clean_finds_what_is_left():
     out = judge(line("kind: clean"), lambda rs: [r for r in rs if r.t != THAW + 0.5])
     assert "3 EVs are still out of use" in out.observed
     cleared = Record(
-        END, "lab", "faults.healed", {"verified": False, "problems": ["t0-p1-1/t1-p1-2 silent"], "entries": []}
+        END, "lab", "faults.cleared", {"verified": False, "problems": ["t0-p1-1/t1-p1-2 silent"], "entries": []}
     )
     assert "not verified again" in judge(line("kind: clean"), lambda rs: [*rs, cleared]).observed
 
