@@ -20,14 +20,14 @@ from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter."""
+"""Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter lock."""
 
 LARGE_BYTES = 1 << 16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 
 class UsageError(Exception):
-    """Something on the command line cannot be done; the text says what and how to put it right."""
+    """A command line that cannot be carried out; the text names the problem and the remedy."""
 
 
 class RuntimeServer(Protocol):
@@ -144,7 +144,7 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
 
 
 def hoard_little() -> None:
-    """Have the C library give back what large requests took: it would keep some 100 kB for each thread."""
+    """Have the C library return large allocations: it would keep some 100 kB for each thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
@@ -152,7 +152,7 @@ def hoard_little() -> None:
 
 
 def prepare(program: str = "") -> None:
-    """Import what a switch imports when it needs it, and compile a program (a path): for switches that are forked."""
+    """Import modules that a switch needs later, and compile a program (a path), before switches are forked."""
     from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415
 
     eventengine.leave_out()
@@ -194,7 +194,7 @@ def run(args: argparse.Namespace) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     running = serve(args, switch)
     gc.collect()
-    gc.freeze()  # what is there now stays: the collector need not look at it again
+    gc.freeze()  # exclude all present objects from garbage collection
     try:
         switch.loop()
     finally:

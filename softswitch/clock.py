@@ -1,4 +1,4 @@
-"""The time that a switch goes by: the computer's own, or one that whoever runs the switch sets."""
+"""Clock of a switch: the computer's, or one that the caller sets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SwitchClock:
-    """One time, from any origin, in seconds and in nanoseconds.
+    """Clock with any origin, in seconds and in nanoseconds.
 
-    `timer_seconds` is how far off its time a timer on this clock may be.
+    `timer_seconds` is the maximum error of a timer on this clock.
     """
 
     seconds: Callable[[], float]
@@ -23,7 +23,7 @@ REAL = SwitchClock(time.monotonic, time.monotonic_ns, 100e-6)
 
 
 class SetClock:
-    """A clock that stands still until it is set. A switch on it is run by `inject` and `settle`, not by its loop."""
+    """A clock that stands still until it is set. A switch with it is run by `inject` and `settle`, not by its loop."""
 
     def __init__(self, now_ns: int = 0) -> None:
         self.now_ns = now_ns

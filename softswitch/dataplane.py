@@ -1,4 +1,4 @@
-"""The data plane of a switch: a program, its tables, queues between ports that are numbers. No thread, no descriptor.
+"""Data plane of a switch: a program, its tables, and queues between numbered ports. No thread, no descriptor.
 
 `SoftSwitch` gives it ports that are interfaces and a loop, `InProcess` calls it frame by frame.
 """
@@ -23,7 +23,7 @@ from mrclab.softswitch.objects.runtime_api import (
 )
 from mrclab.softswitch.traffic_manager import TrafficManager
 
-if TYPE_CHECKING:  # the methods that need these import them: a switch is up before it has a program
+if TYPE_CHECKING:  # imported by the methods that need them: a switch is up before it has a program
     from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
     from mrclab.softswitch.pipeline import Compiled, Instance
 
@@ -36,11 +36,11 @@ AGAIN_BATCH = 64
 
 
 class DataPlane:
-    """A program and its state. Everything but `compile` belongs to one thread at a time.
+    """A program and its state. All but `compile` belongs to one thread at a time.
 
-    Callbacks (packet-in, digest, idle) must neither block nor raise. What is refused is a `RuntimeApiError`.
+    Callbacks (packet-in, digest, idle) must neither block nor raise. Refusals are `RuntimeApiError`.
 
-    `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
+    `clock` is the time for queues, meters, idle timeouts and timestamps; the program's random numbers come from `rng`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DataPlane:
 
     @staticmethod
     def log_msg(text: str, values: list[int]) -> None:
-        """Log what the program's log_msg says, values in the place of {}."""
+        """Log a message of the program's log_msg, with values for {}."""
         for value in values:
             text = text.replace("{}", str(value), 1)
         log.info("%s", text)
@@ -106,20 +106,20 @@ class DataPlane:
         return function()
 
     def program_changed(self) -> None:
-        """Do what is to be done when another program runs."""
+        """Called when another program runs."""
 
     def close(self) -> None:
-        """Give back what the switch holds."""
+        """Release the switch's resources."""
 
     def _guarded(self, function: Callable[[], object]) -> None:
-        """Call into the program; what it cannot do with one packet costs that packet, not the switch."""
+        """Call into the program; an error costs the packet, not the switch."""
         try:
             function()
         except Exception as error:
             self._lost(error)
 
     def _lost(self, error: Exception) -> None:
-        """Note what the program could not do with a packet."""
+        """Log the error of a packet."""
         self.errors += 1
         log.error("a packet was lost to an error in the program", exc_info=error)
 
@@ -155,7 +155,7 @@ class DataPlane:
         self.program_changed()
 
     def save(self, pipeline: Any) -> None:
-        """Make `pipeline` what the control plane reads and writes; the running one forwards on until `commit`."""
+        """Make `pipeline` the one that the control plane reads and writes; the running one forwards until `commit`."""
         from mrclab.softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
 
         assert isinstance(pipeline, Compiled)
@@ -163,7 +163,7 @@ class DataPlane:
         self._saved = Instance(pipeline, self, replication.sessions), replication
 
     def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
-        """Return what was saved for `pipeline`, with all that was written to it since; a new one where nothing was."""
+        """Return the saved instance of `pipeline`, with all writes since; a new one if none was saved."""
         if self._saved is None or self._saved[0].compiled is not pipeline:
             self.save(pipeline)
         assert self._saved is not None
@@ -220,7 +220,7 @@ class DataPlane:
         self.program().ingress(bytearray(data), port, len(data))
 
     def settle(self) -> None:
-        """Run what resubmits, recirculations and due queues are left, in place of the loop (for tests and tools)."""
+        """Run pending resubmits, recirculations and due queues, in place of the loop (for tests and tools)."""
         while self._again:
             self._run_again()
             self.traffic.run()

@@ -1,7 +1,7 @@
-"""A switch that is run by calls: a frame in at a port and a time, and what became of it and why.
+"""A switch driven by calls: a frame arrives at a port and a time, and the call returns its outcome with the reason.
 
-No sockets, no threads, and a clock that moves only when it is set, so that a simulator can be held to a P4 program
-frame by frame. What the program counts is noted with the frame that it counted.
+No sockets, no threads, and a clock that moves only when set, so that a simulator can be compared with a P4 program
+frame by frame. Counters of the program are attributed to the frame that they counted.
 
     switch = InProcess(P4_JSON.read_bytes(), priorities=8)
     switch.runtime.set_queue_rate(1000, port=2)
@@ -34,8 +34,8 @@ class CountedCell(NamedTuple):
 class Copy:
     """A packet that was put into a port's queue, most frames becoming one.
 
-    `full`: the queue was, and the packet is lost. `left_ns` is when it left the queue, None while it waits; `data` what
-    was sent then, None where egress dropped it or sent it round again. `counted` is what egress counted.
+    `full`: the queue was, and the packet is lost. `left_ns` is when it left the queue, None while it waits; `data` the
+    bytes sent then, None if egress dropped or recirculated it. `counted` are the counters of egress.
     """
 
     port: int
@@ -57,9 +57,9 @@ class FrameOutcome:
 
 
 class InProcess:
-    """One program between ports that are numbers.
+    """One program between numbered ports.
 
-    Of what happens at one time, packets leave their queues before frames arrive. `seed` is for what the program draws.
+    At the same time, packets leave their queues before frames arrive. `seed` is that of the program's random numbers.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class InProcess:
         return None if deadline is None else max(math.ceil(deadline * 1e9), self._time.now_ns)
 
     def arrive(self, at_ns: int, port: int, frame: bytes) -> FrameOutcome:
-        """Let a frame arrive, after everything that leaves until then. Its copies are filled in when they leave."""
+        """Let a frame arrive, after all departures until then. Its copies are filled in when they leave."""
         self.run(at_ns)
         outcome = FrameOutcome(at_ns, port)
         self.runtime.trace(outcome)
@@ -114,7 +114,7 @@ class InProcess:
 
 
 class _Traced(DataPlane):
-    """A switch that knows at any moment which frame it works on."""
+    """A switch that knows the frame that it currently processes."""
 
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:
         self.outcome = FrameOutcome(0, 0)
@@ -124,14 +124,14 @@ class _Traced(DataPlane):
         self.again = self._go_round
 
     def make_queues(self, priorities: int) -> TrafficManager:
-        """Return queues that hand on to egress whose packet it is."""
+        """Return queues that attribute each packet to its frame."""
         return _TracedQueues(self, priorities)
 
     def _go_round(self, packet: tuple[Any, ...]) -> None:
         self._rounds.append((self.outcome, packet))
 
     def watch_counters(self) -> None:
-        """Have the program's counters note what they count with the frame."""
+        """Attribute the program's counts to the frame."""
         instance = self.program()
         names = instance.ingress.__globals__
         for number, counter in enumerate(instance.compiled.program.counters):
@@ -140,21 +140,21 @@ class _Traced(DataPlane):
                 instance.packets[counter] = names[f"packets_{number}"] = cells
 
     def trace(self, outcome: FrameOutcome) -> None:
-        """Note from now on what happens with this frame."""
+        """Attribute all that happens from now on to this frame."""
         self.outcome, self.copy = outcome, None
 
     def count(self, counter: str, index: int) -> None:
-        """Note that a counter counted the packet."""
+        """Note a count."""
         (self.outcome if self.copy is None else self.copy).counted.append(CountedCell(counter, index))
 
     def transmit(self, number: int, data: bytearray) -> None:
-        """Note what is sent."""
+        """Note a sent packet."""
         assert self.copy is not None
         assert self.copy.port == number
         self.copy.data = bytes(data)
 
     def settle(self) -> None:
-        """Run what is due, and what goes round again, until nothing does."""
+        """Run what is due, including recirculated packets, until nothing is."""
         self.traffic.run()
         while self._rounds:
             outcome, packet = self._rounds.popleft()
@@ -166,14 +166,14 @@ class _Traced(DataPlane):
 
 
 class _TracedQueues(TrafficManager):
-    """Queues that hand on to egress whose packet it is."""
+    """Queues that attribute each packet to its frame."""
 
     def __init__(self, switch: _Traced, priorities: int) -> None:
         super().__init__(priorities, switch.now_us, switch.clock)
         self._switch = switch
 
     def enqueue(self, port: int, priority: int, state: State) -> None:
-        """Queue a packet as one of the frame that is worked on."""
+        """Queue a packet of the current frame."""
         go_on: Callable[..., None] = state[0]
         switch, outcome, copy = self._switch, self._switch.outcome, Copy(port, priority)
         outcome.copies.append(copy)
@@ -192,7 +192,7 @@ class _TracedQueues(TrafficManager):
         copy.full = copy.left_ns is None and self.lost(port, priority) > lost
 
     def lost(self, port: int, priority: int) -> int:
-        """Packets that this queue was too full for, or that named a queue the port does not have."""
+        """Packets dropped since this queue was full, or since the port does not have this queue."""
         return self.dropped().get((port, priority), 0) + self.dropped_by_priority
 
 

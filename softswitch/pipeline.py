@@ -1,4 +1,4 @@
-"""A compiled program, and its running instance: tables, externs and the generated functions bound to a switch."""
+"""Compiled programs and their instances: tables, externs and the generated functions bound to a switch."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MALFORMED = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration,
     SyntaxError, ArithmeticError, MemoryError,
 )  # fmt: skip
-"""Errors of the compiler over an impossible program that no check of the loader found."""
+"""Errors of the compiler for an impossible program that no check of the loader found."""
 
 
 class LoopError(RuntimeError):
-    """A packet went round in a loop of the program too often."""
+    """A packet exceeded the limit of a program's loop."""
 
 
 ValueSetMember = tuple[tuple[int, int], ...]
@@ -62,7 +62,7 @@ _latest: dict[int, Compiled] = {}
 
 
 def compile_program(config: str | bytes, drop_port: int) -> Compiled:
-    """Compile BMv2 JSON, or take what was compiled before: in this process, else from the cache. Raises PipelineError.
+    """Compile BMv2 JSON, or reuse an earlier result of this process or of the cache. Raises PipelineError.
 
     Each call returns an object of its own.
     """
@@ -100,7 +100,7 @@ def compile_source(program: p4.Program, generated: Generated, config: str | byte
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Turn what the compiler stumbles over into a refusal."""
+    """Turn compiler errors into a refusal."""
     try:
         yield
     except MALFORMED as error:
@@ -108,7 +108,7 @@ def compiling() -> Iterator[None]:
 
 
 def _give_back() -> None:
-    """Return to the system what compiling took: it is several times what the program needs to run."""
+    """Return the compiler's memory to the system: several times the need of the running program."""
     gc.collect()
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes  # noqa: PLC0415 - what is missing in a browser

@@ -1,8 +1,8 @@
-"""The switch: ports, queues and a program, owned by one thread; and the door through which others reach it.
+"""The switch: ports, queues and a program, owned by one thread, and access to it for other threads.
 
-`SoftSwitch.loop` is that thread. What other threads want done goes through `run`: while the loop sleeps they do it
-themselves, and it waits for them should a packet come; while it works it does it for them, between two batches of
-packets. A hand-over costs two changes of threads, which is more than most updates.
+`SoftSwitch.loop` is that thread. Other threads use `run`: while the loop sleeps they do the work themselves, and the
+loop waits for them if a packet comes; while it works, it does their work between two batches of packets. A hand-over
+costs two thread switches, which is more than most updates.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Reader = Callable[[], int | None]
-"""Takes what can be read from a descriptor; a port's returns how many frames that were."""
+"""Reader of a descriptor; a port's returns the number of frames."""
 
 AGEING_SECONDS = 0.25
-"""Seconds between two looks at entries for their idle timeout."""
+"""Seconds between two checks of entries' idle timeouts."""
 BUSY_TURNS = 16
-"""Turns with frames after which all descriptors are looked at nevertheless."""
+"""Iterations with frames after which all descriptors are polled nevertheless."""
 EVENTS = 16
-"""Descriptors served per look."""
+"""Descriptors served per poll."""
 
 
 class _Call:
-    """A function handed over by another thread, and what came of it."""
+    """A function from another thread, and its result."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
@@ -61,7 +61,7 @@ class _Call:
 
 
 class SoftSwitch(DataPlane):
-    """The data plane's owner. Everything but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
+    """Owner of the data plane. All but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
 
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
     idle) are called in such a thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
@@ -88,9 +88,9 @@ class SoftSwitch(DataPlane):
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wake_read, self._drain_wake)
         self._thread: int | None = None  # in `loop`
-        self._gate = threading.Lock()  # held by who may touch the data plane; the loop lets go of it while it sleeps
-        self._guest: int | None = None  # the thread that holds it in `run`
-        self._wakes_at: float | None = None  # when a sleeping loop wakes by itself; None: never
+        self._gate = threading.Lock()  # held by the thread that may use the data plane; the sleeping loop releases it
+        self._guest: int | None = None  # thread that holds it in `run`
+        self._wakes_at: float | None = None  # wake-up time of a sleeping loop; None: never
         self._running = True
         self._next_ageing = 0.0
 
@@ -107,10 +107,10 @@ class SoftSwitch(DataPlane):
                 self._thread = None
 
     def _forward(self) -> None:
-        """Wait, and do what is due; few steps, because a switch that waits most of the time finds its caches cold.
+        """Wait and do what is due, in few steps, because a switch that mostly waits has cold caches.
 
-        Ports where more than one frame was waiting are `hot`: their rings, which are memory, are looked at again before
-        the kernel is asked.
+        Ports with more than one waiting frame are `hot`: their rings, which are memory, are read again before the
+        kernel is asked.
         """
         readers, traffic, calls, again = self._readers, self.traffic, self._calls, self._again
         turns = 0
@@ -135,7 +135,7 @@ class SoftSwitch(DataPlane):
                 self._timers()
 
     def _read(self, reader: Reader) -> int:
-        """Let a reader take what is there; return how many frames that were."""
+        """Call a reader; return the number of frames."""
         try:
             return reader() or 0
         except Exception as error:
@@ -143,9 +143,9 @@ class SoftSwitch(DataPlane):
             return 1
 
     def _sleep(self) -> list[tuple[int, int]]:
-        """Wait until something can be read or is due, others may use the data plane meanwhile; return what can be read.
+        """Wait until a descriptor is readable or a deadline; others may use the data plane. Return the readable ones.
 
-        epoll counts its timeout in milliseconds, so that it is select that waits for less.
+        epoll's timeout has millisecond resolution, so select waits for less.
         """
         timeout = self._timeout()
         if timeout == 0.0:
@@ -160,7 +160,7 @@ class SoftSwitch(DataPlane):
             self._gate.acquire()
 
     def _clear_error(self, fd: int) -> None:
-        """Forget that an interface went down, or its socket would stay ready."""
+        """Clear an interface's down error, which would keep its socket ready."""
         for port in self._ports.values():
             if port.fileno == fd:
                 port.clear_error()
@@ -180,7 +180,7 @@ class SoftSwitch(DataPlane):
         return None if deadline is None else max(deadline - self.clock.seconds(), 0.0)
 
     def _attach(self, port: SoftSwitchPort) -> None:
-        """Have a port's frames go to the running program."""
+        """Connect a port's frames to the running program."""
         ingress = self.instance.ingress if self.instance is not None else _discard
         if self.recorder is not None:
             ingress = self.recorder.recording(ingress)
@@ -191,7 +191,7 @@ class SoftSwitch(DataPlane):
         self._hot = []
 
     def program_changed(self) -> None:
-        """Have the frames of all ports go to the program that runs now."""
+        """Connect the frames of all ports to the program that runs now."""
         for port in self._ports.values():
             self._attach(port)
 
@@ -222,7 +222,7 @@ class SoftSwitch(DataPlane):
     # -- from other threads -------------------------------------------------------------------------------------------
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run `function` between two packets, here or in the loop's thread, and return what it returns."""
+        """Run `function` between two packets, here or in the loop's thread, and return its result."""
         me = threading.get_ident()
         if me in (self._thread, self._guest):
             return function()
@@ -240,7 +240,7 @@ class SoftSwitch(DataPlane):
         return result
 
     def _visit(self, me: int, function: Callable[[], T]) -> T:
-        """Run `function` in this thread, which holds the gate, and let go of it; the loop learns what is due sooner."""
+        """Run `function` in this thread, which holds the gate, then release it; wake the loop if needed."""
         self._guest = me
         try:
             return function()
@@ -318,9 +318,9 @@ class SoftSwitch(DataPlane):
         return self._ports[number]
 
     def take_lateness(self) -> float:
-        """Return the longest, in seconds, that a frame waited to be looked at or a packet beyond its time in a queue.
+        """Return the longest time, in seconds, that a frame waited for the switch, or a packet beyond its departure.
 
-        Of the time since it was last asked for; a switch that was always on time is some ten microseconds late.
+        Since the last call; a switch that was always on time is some ten microseconds late.
         """
         return max(self._lateness.take(), self.traffic.take_lateness())
 

@@ -2,7 +2,7 @@
 
 The rate model is behavioral-model's (queueing.h, QueueingLogicPriRL): a packet may leave not before it came and not
 before 1/rate after its predecessor's turn; that time is fixed when it is queued. Of the packets whose time has come,
-the highest priority goes first. A full queue drops what comes.
+highest priority goes first. A full queue drops arriving packets.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class TrafficManager:
             queue.depth = depth
 
     def enqueue(self, port: int, priority: int, state: State) -> None:
-        """Queue a packet, or send it on at once where nothing holds it up."""
+        """Queue a packet, or send it at once if nothing delays it."""
         queues = self._queues.get(port)
         if queues is None:
             queues = self._port(port)

@@ -34,7 +34,7 @@ from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
 
 log = logging.getLogger("agent")
 
-_FLUSH_S = 0.1  # seconds after which what was written can be read by others
+_FLUSH_S = 0.1  # seconds after which written records are readable for others
 
 
 class Agent:

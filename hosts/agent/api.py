@@ -1,4 +1,4 @@
-"""The host's operations: what the lab and the controller ask of it beside the verbs, and how all are served.
+"""Operations of a host for lab and controller, beside the verbs, and their dispatch.
 
 Arguments and results are JSON. Every operation's arguments are checked against its signature; a bad one is named.
 """
@@ -23,7 +23,7 @@ API_VERSION = 1
 
 
 class HostOperations:
-    """Methods without underscore are operations. `use_config` puts a newer node config into force."""
+    """Methods without underscore are operations. `use_config` applies a newer node config."""
 
     def __init__(
         self, config: NodeConfig, nic: Carrier, sampler: Sampler, use_config: Callable[[NodeConfig], None]
@@ -34,7 +34,7 @@ class HostOperations:
         self._use_config = use_config
 
     def hello(self) -> Result:
-        """Say who serves here and how its ports are."""
+        """Return the host's name and the state of its ports."""
         host = self._config.host
         ports = [{"port": port.number, "interface": port.config.name, "up": port.up} for port in self._nic.ports]
         return {
@@ -47,11 +47,11 @@ class HostOperations:
         }
 
     def update_config(self, config: dict[str, Any]) -> Result:
-        """Use a whole node config from now on if it is newer; returns the version in force."""
+        """Apply a whole node config if it is newer; return the version in force."""
         return self._update(lambda: loads(json.dumps(config), "update_config"))
 
     def stats(self) -> Result:
-        """Return what a sample would say now."""
+        """Return what a sample would contain now."""
         return self._sampler.current()
 
     def samples(self, since: float = 0.0) -> Result:
@@ -78,7 +78,7 @@ def checked(parts: Iterable[Any]) -> Mapping[str, Callable[..., Any]]:
 
 
 class LazyOperations(Mapping[str, Callable[..., Any]]):
-    """The same, each made when it is asked for: a process may have very many hosts."""
+    """The same, each made on first use: a process may have very many hosts."""
 
     __slots__ = ("_parts",)
 
@@ -101,13 +101,13 @@ class LazyOperations(Mapping[str, Callable[..., Any]]):
 
 @functools.cache
 def _operations(part: type) -> dict[str, Callable[..., Any]]:
-    """Methods without underscore of a class; made once, however many hosts a process has."""
+    """Methods without underscore of a class; computed once for all hosts of a process."""
     return {name: found for name, found in inspect.getmembers(part, inspect.isfunction) if not name.startswith("_")}
 
 
 @functools.cache
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Of a method, without self."""
+    """Signature of a method without self."""
     whole = inspect.signature(function)
     return whole.replace(parameters=list(whole.parameters.values())[1:])
 
@@ -118,7 +118,7 @@ def _validated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked(name: str, function: Callable[..., Any], part: object) -> Callable[..., Any]:
-    """Return a part's method with its arguments' types checked and refusals of the transport as RpcError."""
+    """Return a part's method that checks its arguments' types and raises refusals as RpcError."""
     validated = _validated(function)
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""Completions of a queue that several clients poll, each for its own QP: sorted by QP, in order."""
+"""Completions of a queue that several clients poll, each for its own QP: grouped by QP, in order."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 
 
 class UnreadCompletions:
-    """Completions polled and not yet read. Reading some costs in proportion to them, however many others wait."""
+    """Completions polled and not yet read. The cost of a read is proportional to its result, whatever others wait."""
 
     def __init__(self) -> None:
         self._serial = count()
         self._by_qp: dict[int, deque[tuple[int, WorkCompletion]]] = {}
 
     def add(self, found: Iterable[WorkCompletion]) -> None:
-        """Keep these, which came after all that are here."""
+        """Add later completions."""
         for done in found:
             self._by_qp.setdefault(done.qp, deque()).append((next(self._serial), done))
 
     def take(self, qp: int | None, limit: int) -> list[WorkCompletion]:
-        """Take up to `limit` of one QP, or (None) of all, oldest first."""
+        """Remove and return up to `limit` of one QP, or (None) of all, oldest first."""
         queues = self._by_qp.values() if qp is None else [self._by_qp.get(qp, deque())]
         taken = [done for _, done in islice(merge(*queues), max(0, limit))]
         for done in taken:

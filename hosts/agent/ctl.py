@@ -20,7 +20,7 @@ Result = dict[str, Any]
 Word = TypeVar("Word", bound=Enum)
 
 _FIELD_KEYS = ("width", "init_val", "min", "max", "mask")
-_BATCHES_KEPT = 64  # finished batches of probes that nobody asked for are forgotten, oldest first
+_BATCHES_KEPT = 64  # finished batches of probes that were not polled are forgotten, oldest first
 
 
 class CtlOperations:
@@ -37,7 +37,7 @@ class CtlOperations:
         self._ctl = Ctl(endpoint)
         self._address = address
         self._record = record
-        self._batches: dict[int, list[Result] | None] = {}  # None while it is under way
+        self._batches: dict[int, list[Result] | None] = {}  # None until it has finished
         self._next_batch = 1
 
     # --- EV profiles --------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class CtlOperations:
 
 
 def _member(kind: type[Word], name: str, text: str, by_name: bool = False) -> Word:
-    """A member of an enumeration by its value, or its name."""
+    """Return a member of an enumeration by its value or its name."""
     words = {(member.name if by_name else str(member.value)): member for member in kind}
     if text not in words:
         raise RpcError("EINVAL", f"{name} {text!r} is unknown; it is one of {', '.join(words)}")

@@ -6,9 +6,9 @@ from typing import Any
 
 
 class AgentHistory:
-    """Appends records to a file and hands each to the listeners.
+    """Appends records to a file and passes each to the listeners.
 
-    A record holds `t` (monotonic seconds), `node`, `kind` and what the kind says. Lines reach the file at `flush`.
+    A record holds `t` (monotonic seconds), `node`, `kind` and the kind's fields. Lines reach the file at `flush`.
     """
 
     def __init__(self, path: Path, node: str) -> None:
@@ -24,7 +24,7 @@ class AgentHistory:
         return whole
 
     def flush(self) -> None:
-        """Make everything written so far readable for others."""
+        """Make all records written so far readable for others."""
         self._file.flush()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One host, wherever it runs: its transport on a NIC, the operations that drive it, samples and probes.
+"""One host in any process: its transport on a NIC, its operations, samples and probes.
 
 No process, socket, file or clock: the NIC brings the time and carries frames (`hosts.nic.seam`), `memory` has the
 bytes of regions, `record` takes what is to be remembered. The agent's process is one way to run it.
@@ -61,12 +61,12 @@ class RunningHost:
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.pace))
         if sampled:
-            nic.soon(self.sampler.take)  # counts are known to begin at 0, however soon there is traffic
+            nic.soon(self.sampler.take)  # counts start at 0 however early traffic begins
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
         self._probe_links(config, nic)
 
     def call(self, operation: str, /, **arguments: Any) -> Any:
-        """Do an operation; RpcError where there is none of this name, where it is refused or an argument is wrong."""
+        """Call an operation; RpcError for an unknown or refused one, or a wrong argument."""
         try:
             found = self.operations[operation]
         except KeyError:
@@ -74,11 +74,11 @@ class RunningHost:
         return found(**arguments)
 
     def record(self, record: Record) -> Record:
-        """Write a record of now."""
+        """Write a record with the current time."""
         return self._write(self._now, record)
 
     def update(self, read: Callable[[], NodeConfig]) -> dict[str, int]:
-        """Use the node config that `read` gives, if it is newer; returns the version in force."""
+        """Apply the node config that `read` returns, if it is newer; return the version in force."""
         return self._base._update(read)  # noqa: SLF001 - underscored: it is no operation
 
     @property
@@ -102,7 +102,7 @@ class RunningHost:
         return parts
 
     def _probe_links(self, config: NodeConfig, nic: Carrier) -> None:
-        """Take part in the Clustermapper if the node config says so."""
+        """Probe for Clustermapper if the node config says so."""
         section = config.mapper
         if section is not None:
             report = functools.partial(self._log_mapper_report, config.host.name)

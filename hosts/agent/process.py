@@ -1,4 +1,4 @@
-"""Operations that only a host in a process of its own has: who it is, its node config file, its end."""
+"""Operations of a host in a process of its own: identity, node config file, shutdown."""
 
 import os
 from collections.abc import Callable
@@ -19,13 +19,13 @@ class ProcessOperations:
         self._stop = stop
 
     def hello(self) -> dict[str, Any]:
-        """Say who serves here and how its ports are; `pid` changes with every restart."""
+        """Return the host's name, the state of its ports, and `pid`, which changes with every restart."""
         return {**self._hello(), "pid": os.getpid()}
 
     def configure(self, path: str | None = None) -> dict[str, int]:
-        """Read the node config file again, or another one, and use it if it is newer."""
+        """Read the node config file again, or another one, and apply it if it is newer."""
         return self._host.update(lambda: load(Path(path) if path else self._config_path))
 
     def shutdown(self) -> None:
-        """End the agent after this answer."""
+        """End the agent after this response."""
         self._stop()

@@ -1,4 +1,4 @@
-"""Real-time scheduling of a host agent: it stands for NIC hardware, which never waits for a CPU.
+"""Real-time scheduling of a host agent, which stands for NIC hardware that never waits for a CPU.
 
 The process asks for round-robin real-time scheduling (sched(7)). Niceness would not do: where the kernel groups
 processes by session it counts only inside one, and a task that has begun its slice keeps it. A process that runs for
@@ -21,7 +21,7 @@ _TIMER_SLACK_NS = 1000
 
 
 def use_realtime() -> bool:
-    """Have this process woken within microseconds of its timeouts; return False, with a warning, without permission."""
+    """Schedule this process in real time; return False, with a warning, without permission."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)
     microseconds = int(WITHOUT_REST_S * 1e6)
     try:

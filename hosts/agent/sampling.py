@@ -1,8 +1,8 @@
-"""Samples of a host: what the transport and the NIC count, at a steady pace, for history and the operation `samples`.
+"""Samples of a host: counters of transport and NIC at a steady pace, for history and the operation `samples`.
 
 All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. An
 operation returns all of them; the history, ten times a second, has only what changed since the sample before: a QP or
-path that did not change has no row, a number that did not has no field, and one that never had a field is 0.
+path that did not change has no row, an unchanged number has no field, and a field that never appeared is 0.
 """
 
 from collections import deque
@@ -20,15 +20,15 @@ KEPT_ROWS = 16_384
 
 
 class Changes:
-    """Changed rows of QPs since they were reported last; a row is known by its first `keys` fields' values."""
+    """Changed rows of QPs since the last sample; a row is identified by its first `keys` fields."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
-        self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}  # names of fields, as the one object for all rows
+        self._shapes: dict[tuple[str, ...], tuple[str, ...]] = {}  # field names, one object for all rows
         self._reported: dict[int, dict[tuple[Any, ...], tuple[tuple[str, ...], tuple[Any, ...]]]] = {}  # by QP and key
 
     def of(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the rows that changed, with their keys and changed fields; a new row has no fields that are 0."""
+        """Return the rows that changed, with their keys and changed fields; a new row omits fields that are 0."""
         found = []
         for row in rows:
             key, names = tuple([row[name] for name in self._keys]), tuple(row)
@@ -50,12 +50,12 @@ class Changes:
         return found
 
     def forget(self, left: Container[int]) -> None:
-        """Forget rows of QPs that are not left: where QPs come and go, they would be most of the memory."""
+        """Forget rows of destroyed QPs, which would otherwise be most of the memory."""
         for qp in [qp for qp in self._reported if qp not in left]:
             del self._reported[qp]
 
 
-_NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` says what it would
+_NOT_IN_HISTORY = ("last_placed",)  # moves with every packet, and `max_gap` carries the same information
 
 
 class Sampler:
@@ -72,17 +72,17 @@ class Sampler:
         self._qps, self._paths = Changes("qp"), Changes("qp", "ev", "plane", "uplink")
 
     def current(self) -> dict[str, Any]:
-        """Return all that there is to say now."""
+        """Return all current values."""
         return self._whole(self._transport.stats())
 
     def _whole(self, stats: dict[str, Any]) -> dict[str, Any]:
-        """The transport's numbers with those of the NIC."""
+        """Return the transport's numbers with those of the NIC."""
         by_port = stats.pop("ports", {})
         ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
         return {**stats, "ports": ports, **self._nic.strain()}
 
     def take(self, now: float) -> None:
-        """Write one sample; lateness and gaps are the worst since the one before."""
+        """Write one sample; lateness and gaps are the maximum since the last one."""
         self._transport.check_progress(now)
         lateness = self._nic.lateness()
         sample = self._whole(self._transport.changed_stats())

@@ -1,7 +1,7 @@
 """The agent's verbs: operations that follow those of the MRC headers, with JSON in place of pointers.
 
 Handles (`pd`, `cq`, `qp`, `lkey`, `rkey`) are the transport's own. A call that the transport refuses answers with the
-errno name that the headers give for it and one sentence. Where no `pd` or `cq` is given, the host's default is meant.
+errno name that the headers give for it and one sentence. Without a `pd` or `cq` the host's default is used.
 """
 
 import ipaddress
@@ -67,7 +67,7 @@ class VerbOperations:
     def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
         """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
 
-        A queue that overflowed answers EOVERFLOW once it has given what it had.
+        A queue that overflowed answers EOVERFLOW once it is empty.
         """
         if cq is not None:
             return _listed(self._verbs.poll_cq(cq, limit))
@@ -97,7 +97,7 @@ class VerbOperations:
         return {"lkey": region.lkey, "rkey": region.rkey, "va": region.va, "length": region.length}
 
     def dereg_mr(self, lkey: int) -> None:
-        """Give a region back; EBUSY while a request uses it."""
+        """Deregister a region; EBUSY while a request uses it."""
         self._verbs.dereg_mr(lkey)
         self._memory.unmap(self._buffers.pop(lkey))
 
@@ -121,7 +121,7 @@ class VerbOperations:
         return {"qp": qp, **self._verbs.local_info(qp)}
 
     def modify_qp(self, qp: int, state: str, attributes: dict[str, int] | None = None) -> None:
-        """Take one step of the state machine; RTR wants the peer's qpn, psn, mpr and wimm, RTS the own psn."""
+        """Take one step of the state machine; RTR needs the peer's qpn, psn, mpr and wimm, RTS the own psn."""
         self._verbs.modify_qp(qp, state, self._loop.now, **(attributes or {}))
 
     def connect_qp(self, qp: int, remote: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ def _listed(completions: list[WorkCompletion]) -> Result:
 
 
 def _fields(name: str, given: Mapping[str, int], wanted: Mapping[str, int | None]) -> dict[str, int]:
-    """Return exactly the wanted fields; None as default means that the field is required."""
+    """Return exactly the named fields; None as default means that the field is required."""
     for key in given:
         if key not in wanted:
             raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(wanted)}")

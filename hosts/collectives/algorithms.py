@@ -5,7 +5,7 @@ Communication Operations in MPICH" (2005); binomial trees and dissemination barr
 into the same segments, and a rank passes each on as soon as it is there, so that the steps of a ring overlap. The
 order of a reduction depends on sizes and ranks alone, never on time: the same inputs give the same bits.
 
-`send(rank, view)` takes the bytes later: what was given must not change before the receiver could have them, which
+`send(rank, view)` may copy the bytes later: they must not change before the receiver could have them, which
 every algorithm here ensures by its data dependencies. `combine(at, segment)` reduces a segment into the buffer.
 """
 
@@ -30,14 +30,14 @@ Span = tuple[int, int]
 
 
 class Sender(Protocol):
-    """Takes what a collective sends."""
+    """Sender of a collective's messages."""
 
     def send(self, rank: int, view: memoryview) -> None:
         """Send bytes to a rank of the group."""
 
 
 def chunks(items: int, item: int, count: int) -> list[Span]:
-    """Cut `items` items of `item` bytes into `count` spans of bytes that differ by one item at most."""
+    """Cut `items` items of `item` bytes into `count` spans of bytes, equal up to one item."""
     ends = [items * i // count * item for i in range(count + 1)]
     return list(itertools.pairwise(ends))
 
@@ -88,7 +88,7 @@ def ring_all_reduce(out: Sender, rank: int, size: int, buffer: memoryview, item:
 
 
 def halving_doubling(out: Sender, rank: int, size: int, buffer: memoryview, item: int, combine: Combine) -> Collective:
-    """2·log2(n) steps; ranks beyond the largest power of two give theirs to a partner first and get the result."""
+    """2·log2(n) steps; ranks beyond the largest power of two give their data to a partner first and get the result."""
     whole = (0, len(buffer))
     power = 1 << (size.bit_length() - 1)
     extra = size - power
@@ -156,7 +156,7 @@ def broadcast(out: Sender, rank: int, size: int, buffer: memoryview, root: int) 
 
 
 def reduce(out: Sender, rank: int, size: int, buffer: memoryview, item: int, combine: Combine, root: int) -> Collective:
-    """Reduce into the root's buffer; those of the others hold partial results afterwards."""
+    """Reduce into the root's buffer; other ranks' buffers hold partial results afterwards."""
     parent, children = _shape(rank, size, root, len(buffer))
     for a, b in segments((0, len(buffer)), item):
         for child in children:
@@ -169,7 +169,7 @@ def reduce(out: Sender, rank: int, size: int, buffer: memoryview, item: int, com
 
 
 def all_gather(out: Sender, rank: int, size: int, parts: Sequence[memoryview]) -> Collective:
-    """Fill `parts`, one per rank and as long on every rank; one's own is filled already."""
+    """Fill `parts`, one per rank and of equal length; this rank's part is already filled."""
     if max(map(len, parts)) <= SMALL:
         yield from _exchange(out, rank, size, [parts[rank]] * size, parts)
         return
@@ -188,12 +188,12 @@ def all_gather(out: Sender, rank: int, size: int, parts: Sequence[memoryview]) -
 def reduce_scatter(
     out: Sender, rank: int, size: int, buffer: memoryview, spans: Sequence[Span], item: int, combine: Combine
 ) -> Collective:
-    """Reduce the span of every rank into that rank's `buffer`; the other spans hold partial results afterwards."""
+    """Reduce the span of every rank into that rank's `buffer`; other spans hold partial results afterwards."""
     if max(b - a for a, b in spans) <= SMALL:
         for step in range(1, size):
             to = (rank + step) % size
             _send(out, to, buffer, spans[to], item)
-        for other in range(size):  # in the order of ranks, whoever comes first
+        for other in range(size):  # in the order of ranks, not of arrival
             if other != rank:
                 for a, b in segments(spans[rank], item):
                     combine(a, (yield other, b - a))

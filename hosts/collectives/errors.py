@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CollectiveError(RuntimeError):
-    """A collective that failed on this `rank`: because of `peer`, where one is to blame, and the `reason`."""
+    """A collective that failed on this `rank`, with the `peer` to blame, if there is one, and the `reason`."""
 
     def __init__(self, text: str, rank: int, peer: int | None, reason: str) -> None:
         super().__init__(text)
@@ -12,4 +12,4 @@ class CollectiveError(RuntimeError):
 
 
 class CollectiveTimeoutError(CollectiveError):
-    """A collective that was not done in its time."""
+    """A collective that exceeded its time-out."""

@@ -24,10 +24,10 @@ HEADER: Final = struct.Struct("=BBHIIIIIQ")
 """Kind, code, flags, group, tag, sequence number, index of the segment, its bytes, bytes of the whole message."""
 
 SLOT: Final = HEADER.size + SEGMENT
-CREDIT: Final = 1 << 31  # in an immediate: the rest is how many segments were taken out, modulo 2^24
+CREDIT: Final = 1 << 31  # in an immediate: the rest is the number of segments taken, modulo 2^24
 _CREDIT_MASK: Final = 0xFFFFFF
 _DEPTH: Final = 4 * SLOTS  # requests and receives of a QP
-DATA, CONTROL, RECEIVE = 0, 1, 2  # the low bits of a wr_id; the others are the lane's number
+DATA, CONTROL, RECEIVE = 0, 1, 2  # low bits of a wr_id; the others are the lane's number
 
 
 class Outgoing(NamedTuple):
@@ -49,8 +49,8 @@ class Lane:
         self._posted = self._completed = self._credited = 0  # segments sent
         self._consumed = self._reported = 0  # segments received
         self.connected = False
-        self._asked_at = 0.0  # time since which the NIC has had requests and completed none of them
-        self._controls = 0  # requests without data that are under way
+        self._asked_at = 0.0  # time since which the NIC has had requests and completed none
+        self._controls = 0  # zero-length requests under way
         self.waiting: deque[Outgoing] = deque()
 
     def describe(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Lane:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Post what waits, as far as there are slots."""
+        """Post waiting segments, as far as there are slots."""
         waiting = self.waiting
         while waiting and self.connected and self._posted - min(self._completed, self._credited) < SLOTS:
             operation, header, payload = waiting.popleft()
@@ -86,7 +86,7 @@ class Lane:
                 operation.copied()
 
     def probe(self) -> None:
-        """Write nothing, so that a peer that is gone shows by the QP's error; one probe at a time."""
+        """Write zero bytes, so that a QP error reveals a peer that is gone; one probe at a time."""
         if self.connected and not self._controls and self._posted == self._completed:
             self._control(None)
 
@@ -104,7 +104,7 @@ class Lane:
         return not self.connected or (not self.waiting and self._posted == self._completed and not self._controls)
 
     def silent_since(self) -> float | None:
-        """The time since which the peer has acknowledged nothing of what is under way; None where nothing is."""
+        """Time since which the peer has acknowledged nothing under way; None if nothing is."""
         return self._asked_at if self._posted > self._completed or self._controls else None
 
     def _asks(self) -> None:
@@ -121,21 +121,21 @@ class Lane:
     # --- receiving --------------------------------------------------------------------------------------------------
 
     def credit(self, imm: int) -> None:
-        """The peer reports how many segments it has taken out."""
+        """Take in the number of segments that the peer has taken."""
         self._credited += (imm - self._credited) & _CREDIT_MASK
 
     def segment(self, imm: int, length: int) -> memoryview:
-        """Header and payload in the slot that an immediate names; valid until `took`."""
+        """Return header and payload in the slot that an immediate names; valid until `took`."""
         at = imm % SLOTS * SLOT
         return self._receives.buf[at : at + length]
 
     def took(self, peer_listens: bool) -> None:
-        """A segment has been taken out of its slot; tell the peer from time to time."""
+        """Free a slot whose segment was taken; notify the peer from time to time."""
         self._consumed += 1
         if peer_listens and self._consumed - self._reported >= SLOTS // 4:
             self._reported = self._consumed
             self._control(CREDIT | self._consumed & _CREDIT_MASK)
 
     def receive(self) -> None:
-        """Post a receive in place of one that was used."""
+        """Post a receive in place of a used one."""
         self._qp.receive(self.number << 2 | RECEIVE)

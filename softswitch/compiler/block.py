@@ -103,9 +103,9 @@ class Indented:
 
 @dataclass(frozen=True)
 class Ex:
-    """A Python expression of an integer (or 0/1 boolean) between `low` and `high`, both inside.
+    """A Python expression of an integer (or 0/1 boolean) between `low` and `high`, both inclusive.
 
-    `atom` says that it needs no parentheses as an operand.
+    `atom` means that it needs no parentheses as an operand.
     """
 
     code: str
@@ -115,12 +115,12 @@ class Ex:
 
     @property
     def value(self) -> int | None:
-        """The value, where it is known."""
+        """Value, if known."""
         return self.low if self.low == self.high else None
 
     @property
     def operand(self) -> str:
-        """The code, in parentheses where it needs them."""
+        """Code, in parentheses if needed."""
         return self.code if self.atom else f"({self.code})"
 
     @property
@@ -136,12 +136,12 @@ def constant(value: int) -> Ex:
 
 
 def bits(code: str, width: int, atom: bool = False) -> Ex:
-    """Return an expression known to be an unsigned value of `width` bits."""
+    """Return an expression with an unsigned value of `width` bits."""
     return Ex(code, 0, (1 << width) - 1, atom)
 
 
 def boolean(code: str, atom: bool = False) -> Ex:
-    """Return an expression known to be true or false."""
+    """Return an expression with a boolean value."""
     return Ex(code, 0, 1, atom)
 
 
@@ -161,7 +161,7 @@ def wrap(ex: Ex, width: int, signed: bool = False) -> Ex:
 
 
 SATURATED = "_s"
-"""The local that a value is held in while it is limited; it is read at once, so that one serves all."""
+"""Local for a value that is being limited; it is read at once, so that one local is enough."""
 
 
 def saturate(ex: Ex, width: int, signed: bool) -> Ex:

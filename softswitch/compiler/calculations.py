@@ -1,4 +1,4 @@
-"""Code for calculations over fields (hashes, checksums), and for what verifies and updates checksum fields with them.
+"""Code for calculations over fields (hashes, checksums), and for verification and update of checksum fields.
 
 Source: behavioral-model's calculations.cpp and checksums.cpp.
 """
@@ -51,7 +51,7 @@ class Calculations:
         return self._gather_dynamic(inputs, tail)
 
     def _input(self, expr: p4.Expr, width: int) -> tuple[str, int] | bool | None:  # noqa: PLR0911 - one case per kind
-        """Return an input's code and width, None for one that is left out, False where only run time knows."""
+        """Return an input's code and width; None if it is left out, False if only known at run time."""
         if isinstance(expr, p4.Const):
             return f"{expr.value & ((1 << width) - 1):#x}", width
         if isinstance(expr, p4.FieldRef):
@@ -129,7 +129,7 @@ class Calculations:
     # -- checksums ----------------------------------------------------------------------------------------------------
 
     def verify_checksums(self) -> None:
-        """Emit the verification of all checksums; the flag `checksum_error` becomes 1 where one is wrong."""
+        """Emit the verification of all checksums; the flag `checksum_error` becomes 1 if one is wrong."""
         for checksum in self.program.checksums:
             if checksum.verify:
                 self._verify_checksum(checksum)

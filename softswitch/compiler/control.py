@@ -22,22 +22,22 @@ from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
 NODE_LIMIT = 6
-"""Most emissions of a pipeline's node, on average (unstructured graphs repeat nodes)."""
+"""Most copies of a pipeline's node, on average (unstructured graphs repeat nodes)."""
 NODE_BUDGET = 60
-"""Nodes emitted beyond that before ways that know different things about the packet are brought together."""
+"""Nodes emitted beyond that before paths with different facts are merged."""
 MAX_VARIANTS = 4
-"""Ways kept apart behind a branch because they changed different headers."""
+"""Paths kept separate behind a branch because they changed different headers."""
 MAX_ENDS = 16
-"""Ends of a pipeline with their own code behind."""
+"""Ends of a pipeline with their own code behind them."""
 
 
 class ControlEmitter:
-    """Emits pipelines of tables and conditions where `at` is.
+    """Emits pipelines of tables and conditions at `at`.
 
-    Ways through a pipeline that leave the packet's headers in different conditions (one rewrites the destination,
-    another only drops) are kept apart as far as a budget goes: each then pays only for what it did itself.
+    Paths through a pipeline with different facts about the headers (one rewrites the destination, another drops the
+    packet) are kept separate within a budget: each then runs only the code that it needs.
 
-    `graphs`: by pipeline, shared by all who emit one program. `live_behind`: something behind the pipeline reads a
+    `graphs`: by pipeline, shared by all emitters of one program. `live_behind`: fields read behind the pipeline.
     field.
     """
 
@@ -53,12 +53,12 @@ class ControlEmitter:
         self.program = at.program
         self.graphs, self.live_behind = graphs, live_behind
         self._numbers: dict[str, int] | None = None
-        """Numbers of the nodes while in a loop over them."""
+        """Numbers of the nodes, within a loop over them."""
 
     def pipeline(self, name: str, at_end: Body, is_over: Callable[[SymbolicState], bool]) -> None:
-        """Emit a pipeline; `at_end` emits what follows it, once for each way that is worth its own code.
+        """Emit a pipeline; `at_end` emits the code behind it, once for each path that deserves its own code.
 
-        `is_over` True: nothing follows where this is known about the packet.
+        `is_over` returns True if nothing follows for a packet with these facts.
         """
         pipeline = self.program.pipelines[name]
         if name not in self.graphs:
@@ -87,7 +87,7 @@ class ControlEmitter:
     # -- ways through the graph ---------------------------------------------------------------------------------------
 
     def _walk(self, name: str | None, stop: str | None) -> list[End]:
-        """Emit nodes from `name` up to, not including, `stop`; return the ends there."""
+        """Emit nodes from `name` up to, not including, `stop`; return the ends."""
         if self._numbers is not None:
             self._go_to(name)
             return []
@@ -114,7 +114,7 @@ class ControlEmitter:
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _circle(self, first: str | None) -> list[End]:
-        """Emit a pipeline that comes back to nodes: a loop over all of them."""
+        """Emit a pipeline with a cycle: a loop over all nodes."""
         if first is None:
             return [(self.at.block, self.at.state)]
         self._numbers = {name: number for number, name in enumerate(self._graph.nodes)}
@@ -136,7 +136,7 @@ class ControlEmitter:
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _go_to(self, name: str | None) -> None:
-        """Go on with a node, from inside of a loop over all."""
+        """Continue with a node, within a loop over all."""
         assert self._numbers is not None
         if self.at.state.dead:
             return
@@ -152,7 +152,7 @@ class ControlEmitter:
     def _variants(
         self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS
     ) -> list[tuple[list[End], SymbolicState]]:
-        """Group ends that know the same about the packet's headers; bring each group to one state."""
+        """Group ends with the same facts about headers; merge each group into one state."""
         groups: dict[object, list[End]] = {}
         for block, state in ends:
             groups.setdefault(self._signature(state), []).append((block, state))
@@ -176,7 +176,7 @@ class ControlEmitter:
         return tuple(headers)
 
     def _split(self, variants: list[tuple[list[End], SymbolicState]], none: Sequence[End] = ()) -> list[End]:
-        """Emit a switch on the variant that was reached; return one place for each. Nothing follows `none`."""
+        """Emit a switch on the variant that was reached; return one scope for each. Nothing follows `none`."""
         if len(variants) == 1 and not none:
             return [(self.at.block, variants[0][1])]
         name = self.at.temporary()
@@ -283,7 +283,7 @@ class ControlEmitter:
         return table.with_counters or table.support_timeout or table.direct_meter is not None
 
     def _found(self, table: p4.Table, entry: str) -> None:
-        """Emit what a hit does before the action runs."""
+        """Emit the steps of a hit before the action runs."""
         if self._has_cell(table):
             self._touch(table, entry)
         if table.profile is not None:
@@ -301,7 +301,7 @@ class ControlEmitter:
         return codes[0] if len(codes) == 1 else f"({', '.join(codes)})"
 
     def _touch(self, table: p4.Table, entry: str) -> None:
-        """Emit what a hit does to the entry's cell: counter, time of last hit, meter."""
+        """Emit the effects of a hit on the entry's cell: counter, time of last hit, meter."""
         cell = self.at.temporary()
         self.at.line(f"{cell} = {entry}[1]")
         if table.with_counters:
@@ -315,7 +315,7 @@ class ControlEmitter:
                 self.at.write(meter.target, Ex(f"{cell}[3](length)", 0, 2))
 
     def _selector(self, table: p4.Table) -> str:
-        """Return the code of the hash that picks a group's member, as a function of the packet."""
+        """Return the code of the hash that selects a group's member, as a function of the packet."""
         assert table.profile is not None
         profile = self.program.profiles[table.profile]
         if profile.algorithm is None or not table.selector:
@@ -328,7 +328,7 @@ class ControlEmitter:
     def _dispatch(
         self, table: p4.Table, entry: str, follow: Callable[[int], str | None], meet: str | None
     ) -> list[tuple[str | None, Callable[[], list[End]]]]:
-        """Return the arms for the actions an entry can name; `follow` returns the node after each."""
+        """Return the arms for the actions of an entry; `follow` returns the node after each."""
         numbers = tuple(dict.fromkeys(table.action_ids))
         if not table.key and table.const_default_entry and table.default_action is not None:
             numbers = (table.default_action,)
@@ -373,7 +373,7 @@ class ControlEmitter:
 
     @staticmethod
     def _next(table: p4.Table, action: int, hit: bool) -> str | None:
-        """Return the node after this action; a hit or miss node goes first."""
+        """Return the node after this action; a hit or miss node has precedence."""
         side = "hit" if hit else "miss"
         if "hit" in table.next or "miss" in table.next:
             return table.next.get(side)

@@ -1,7 +1,7 @@
 """Code for the deparser (behavioral-model: deparser.cpp).
 
-Headers that kept their place in the packet are patched where they are; only where headers came, went or moved is the
-packet assembled again.
+Headers that kept their place in the packet are patched there; the packet is assembled again only if headers were
+added, removed or moved.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ByteRun:
 
 
 class Deparser:
-    """Turns fields back into bytes where `at` is."""
+    """Writes fields back into bytes at `at`."""
 
     def __init__(self, at: BranchScope, headers: HeaderOps, primitives: Primitives, calculations: Calculations) -> None:
         self.at, self.headers, self.primitives, self.calculations = at, headers, primitives, calculations
@@ -53,7 +53,7 @@ class Deparser:
             self._rebuild()
 
     def _in_place(self) -> bool:
-        """Return whether all headers known to be valid lie in the packet one behind the other from byte 0 on."""
+        """Return True if all headers known to be valid are adjacent in the packet from byte 0 on."""
         position = 0
         for name in self.program.deparser:
             info = self.at.state.headers[name]
@@ -80,7 +80,7 @@ class Deparser:
                     self.at.line(f"d[{start}:{start + run.size}] = ({code}).to_bytes({run.size}, 'big')")
 
     def _run_code(self, header: str, run: ByteRun) -> str:
-        """Return the integer of a run's bytes: its fields, and the packet's own bits where they are not covered."""
+        """Return the integer of a run's bytes: its fields, and the packet's own bits elsewhere."""
         terms = []
         if run.kept:
             last = run.first + run.size - 1
@@ -175,7 +175,7 @@ class Deparser:
 
 
 def dirty_runs(kind: p4.HeaderType, dirty: set[str]) -> list[ByteRun]:
-    """Return the byte ranges that dirty fields touch, adjacent ones as one."""
+    """Return the byte ranges of dirty fields, adjacent ones merged."""
     spans: list[tuple[int, int, list[p4.Field]]] = []
     for field in kind.fields:
         if field.name not in dirty or not field.width:
@@ -195,7 +195,7 @@ def dirty_runs(kind: p4.HeaderType, dirty: set[str]) -> list[ByteRun]:
 
 
 def merge(pieces: list[Piece]) -> list[Piece]:
-    """Join pieces that lie side by side in the packet."""
+    """Join adjacent pieces of the packet."""
     merged: list[Piece] = []
     for piece in pieces:
         previous = merged[-1] if merged else None

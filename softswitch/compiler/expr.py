@@ -34,7 +34,7 @@ def padded(width: int) -> int:
 
 
 class Scope:
-    """The place in the generated code: where lines go, what is known there, and how fields are read and written.
+    """A place in the generated code: receives lines, knows facts, reads and writes fields.
 
     `params` are the expressions of the action's arguments while inside an action.
     """
@@ -48,7 +48,7 @@ class Scope:
         self.live: Callable[[str, str], bool] = lambda _header, _field: True
         self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
         self.counter = itertools.count(1)
-        self._taken: dict[tuple[Block, str], str] = {}  # what loads a field, given a block's locals with its bytes
+        self._taken: dict[tuple[Block, str], str] = {}  # loads a field, given a block's locals with its bytes
         self.conformer = Conformer(program, names, self._load_code)
         self.conformer.needed = self._needed
 
@@ -63,7 +63,7 @@ class Scope:
         return f"t{next(self.counter)}"
 
     def _needed(self, header: str, field: str, valid: bool | None) -> bool:
-        """Return whether a field's value matters from here on; that of an invalid header only where it is read."""
+        """Return True if a field's value is needed later; that of an invalid header only where it is read."""
         return self.is_read(header, field) if valid is False else self.live(header, field)
 
     # -- headers' bookkeeping -----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Scope:
     # -- fields -------------------------------------------------------------------------------------------------------
 
     def read(self, ref: p4.FieldRef) -> Ex:
-        """Return a field's value, loading it into its local first where it is still in the packet bytes."""
+        """Return a field's value; load it from the packet bytes into its local first if needed."""
         if ref.name == "$valid$":
             return self.valid(ref.header)
         field = self.program.field(ref)
@@ -189,7 +189,7 @@ class Scope:
             code = code if not shift and width == 16 else f"({code})"
         elif last + 1 - first in {4, 8}:
             code = f"take_{last + 1 - first}(d, {at(first)})[0]"
-        elif last + 1 - first == 16:  # an address: a third less than from a slice, which would be copied twice
+        elif last + 1 - first == 16:  # an address: a third cheaper than from a slice, which would be copied twice
             code = f"int_from(take_16(d, {at(first)})[0], 'big')"
         else:
             code = f"int_from(d[{at(first)}:{at(last + 1)}], 'big')"
@@ -221,7 +221,7 @@ class Scope:
         self.state.edit(header).fields[name] = place
 
     def flag(self, name: str) -> Ex:
-        """Return a flag of the pseudo header that the end of a pipeline looks at."""
+        """Return a flag of the pseudo header that the end of a pipeline reads."""
         place = self.state.headers[FLAGS].place(name)
         if isinstance(place, Known):
             assert isinstance(place.value, int)
@@ -233,7 +233,7 @@ class Scope:
         self._store(FLAGS, name, ex)
 
     def held(self, ex: Ex) -> Ex:
-        """Return an expression that may be used twice: computed once where it is more than a name."""
+        """Return an expression that may be used twice: computed once unless it is just a name."""
         if ex.atom:
             return ex
         name = self.temporary()
@@ -243,7 +243,7 @@ class Scope:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def expr(self, node: p4.Expr) -> Ex:  # noqa: PLR0911 - one case per kind
-        """Return the code of an expression, emitting what it needs before."""
+        """Return the code of an expression; emit the lines that it needs first."""
         if isinstance(node, p4.FieldRef):
             return self.read(node)
         if isinstance(node, p4.Const):
@@ -270,7 +270,7 @@ class Scope:
         return f"reg_{list(self.program.registers).index(name)}"
 
     def lookahead(self, node: p4.Lookahead) -> Ex:
-        """Return bits ahead of the parser's cursor; the parser has checked that they are there."""
+        """Return bits ahead of the parser's cursor; the parser has checked that they exist."""
         first, last = node.offset // 8, (node.offset + node.width - 1) // 8
         shift = (last + 1) * 8 - node.offset - node.width
         known = self.state.position
@@ -281,17 +281,17 @@ class Scope:
         return bits(self.take(at, first, last, shift, node.width), node.width)
 
     def choose(self, index: Ex, options: list[str], otherwise: str) -> str:
-        """Return code that picks one of `options` by a run-time index."""
+        """Return code that selects one of `options` by a run-time index."""
         if index.value is not None:
             return options[index.value] if 0 <= index.value < len(options) else otherwise
-        index = self.held(index)  # once per option it would double with each stack in an index
+        index = self.held(index)  # repeated per option it would double with each stack in an index
         code = otherwise
         for number in reversed(range(len(options))):
             code = f"{options[number]} if {index.code} == {number} else {code}"
         return f"({code})"
 
     def _stack_field(self, node: p4.StackField) -> Ex:
-        """Return a field of the last element of a stack; 0 where the stack is empty."""
+        """Return a field of the last element of a stack; 0 if the stack is empty."""
         stack = self.program.stacks[node.stack]
         last = self.next_index(node.stack)
         index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high - 1)
@@ -306,7 +306,7 @@ class Scope:
         return self._typed(code, field)
 
     def element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
-        """Return index and header names of a header expression: one header, or an element picked at run time."""
+        """Return index and header names of a header expression: one header, or an element selected at run time."""
         if isinstance(node, p4.HeaderRef):
             return constant(0), [node.name]
         if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
@@ -370,9 +370,9 @@ class Scope:
         return arithmetic(op, left, right)
 
     def _nested_addresses(self, left: p4.Expr | None, right: p4.Expr | None) -> tuple[str, str] | None:
-        """Return locals with the bytes of two unread addresses of nested IPv6 headers; None for any other operands.
+        """Return locals with the bytes of two unread addresses of nested IPv6 headers; None for other operands.
 
-        Taking both at once and comparing bytes costs half of what two numbers do.
+        Reading both at once and comparing bytes costs half of comparing two numbers.
         """
         first, second = self._address_at(left), self._address_at(right)
         if first is None or second is None or abs(first - second) != _NESTED:
@@ -385,7 +385,7 @@ class Scope:
         return (outer, inner) if first < second else (inner, outer)
 
     def _address_at(self, node: p4.Expr | None) -> int | None:
-        """Return the known place in the packet of a field as wide as an address that was not read; None for others."""
+        """Return the known place in the packet of an unread field as wide as an address; None for others."""
         if not isinstance(node, p4.FieldRef) or node.name == "$valid$":
             return None
         field, info = self.program.field(node), self.state.headers[node.header]
@@ -428,7 +428,7 @@ class Scope:
         return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
 
     def _equal(self, left: str, right: str) -> str:
-        """Return code that is true where both are valid and all fields agree."""
+        """Return code that is true if both are valid and all fields are equal."""
         terms = [self.valid(left).code, self.valid(right).code]
         for field in self.program.headers[left].type.fields:
             a, b = p4.FieldRef(left, field.name), p4.FieldRef(right, field.name)

@@ -1,4 +1,4 @@
-"""Branches in the generated code: forks of the known state, and where they meet again."""
+"""Branches in generated code: forks of the known facts, and their merges."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mrclab.softswitch.p4 import program as p4
 
 Body = Callable[[], None]
 End = tuple[Block, SymbolicState]
-"""End of a branch: the block to append to, and the facts known there."""
+"""End of a branch: its block, and the facts known there."""
 
 MAX_STEPS = 1 << 16
-"""Laps of loops that a packet may take; one that goes on for ever costs the packet, not the switch."""
+"""Iterations of loops per packet; an endless loop costs the packet, not the switch."""
 
 
 class BranchScope(Scope):
-    """A scope that can branch, and leave the enclosing part early."""
+    """A scope that can branch, and leave an enclosing part early."""
 
     def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
         self.top = block.child()  # where the function begins
@@ -29,7 +29,7 @@ class BranchScope(Scope):
         self._next_part = ""
 
     def branch(self, cond: Ex, then: Body, otherwise: Body | None = None) -> None:
-        """Emit an if with an optional else; nothing but one body where the condition is known."""
+        """Emit an if with an optional else; only one body if the condition is known."""
         if cond.value is not None:
             if cond.value:
                 then()
@@ -42,7 +42,7 @@ class BranchScope(Scope):
     def chain(self, arms: Sequence[tuple[str | None, Body]]) -> None:
         """Emit if/elif/else from (condition code, body) pairs; the last condition may be None for else.
 
-        Conditions must need no code of their own. Without an else, falling through changes nothing.
+        Conditions must need no lines of their own. Without an else, falling through changes nothing.
         """
         if arms and arms[0][0] is None:
             arms[0][1]()
@@ -58,7 +58,7 @@ class BranchScope(Scope):
         self.block, self.state = outer, self.meet(ends)
 
     def meet(self, ends: Sequence[End]) -> SymbolicState:
-        """Bring several ends of branches to one state and return it."""
+        """Merge several ends of branches into one state and return it."""
         joined = join(state for _, state in ends)
         self._prune(joined)
         for block, state in ends:
@@ -66,7 +66,7 @@ class BranchScope(Scope):
         return joined
 
     def _prune(self, state: SymbolicState) -> None:
-        """Forget values that do not matter from here on, so that branches need not agree on them."""
+        """Forget values that are not needed later, so that branches need not agree on them."""
         for name in list(state.headers):
             if name == FLAGS:
                 continue
@@ -82,7 +82,7 @@ class BranchScope(Scope):
                         del info.fields[field]
 
     def once(self, body: Body, repeat: bool = False) -> None:
-        """Emit a part that `leave` can leave early (with `repeat`, only so); all its ends meet behind it."""
+        """Emit a part that `leave` can leave early (with `repeat`, only so); merge all its ends behind it."""
         outer, exits, loop = self.block, self._exits, self.block.loop()
         self.block, self._exits = loop.body, []
         body()
@@ -101,10 +101,10 @@ class BranchScope(Scope):
     # -- loops --------------------------------------------------------------------------------------------------------
 
     def dispatch(self, parts: Sequence[Body], first: int) -> None:
-        """Emit a loop over parts that end by `go` to any of them or by `leave`; `first` is run first.
+        """Emit a loop over parts that end by `go` to any of them or by `leave`; `first` runs first.
 
-        All parts begin with the same knowledge: what holds before the loop and wherever a part goes on to another. That
-        is found by trial: as long as a part ends with less than all began with, they are emitted again.
+        All parts begin with the same facts: those that hold before the loop and at every `go`. They are found by
+        iteration: as long as a part ends with fewer facts than all began with, they are emitted again.
         """
         outer, entry, variable = self.block, self.state, self.temporary()
         saved = self._exits, self._jumps, self._next_part
@@ -141,7 +141,7 @@ class BranchScope(Scope):
             assert self.state.dead, "a part must say what comes after it"
 
     def go(self, part: int) -> None:
-        """Go on with a part of the enclosing `dispatch`."""
+        """Continue with a part of the enclosing `dispatch`."""
         self._jumps.append((self.block.child(), self.state.copy()))
         self.block.line(f"{self._next_part} = {part}")
         self.state.dead = True
@@ -149,7 +149,7 @@ class BranchScope(Scope):
     # -- what a condition teaches -------------------------------------------------------------------------------------
 
     def learn(self, node: p4.Expr, truth: bool) -> None:
-        """Note in the current state what follows from a condition having been found true or false."""
+        """Record the facts that follow from a condition being true or false."""
         if not isinstance(node, p4.Operation):
             return
         op, left, right = node.op, node.left, node.right
@@ -169,7 +169,7 @@ class BranchScope(Scope):
         return ref.name == "$valid$" or self.program.field(ref).width == 1
 
     def know(self, ref: p4.FieldRef, value: int) -> None:
-        """Note that a field has this value."""
+        """Record that a field has this value."""
         info = self.state.edit(ref.header)
         if ref.name == "$valid$":
             info.valid = bool(value)

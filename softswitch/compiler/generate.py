@@ -1,4 +1,4 @@
-"""Puts the parts together: the source of a whole program's ingress and egress functions.
+"""Code generator: assembles the source of a program's ingress and egress functions.
 
 The generated module has
 
@@ -35,7 +35,7 @@ LEAF_BUDGET = 900
 
 @dataclass(frozen=True)
 class Parts:
-    """Emitters of the parts of one function, all at `at`."""
+    """Emitters of one function's parts, all at `at`."""
 
     at: BranchScope
     headers: HeaderOps
@@ -47,7 +47,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Generated:
-    """The source, and what the switch must know about it."""
+    """Generated source, and the facts that the switch needs about it."""
 
     source: str
     drop_port: int
@@ -109,7 +109,7 @@ class Generator:
         return self._live_in_egress(header, name) or (header, name) in self.tail_reads
 
     def _parts(self, state: SymbolicState, block: Block, live: Callable[[str, str], bool]) -> Parts:
-        """Return what emits code into a block from a state on; `live` returns which fields matter from there on."""
+        """Return the emitters of code into a block from a state on; `live` returns the fields needed later."""
         at = BranchScope(self.program, self.names, state, block)
         at.live = live
         in_egress = live == self._live_in_egress
@@ -130,7 +130,7 @@ class Generator:
         )
 
     def _set(self, parts: Parts, header: str, name: str, ex: Ex) -> None:
-        """Set a target field, where the program has it."""
+        """Set a target field if the program has it."""
         ref = self.program.standard(header, name)
         if ref is not None:
             parts.at.write(ref, ex)
@@ -150,7 +150,7 @@ class Generator:
             parts.at.write(ref, Ex(f"m{number}", low, (1 << field.width) - 1, atom=True))
 
     def _preserved(self, parts: Parts, flag: str) -> str:
-        """Return the code of the tuple of preserved values for the field list that a flag names."""
+        """Return the code of the tuple of preserved values for the field list that a flag selects."""
         number = parts.at.flag(flag)
         if number.value is not None:
             kept = set(self.program.field_lists.get(number.value, ()))
@@ -194,7 +194,7 @@ class Generator:
         return outer
 
     def _behind_parser(self, parts: Parts) -> None:
-        """Emit everything from the parser to the queue; nothing comes after."""
+        """Emit everything from the parser to the queue; nothing follows it."""
         if parts.at.state.dead:
             return
         parts.calculations.verify_checksums()
@@ -207,7 +207,7 @@ class Generator:
         parts.at.state.dead = True
 
     def _is(self, state: SymbolicState, header: str, name: str, value: int) -> bool:
-        """Return whether a target field is known to have this value (fields that the program lacks are 0)."""
+        """Return True if a target field is known to have this value (fields that the program lacks are 0)."""
         ref = self.program.standard(header, name)
         place = Known(0) if ref is None else state.headers[ref.header].place(ref.name)
         return isinstance(place, Known) and place.value == value
@@ -225,7 +225,7 @@ class Generator:
         return dropped and state.headers[FLAGS].place("clone") == Known(0)
 
     def _after_ingress(self, parts: Parts) -> None:
-        """Emit what simple_switch does between ingress and the queues."""
+        """Emit the steps of simple_switch between ingress and the queues."""
         if self.clones:
             parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_ingress(parts))
         self._learn(parts)
@@ -313,7 +313,7 @@ class Generator:
         return outer
 
     def _after_egress(self, parts: Parts) -> None:
-        """Emit what simple_switch does between egress and the wire."""
+        """Emit the steps of simple_switch between egress and the wire."""
         if self._e2e:
             parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_egress(parts))
         spec = self._get(parts, "standard_metadata", "egress_spec")
@@ -335,7 +335,7 @@ class Generator:
         )
 
     def _prologue(self, parts: Parts) -> None:
-        """Emit the fields that simple_switch fills in between the queue and egress."""
+        """Emit the fields that simple_switch sets between the queue and egress."""
         parts.at.set_flag("clone", constant(0))
         place = parts.at.state.headers[FLAGS].place("truncate")
         if not isinstance(place, Known):
@@ -355,7 +355,7 @@ class Generator:
             self._set(parts, standard, "packet_length", _narrow(parts.at.flag("length"), 32))
 
     def _clone_from_egress(self, parts: Parts) -> None:
-        """Emit an egress clone: the headers as they are now, metadata gone but for the preserved fields."""
+        """Emit an egress clone: the current headers, without metadata except the preserved fields."""
         name = parts.at.temporary()
         parts.at.line(f"{name} = clone_sessions.get({parts.at.flag('clone').operand} & {CLONE_FLAG - 1:#x})")
         parts.at.chain([(f"{name} is not None", lambda: self._send_egress_clone(parts, name))])
@@ -368,7 +368,7 @@ class Generator:
         if values:
             parts.at.line(f"{', '.join(values)}, = {kept}")
         saved = parts.at.temporary()
-        before = self.handover.spilled(parts.at.state)  # the copy's values go through the same locals
+        before = self.handover.spilled(parts.at.state)  # the copy's values use the same locals
         if before:
             parts.at.line(f"{saved} = ({', '.join(before)},)")
         self._reset_metadata(copy)

@@ -1,4 +1,4 @@
-"""Pipelines as graphs: which node follows which, where ways meet again, and what is read from a node on."""
+"""Control-flow graphs of pipelines: successors, post-dominators, and the fields read from a node on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mrclab.softswitch.p4 import program as p4
 
 @dataclass
 class Graph:
-    """Analysis of a pipeline: nodes, where their ways meet, the fields read from each on."""
+    """Analysis of a pipeline: nodes, their post-dominators, and the fields read from each on."""
 
     nodes: dict[str, p4.Node]
     loops: bool
@@ -19,14 +19,14 @@ class Graph:
 
 
 def graph_of(program: p4.Program, pipeline: p4.Pipeline) -> Graph:
-    """Return what the code for a pipeline is laid out by."""
+    """Return the graph that a pipeline's code is laid out by."""
     if _has_loop(pipeline):
         return Graph(pipeline.nodes, True, {}, {})
     return Graph(pipeline.nodes, False, _post_dominators(pipeline), _reads_from(program, pipeline))
 
 
 def _has_loop(pipeline: p4.Pipeline) -> bool:
-    """Return whether a way through the pipeline comes back to a node."""
+    """Return True if a path through the pipeline returns to a node."""
     done: set[str] = set()
     for start in pipeline.nodes:
         way, left = [start], [_following(pipeline, start)]
@@ -80,7 +80,7 @@ def successors(node: p4.Node) -> list[str | None]:
 
 
 def _post_dominators(pipeline: p4.Pipeline) -> dict[str, str | None]:
-    """Return for each node the one where all its ways meet again (None: the end)."""
+    """Return each node's immediate post-dominator (None: the end)."""
     sets: dict[str, list[str]] = {}
 
     def chain_of(name: str | None) -> list[str]:

@@ -1,8 +1,8 @@
 """Queue state: a packet's fields between the function that enqueues it and the one that dequeues it.
 
-Each place that hands a packet over is a `Site` with what is known there. Sites that know alike share a `Layout`, which
-has its own egress function. A queue state is the tuple (egress function, d, length, instance type, rid, truncation,
-*locals that this egress function needs).
+Each place that enqueues a packet is a `Site` with its facts. Sites with the same facts share a `Layout`, which has its
+own egress function. A queue state is the tuple (egress function, d, length, instance type, rid, truncation, *locals
+that this egress function needs).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mrclab.softswitch.compiler.state import (
 from mrclab.softswitch.p4 import program as p4
 
 MAX_LAYOUTS = 48
-"""Layouts beyond this share one in which nothing is known."""
+"""Layouts beyond this share one without facts."""
 
 FLAG_NAMES = (
     "parser_error", "checksum_error", "truncate", "clone", "clone_list", "digest", "resubmit", "recirculate", "exit",
@@ -40,7 +40,7 @@ FLAG_NAMES = (
 
 @dataclass
 class Site:
-    """A place that hands a packet over: `call` has {} where the queue state goes."""
+    """A place that enqueues a packet: `call` has {} in the place of the queue state."""
 
     block: Block
     state: SymbolicState
@@ -52,14 +52,14 @@ class Site:
 
 @dataclass
 class Layout:
-    """Layout of the state that egress function `number` finds."""
+    """Layout of the state that egress function `number` expects."""
 
     number: int
     state: SymbolicState
 
 
 class Handover:
-    """Collects sites, and settles which layouts they use."""
+    """Collects sites and assigns layouts to them."""
 
     def __init__(
         self, program: p4.Program, names: Names, live: Callable[[str, str], bool], reads: set[tuple[str, str]]
@@ -73,7 +73,7 @@ class Handover:
         self._anything: Layout | None = None
 
     def add(self, at: BranchScope, call: str, instance: int, data: str = "d", truncate: str | None = None) -> None:
-        """Note that `at` hands the packet over here."""
+        """Note that `at` enqueues the packet here."""
         state = at.state.copy()
         if truncate is None:
             truncate = at.flag("truncate").code
@@ -82,7 +82,7 @@ class Handover:
         self._sites.append(Site(at.block.child(), state, call, data, instance, truncate))
 
     def settle(self, at: BranchScope) -> list[Layout]:
-        """Write the code of all sites noted since the last time; return the layouts that are new."""
+        """Write the code of all sites noted since the last call; return the new layouts."""
         groups: dict[object, list[Site]] = {}
         for site in self._sites:
             groups.setdefault(self._signature(self._trim(site.state)), []).append(site)
@@ -135,7 +135,7 @@ class Handover:
     # -- states -------------------------------------------------------------------------------------------------------
 
     def _trim(self, end: SymbolicState) -> SymbolicState:
-        """Return a state as egress will find it: without what egress never looks at."""
+        """Return a state reduced to the fields that egress reads."""
         if end.dead:
             return initial(self.program, FLAG_NAMES)
         state = end.copy()
@@ -168,7 +168,7 @@ class Handover:
         return Known(0)
 
     def _nothing_known(self) -> SymbolicState:
-        """Return the state that any other can be brought to."""
+        """Return the state that every other state can be converted to."""
         state = initial(self.program, FLAG_NAMES)
         for name, info in state.headers.items():
             if name == FLAGS:
@@ -187,7 +187,7 @@ class Handover:
         return state
 
     def spilled(self, state: SymbolicState) -> list[str]:
-        """Return the locals of a layout, in order."""
+        """Locals of a layout, in order."""
         names: list[str] = []
         for header, info in state.headers.items():
             if info.valid is None:

@@ -1,4 +1,4 @@
-"""Liveness of fields: which ones each half of the program reads; others need neither code nor room in the queue."""
+"""Liveness of fields: those that each half of the program reads; others need neither code nor space in the queue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INGRESS_TARGETS = (
     ("intrinsic_metadata", "mcast_grp"),
     ("intrinsic_metadata", "priority"),
 )
-"""Fields that simple_switch looks at behind ingress; behind egress it is only the first."""
+"""Fields that simple_switch reads after ingress; after egress only the first."""
 
 
 class Reads:

@@ -1,4 +1,4 @@
-"""Code for operators on numbers, with the range of what they give.
+"""Code for operators on numbers, with the range of their results.
 
 Arithmetic follows behavioral-model's Data: unlimited integers, cut to a field's width when they are stored (p4c writes
 the masks of intermediate results into the JSON itself).
@@ -10,7 +10,7 @@ from mrclab.softswitch.compiler.block import Ex, boolean, constant, saturate, wr
 from mrclab.softswitch.objects.runtime_api import PipelineError
 
 WIDEST_SHIFT = 4096
-"""Left shifts beyond this give zero: no field is that wide, and an unlimited one would fill the memory."""
+"""Left shifts beyond this give zero: no field is that wide, and an unlimited shift would fill the memory."""
 
 
 def unary(op: str, right: Ex) -> Ex:
@@ -125,11 +125,11 @@ def _shift_left(left: Ex, right: Ex) -> Ex:
     low, high = min(left.low << far, 0), max(left.high << far, 0)
     if right.high < WIDEST_SHIFT:
         return Ex(f"{left.operand} << {right.operand}", low, high)
-    return Ex(f"shift_left({left.code}, {right.code})", low, high, atom=True)  # a call: operands are written but once
+    return Ex(f"shift_left({left.code}, {right.code})", low, high, atom=True)  # a call: operands are written only once
 
 
 def shift_left(left: int, right: int) -> int:
-    """Return a left shift by a number that is known only at run time, and may be too large."""
+    """Return a left shift by a run-time number, which may be too large."""
     return left << right if right < WIDEST_SHIFT else 0
 
 

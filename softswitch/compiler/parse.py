@@ -22,7 +22,7 @@ TREE_LIMIT = 48
 class ParserEmitter:
     """Emits the parser where `at` is.
 
-    `on_accept` emits what follows at each leaf of a parser tree that accepts; None: all ends of the parser meet.
+    `on_accept` emits the code behind each accepting leaf of a parser tree; None: all ends of the parser merge.
     """
 
     def __init__(self, at: BranchScope, headers: HeaderOps, primitives: Primitives) -> None:
@@ -43,18 +43,18 @@ class ParserEmitter:
 
     @property
     def is_tree(self) -> bool:
-        """True if the parser is emitted as a tree, so that each of its leaves knows its way."""
+        """True if the parser is emitted as a tree, so that each of its leaves knows its path."""
         start = self.program.parser_start
         return start is not None and self._tree_size(start, ()) <= TREE_LIMIT
 
     def leaves(self, name: str | None) -> int:
-        """Return how many accepting leaves the tree below a state has."""
+        """Return the number of accepting leaves below a state."""
         if name is None:
             return 1
         return sum(self.leaves(transition.next_state) for transition in self.program.states[name].transitions)
 
     def error(self, name: str) -> int:
-        """Return the number of a core error; BMv2 numbers those the program lacks itself."""
+        """Return the number of a core error; BMv2 numbers those that the program lacks itself."""
         core = (
             "NoError",
             "PacketTooShort",
@@ -169,7 +169,7 @@ class ParserEmitter:
             self.at.learn(op.args[0], truth=True)
 
     def _require(self, count: Ex) -> None:
-        """Emit the check that `count` more bytes are there."""
+        """Emit the check that `count` more bytes exist."""
         if count.value == 0:
             return
         position = self.at.state.position

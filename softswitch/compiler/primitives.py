@@ -15,7 +15,7 @@ from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import UNCUT
 
 CLONE_FLAG = 1 << 15
-"""Set in the clone flag beside the session, so that session 0 can be asked for (MIRROR_SESSION_ID_VALID_MASK)."""
+"""Bit set in the clone flag besides the session, so that session 0 is possible (MIRROR_SESSION_ID_VALID_MASK)."""
 
 _ARITHMETIC = {
     "add": "+",
@@ -29,11 +29,11 @@ _ARITHMETIC = {
 
 
 _JUMPS = {"_jump": 0, "_jump_if_zero": 1}
-"""Jumps, and which argument is the target."""
+"""Jumps, and the argument that is the target."""
 
 
 class Primitives:
-    """Everything an action body may do, emitted where `at` is."""
+    """Emits all primitives of action bodies at `at`."""
 
     def __init__(self, at: BranchScope, headers: HeaderOps, calculations: Calculations, drop_port: int) -> None:
         self.at, self.headers, self.calculations = at, headers, calculations
@@ -69,7 +69,7 @@ class Primitives:
         return min(arg.value, end)
 
     def _run_loops(self, calls: tuple[p4.Primitive, ...]) -> None:
-        """Emit an action that jumps backwards: a loop over its straight parts."""
+        """Emit an action with backward jumps: a loop over its straight parts."""
         end = len(calls)
         starts = {0}
         for index, target in _jumps(calls):
@@ -199,7 +199,7 @@ class Primitives:
         self.at.line(f"{self.at.names.length(target.header)} = len({self.at.names.field(target.header, target.name)})")
 
     def _keep_behind_varbit(self, header: str) -> None:
-        """Take the fields behind the varbit from the packet: its length gives their place for the last time."""
+        """Read the fields behind the varbit from the packet before its length changes, which determines their place."""
         kind = self.program.headers[header].type
         assert kind.varbit is not None
         for field in kind.fields:
@@ -321,7 +321,7 @@ class Primitives:
     # -- externs ------------------------------------------------------------------------------------------------------
 
     def _bounds(self, index: Ex, size: int, what: str, body: Callable[[], None]) -> None:
-        """Emit `body` under a check of the index; out of range nothing happens but a log line, as in BMv2."""
+        """Emit `body` under a bounds check; out of range a line is logged and nothing else happens, as in BMv2."""
         if index.low >= 0 and index.high < size:
             body()
             return
@@ -399,7 +399,7 @@ class Primitives:
         self.store(call.args[0], arithmetic("+", rest, base))
 
     def _text(self, call: p4.Primitive) -> str:
-        """Return the global that holds what a call says."""
+        """Return the global that holds a call's message."""
         assert call.message is not None
         return f"text_{self.program.texts[call.message]}"
 

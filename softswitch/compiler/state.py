@@ -1,8 +1,8 @@
-"""Facts about a packet at one point of the generated code, and how those of two points are merged.
+"""Facts about a packet at one point of the generated code, and merging of the facts of two points.
 
-A field is in one of three places: still in the packet bytes, in a Python local (dirty where it differs from the bytes),
-or a known constant. A header's validity and offset are known or in a local. `join` finds the state that two branches
-can both be brought to, `conform` emits the assignments that bring one there.
+A field is in one of three places: in the packet bytes, in a Python local (dirty if it differs from the bytes), or it
+is a known constant. A header's validity and offset are known or in a local. `join` returns the state that two
+branches can both be converted to, `conform` emits the assignments that do so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mrclab.softswitch.p4.layout import UNCUT
 
 @dataclass(frozen=True)
 class Local:
-    """The value is in the field's local; `dirty` where the packet bytes do not have it.
+    """The value is in the field's local; `dirty` if the packet bytes do not have it.
 
-    `high` is an upper bound (the lower one being 0) where one below the field's width is known.
+    `high` is an upper bound (the lower bound is 0) if one below the field's width is known.
     """
 
     dirty: bool
@@ -28,7 +28,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Known:
-    """The value is this constant, and no local holds it; `dirty` where the packet bytes do not have it."""
+    """The value is this constant, without a local; `dirty` if the packet bytes do not have it."""
 
     value: int | bytes
     dirty: bool = True
@@ -60,7 +60,7 @@ class HeaderState:
     fields: dict[str, Place] = field(default_factory=dict)
 
     def place(self, name: str) -> Place:
-        """Return where a field is."""
+        """Return the place of a field."""
         return self.fields.get(name, UNREAD)
 
     @property
@@ -172,7 +172,7 @@ FLAGS = "$"
 
 
 def join(states: Iterable[SymbolicState]) -> SymbolicState:
-    """Return the state that all of `states` can be brought to; dead ones (the branch left) do not count."""
+    """Return the state that all of `states` can be converted to; dead ones (ended branches) do not count."""
     living = [state for state in states if not state.dead]
     if not living:
         return SymbolicState({}, {}, None, dead=True)
@@ -213,7 +213,7 @@ def _join_header(a: HeaderState, b: HeaderState, removable: bool) -> HeaderState
 
 
 def _or_blank(info: HeaderState, valid: bool | None) -> HeaderState:
-    """Return the join of a header with one that never was valid, whose fields are all 0."""
+    """Return the join of a header with one that was never valid, whose fields are all 0."""
     fields: dict[str, Place] = {}
     for name, place in info.fields.items():
         if isinstance(place, Known) and place.value:
@@ -240,7 +240,7 @@ def _top(place: Place) -> int | None:
 
 
 def widened(before: SymbolicState, after: SymbolicState) -> SymbolicState:
-    """Return `after`, a join with `before`, without bounds that have grown: they might grow for ever."""
+    """Return `after`, a join with `before`, without bounds that have grown, since they might grow for ever."""
     for name, info in after.headers.items():
         for field_name, place in list(info.fields.items()):
             old = before.headers[name].place(field_name)
@@ -255,7 +255,7 @@ def is_dirty(place: Place) -> bool:
 
 
 class Conformer:
-    """Emits what brings a state to a joined one. `load` returns the code that reads a field from the packet bytes."""
+    """Emits the conversion of a state to a joined one. `load` returns the code that reads a field from the bytes."""
 
     def __init__(self, program: p4.Program, names: Names, load: Callable[[SymbolicState, str, str], str]) -> None:
         self.program = program

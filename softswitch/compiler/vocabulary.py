@@ -1,7 +1,7 @@
-"""All words that generated code may consist of: the last check of a source before it becomes code.
+"""Vocabulary of generated code: the last check of a source before it is compiled.
 
 The compiler writes names by position (`f_7`, `find_2`, `text_0`) and numbers; no text of a program gets into its code.
-Should a mistake in the compiler let one through, it is refused here, before anything runs.
+If a bug in the compiler lets one through, it is refused here, before anything runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ again clone_ingress clone_sessions clone_to enqueue ingress ingress_again int_fr
 multicast now_us out_of_range randint random shift_left transmit
 _ _s d depth enq_depth enq_us instance length port pos queue rid state steps
 """
-"""Keywords; methods; what the pipeline gives the code; parameters and locals."""
+"""Keywords; methods; globals from the pipeline; parameters and locals."""
 _WORDS = frozenset((*BUILTINS, *_WRITTEN.split()))
 
 _NUMBERED = re.compile(
@@ -37,7 +37,7 @@ _LITERALS = re.compile(r"'big'|\bb''")
 
 
 def check(source: str) -> None:
-    """Refuse a source with a word, number or sign that the compiler has no use for. Raises PipelineError."""
+    """Refuse a source with a word, number or sign that the compiler does not use. Raises PipelineError."""
     if len(source) > MAX_SOURCE:
         raise PipelineError(f"the program becomes {len(source)} characters of code; the most is {MAX_SOURCE}")
     plain = _LITERALS.sub("0", source)

@@ -3,4 +3,4 @@
 from typing import Final
 
 SUFFIX: Final = ".verbs"
-"""Of the name of an agent's socket for such programs, after the host's."""
+"""Suffix of the socket for such programs, after the host's name."""

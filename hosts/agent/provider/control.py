@@ -39,7 +39,7 @@ _MAX_PROBES: Final = 256
 
 
 class EvQueue:
-    """A program's queue of EV events; what it cannot hold is counted, and the next event says how many."""
+    """A program's queue of EV events; events beyond its capacity are counted in the next one."""
 
     def __init__(self, handle: int, depth: int, channel: Channel | None) -> None:
         self.handle, self.channel = handle, channel
@@ -61,34 +61,34 @@ class EvQueue:
             self.channel.tell(self.handle)
 
     def arm(self) -> None:
-        """Tell the program of the next event."""
+        """Notify the program of the next event."""
         self._armed = True
 
     def take(self, most: int) -> list[bytes]:
-        """Up to so many events, oldest first."""
+        """Remove and return up to so many events, oldest first."""
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
 class Control(CtlNumbers):
-    """The control interface as a host's programs find it. This one is of a transport that has none: EOPNOTSUPP."""
+    """Control interface of a host's programs; this one, of a transport without it, answers EOPNOTSUPP."""
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
         """Answer a call."""
         raise self._none()
 
     def add(self, queue: EvQueue) -> None:
-        """A queue gets events from now on."""
+        """Send events to a queue from now on."""
         raise self._none()
 
     def remove(self, queue: EvQueue) -> None:
-        """And no more."""
+        """Stop sending events to a queue."""
 
     def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
         """Probe paths."""
         raise self._none()
 
     def ev(self, number: int) -> int | None:
-        """There is no profile but 0, which is none."""
+        """Refuse every profile but 0, which means none."""
         if number:
             raise self._none()
         return None
@@ -123,21 +123,21 @@ class ProgramCtl(Control):
         return self._calls[op](numbers, data)
 
     def ev(self, number: int) -> int | None:
-        """The transport's number of an ONLINE EV profile."""
+        """Return the transport's number of an ONLINE EV profile."""
         return self.evs.online(number)
 
     def cc(self, number: int) -> int | None:
-        """The transport's number of an ONLINE congestion control profile."""
+        """Return the transport's number of an ONLINE congestion control profile."""
         return self.ccs.online(number)
 
     # --- EV events ----------------------------------------------------------------------------------------------------
 
     def add(self, queue: EvQueue) -> None:
-        """A queue gets events from now on."""
+        """Send events to a queue from now on."""
         self._queues.append(queue)
 
     def remove(self, queue: EvQueue) -> None:
-        """And no more."""
+        """Stop sending events to a queue."""
         self._queues.remove(queue)
 
     def _deliver(self, event: EvEvent) -> None:
@@ -224,7 +224,7 @@ class ProgramCtl(Control):
     # --- probes -------------------------------------------------------------------------------------------------------
 
     def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
-        """Probe paths; `done` gets the answers in the order in which they came, when all did or the time is up."""
+        """Probe paths; `done` gets the answers in the order of arrival, once all came or the time is over."""
         traffic_class, timeout_ns = numbers
         count, rest = divmod(len(data), wire.PROBE.size)
         if rest or not 1 <= count <= _MAX_PROBES:

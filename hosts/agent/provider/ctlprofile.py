@@ -1,6 +1,6 @@
 """Numbered profiles of the control interface (`mrc_ctl.h`): enums, states and steps, and EV format profiles.
 
-INIT → OFFLINE → ONLINE and back. They are the device's: all programs of a host see the same ones.
+INIT → OFFLINE → ONLINE and back. They belong to the device: all programs of a host share them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class CtlProfile:
     vendor: bytes = bytes(wire.VENDOR_BYTES)
 
     def target(self, named: bool, to: int, asserted: bool, current: int) -> CtlProfileState:
-        """The state to go to; EINVAL for a step that does not exist, or where CUR_STATE is another one."""
+        """Return the state to go to; EINVAL for a step that does not exist, or if CUR_STATE differs."""
         if asserted and current != self.state:
             raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
         if not named:

@@ -49,7 +49,7 @@ class EvProfileChange:
 
 @dataclass
 class ProgramEvProfile(CtlProfile):
-    """An EV profile as programs make it. ONLINE, `number_online` is that of the transport's."""
+    """An EV profile of a program. `number_online` is the transport's number while ONLINE."""
 
     mode: int = 0
     format: int = 0
@@ -88,7 +88,7 @@ class EvProfiles:
                 raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
 
     def free(self) -> int:
-        """EVs that profiles may still have."""
+        """EVs that profiles may still use."""
         return MAX_PROFILES * MAX_EVS - sum(profile.count for profile in self.profiles.values())
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class EvProfiles:
             self._bring_online(profile)
 
     def _configure(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
-        """Take the attributes of an OFFLINE profile, or of one on its way there."""
+        """Set the attributes of an OFFLINE profile, or of one that becomes OFFLINE."""
         mask = change.mask
         mode = change.mode if mask & EvProfileMask.MODE else profile.mode
         fmt = change.format if mask & EvProfileMask.FMT_ID else profile.format
@@ -272,7 +272,7 @@ class EvProfiles:
             entry.state = wanted
 
     def state_of(self, profile: ProgramEvProfile, port: int, value: bytes) -> int:
-        """QUERY_EV_STATE: what the controller said, or ASSUMED_BAD where a QP found that; ENOENT for no such EV."""
+        """QUERY_EV_STATE: the controller's state, or ASSUMED_BAD if a QP found that; ENOENT for an unknown EV."""
         known = [entry.state for entry in profile.entries if (entry.port, entry.value) == (port, value)]
         short = value if profile.entries else value[:4]
         used = self.in_use(profile).get((port, short), [])
@@ -285,7 +285,7 @@ class EvProfiles:
         return STATES[(known or used)[0]]
 
     def in_use(self, profile: ProgramEvProfile) -> dict[tuple[int, bytes], list[ApiState]]:
-        """The EVs of all QPs of a profile, and the state of each there."""
+        """Return the EVs of all QPs of a profile, and the state of each."""
         found: dict[tuple[int, bytes], list[ApiState]] = {}
         for qp in self._endpoint.verbs.qps.values():
             if qp.ev_profile is not None and qp.ev_profile.number == profile.number_online:
@@ -294,7 +294,7 @@ class EvProfiles:
         return found
 
     def array(self, profile: ProgramEvProfile) -> list[tuple[bytes, int, int]]:
-        """QUERY_EV_ARRAY: value, port and state of each entry; of an AUTO profile those that QPs drew."""
+        """QUERY_EV_ARRAY: value, port and state of each entry; for an AUTO profile those that QPs drew."""
         if not profile.entries:
             drawn = self.in_use(profile)
             return [
@@ -318,7 +318,7 @@ def _states(mask: int) -> frozenset[ApiState]:
 
 
 def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]]) -> Expansion | None:
-    """The expansion of fields as programs give them; a maximum of 0 under mask bits is none."""
+    """Return the expansion of a program's fields; a maximum of 0 under mask bits means no limit."""
     if not fields:
         return None
     made = [EvField(width, init, low, high if high or low else None, mask) for width, init, low, high, mask in fields]
@@ -328,7 +328,7 @@ def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, in
 
 
 def _expanded(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]], value: bytes) -> bytes:
-    """Return an EV of 32 bytes as packets carry it: expanded, or unchanged where there are no fields."""
+    """Return an EV of 32 bytes as in packets: expanded, or unchanged without fields."""
     expansion = _expansion(fmt, fields)
     size = FORMATS[fmt.mode].value
     if expansion is None:

@@ -1,4 +1,4 @@
-"""A program's memory as regions of this host: read and written where it lies, through the program's own descriptor.
+"""Memory regions in a program's memory: read and written in place, through the program's own descriptor.
 
 The program opens /proc/self/mem and passes it: the kernel ties that descriptor to the address space itself, so it
 needs no privilege here, cannot be turned to another process, and reads nothing once the space is gone. Registered pages
@@ -19,7 +19,7 @@ _TOP = 1 << 47  # of a program's addresses
 
 
 class RegionSpan:
-    """Some bytes of a region, read when a packet wants them; a retransmission reads again, as a device would."""
+    """Bytes of a region, read when a packet is sent; a retransmission reads again, as a device would."""
 
     __slots__ = ("_at", "_length", "_of")
 
@@ -36,13 +36,13 @@ class RegionSpan:
         return self._of.read(self._at + start, stop - start)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class RegionView:
-    """A region's bytes. Where the memory is gone it reads as zeros and the region's `fault` says so.
+    """A region's bytes. If the memory is gone it reads as zeros, and the region's `fault` says so.
 
-    `departed` is called first where not only some pages are gone but the whole program.
+    `departed` is called first if the whole program is gone, not only some pages.
 
     Parts are taken by bounds that the table of regions has checked, never open or negative.
     """
@@ -87,7 +87,7 @@ class RegionView:
             self.region.fault = f"the program's memory at {self._address + at:#x} is gone"
 
     def release(self) -> None:
-        """Nothing is held; the descriptor is the program's."""
+        """Do nothing: the descriptor is the program's."""
 
 
 class Gathered:
@@ -111,11 +111,11 @@ class Gathered:
         return b"".join(found)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def gather(parts: list[tuple[MemoryRegion, Any]]) -> tuple[Any, Any]:
-    """Region and view of a message from its scatter list's."""
+    """Return region and view of a message from those of its scatter list."""
     if len(parts) == 1:
         return parts[0]
     return Regions([region for region, _ in parts]), Gathered([span for _, span in parts])

@@ -1,4 +1,4 @@
-"""One program on this host's NIC: its connection, and all that it made, which goes with it."""
+"""One program on this host's NIC: its connection, and all its objects, which end with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
 
 
 class ProgramContext:
-    """The agent's end of one context. `handle` answers a call; `close` leaves nothing behind."""
+    """Agent's end of one context. `handle` answers a call; `close` removes everything."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ProgramContext:
         }  # fmt: skip
 
     def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Answer:
-        """Do what the program asks; VerbsError where it may not. Descriptors that are kept are taken from the list."""
+        """Execute a program's call; VerbsError if it is refused. Descriptors that are kept leave the list."""
         if op != Op.HELLO and self._memory < 0:
             raise VerbsError("EPROTO", "a program must introduce itself first")
         try:
@@ -75,7 +75,7 @@ class ProgramContext:
             if call is not None:
                 return call(numbers, data, descriptors)
             return self._control.handle(Op(op), numbers, data, self.is_controller)
-        except (ValueError, IndexError, struct.error) as error:  # too few numbers or bytes, or no such operation
+        except (ValueError, IndexError, struct.error) as error:  # too few numbers or bytes, or an unknown operation
             raise VerbsError("EINVAL", f"malformed call {op}: {error}") from None
 
     # --- the program itself -------------------------------------------------------------------------------------------
@@ -95,12 +95,12 @@ class ProgramContext:
         return [len(config.ports), config.path_mtu, guid], self._name.encode()
 
     def answered(self) -> None:
-        """The doorbell rang: from here on the program rings again."""
+        """Clear the doorbell: from now on the program rings again."""
         assert self._page is not None
         with contextlib.suppress(OSError):
             os.read(self.doorbell, 8)
         self._page[:] = bytes(wire.PAGE_BYTES)
-        with FENCE:  # posts from here on ring; earlier ones are seen below
+        with FENCE:  # later posts ring; earlier ones are seen below
             self.pump()
 
     def pump(self) -> None:
@@ -109,19 +109,19 @@ class ProgramContext:
             qp.pump()
 
     def tell(self, kind: int, handle: int) -> None:
-        """Pass on an asynchronous event; a program that never reads them loses those that the pipe cannot hold."""
+        """Send an asynchronous event; events are lost if the program does not read them and the pipe is full."""
         with contextlib.suppress(OSError):
             os.write(self._events, wire.EVENT.pack(kind, handle))
 
     def _depart(self) -> None:
-        """Its memory ended before its connection did: its QPs fall silent, as if they were gone already."""
+        """The program's memory ended before its connection: silence its QPs at once."""
         for qp in self.qps.values():
             qp.silence()
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """The program is gone: so is everything that it made."""
+        """Remove everything that the program made."""
         for qp in self.qps.values():
             qp.destroy()
         self.qps.clear()
@@ -171,7 +171,7 @@ class ProgramContext:
         return self._endpoint.ports.state(number)
 
     def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        """All ports have one address; it stands at every index, so that programs with another NIC's habits find it."""
+        """Return the one address of all ports for every index, so that programs for other NICs find it."""
         self._port(numbers[0])
         if numbers[1] >= _GIDS:
             raise VerbsError("EINVAL", f"there is no GID {numbers[1]}; there are {_GIDS}")
@@ -306,7 +306,7 @@ class ProgramContext:
         return _NOTHING
 
     def event(self, event: dict[str, object]) -> None:
-        """An asynchronous event of the transport, if it is of this program."""
+        """Handle an asynchronous event of the transport, if it belongs to this program."""
         number = event.get("qp")
         qp = self.qps.get(number) if isinstance(number, int) else None
         if event["event"] == "QP_FATAL" and qp is not None:

@@ -1,6 +1,6 @@
 """A program's queue pair: its states as verbs know them, and the pump from its rings into the transport.
 
-The transport's QP is made at RTR, when the peer is known; until then there is only its number and what modify_qp said.
+The transport's QP is made at RTR, when the peer is known; until then there is a number and modify_qp's attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
 
-# What verbs programs set by habit and MRC does not have: taken, and of no effect.
+# attributes that verbs programs often set and MRC does not have: accepted without effect
 _IGNORED: Final = (
     V.PKEY_INDEX | V.PORT | V.TIMEOUT | V.RETRY_CNT | V.RNR_RETRY | V.MIN_RNR_TIMER | V.MAX_QP_RD_ATOMIC
     | V.MAX_DEST_RD_ATOMIC
@@ -35,7 +35,7 @@ _WINDOWS: Final = M.MAX_WIMM | M.MPR | M.CAP | M.VENDOR_CFG | M.HINT
 
 
 class Step(NamedTuple):
-    """A transition: attributes it must be given, and those it may be given besides."""
+    """A transition: its required and optional attributes."""
 
     needs: V
     verbs: V
@@ -75,7 +75,7 @@ _VERBS_LIMITS: Final = {"path_mtu": (V.PATH_MTU, 1, 5), "dest_qpn": (V.DEST_QPN,
 
 
 class _NoRemoteWrites:
-    """The memory of a QP whose access flags let nobody write."""
+    """Memory of a QP whose access flags allow no remote writes."""
 
     def __init__(self, memory: MemoryTable) -> None:
         self._memory = memory
@@ -100,14 +100,14 @@ class ServerLoop(Protocol):
 
 
 class CtlNumbers:
-    """Requests of a QP to the control interface: numbers of the transport's profiles for those of the programs."""
+    """Lookup of profile numbers: from the program's to the transport's."""
 
     def ev(self, number: int) -> int | None:
-        """The transport's number of an ONLINE EV profile; None for 0, which is none."""
+        """Return the transport's number of an ONLINE EV profile; None for 0, which means none."""
         raise NotImplementedError
 
     def cc(self, number: int) -> int | None:
-        """The same of a congestion control profile."""
+        """Return the transport's number of an ONLINE congestion control profile; None for 0."""
         raise NotImplementedError
 
 
@@ -124,10 +124,10 @@ class ProgramQp:
         self.pd, self._send, self._recv = pd, send, recv
         self._signal_all, self._loop = signal_all, loop
         self.state = IbvQpState.RESET
-        self.made = False  # the transport has a QP of this number
-        self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; in the transport's hands
-        self._stuck = False  # the next request waits for others to be over
-        self._asked = False  # the program itself wants ERROR
+        self.made = False  # the transport has a QP with this number
+        self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; posted to the transport
+        self._stuck = False  # the next request waits for earlier ones
+        self._asked = False  # the program requested ERROR
         self._gone = False
         self._set: dict[str, int] = {}
         self._peer = b""
@@ -138,7 +138,7 @@ class ProgramQp:
     # --- states -------------------------------------------------------------------------------------------------------
 
     def modify(self, given: Mapping[str, int], gid: bytes) -> None:
-        """ibv_modify_qp with MRC's attributes; EINVAL for what this step does not take, and nothing changes then."""
+        """ibv_modify_qp with MRC's attributes; EINVAL, without any change, for one that this step does not take."""
         vmask, mask = V(given["vmask"]), M(given["mask"])
         if vmask & V.CUR_STATE and given["cur_state"] != self.state:
             raise VerbsError("EINVAL", f"QP {self.number} is in {self.state.name}, not in state {given['cur_state']}")
@@ -193,7 +193,7 @@ class ProgramQp:
         return chosen | {name: given[name] for name, (bit, _, _) in _LIMITS.items() if mask & bit}
 
     def _make(self, wanted: Mapping[str, int], peer: bytes) -> None:
-        """INIT to RTR: the transport's QP."""
+        """INIT to RTR: make the transport's QP."""
         path_mtu = 128 << wanted["path_mtu"]
         verbs, number, now = self._verbs, self.number, self._loop.now
         is_mrc = isinstance(self._endpoint, MrcEndpoint)
@@ -211,7 +211,7 @@ class ProgramQp:
             verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
 
     def _windows(self, wanted: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
-        """Return what MRC alone has: attributes of the QP, and what its peer takes."""
+        """Return the attributes of MRC alone: of the QP, and of its peer's limits."""
         default = self._endpoint.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
         if path_mtu > self._endpoint.config.path_mtu:
@@ -230,7 +230,7 @@ class ProgramQp:
         return attributes, {"mpr": wanted.get("mpr", default.mpr), "wimm": wanted.get("max_wimm", default.wimm)}
 
     def _start(self, wanted: Mapping[str, int], mask: M) -> None:
-        """RTR to RTS: one's own side."""
+        """RTR to RTS: set this side's attributes."""
         qp = self._verbs.qp(self.number)
         default = self._endpoint.config.transport
         if isinstance(qp, MrcQueuePair) and mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
@@ -247,7 +247,7 @@ class ProgramQp:
         self._verbs.modify_qp(self.number, "RTS", self._loop.now, psn=wanted["sq_psn"])
 
     def _guard(self) -> None:
-        """Access flags without REMOTE_WRITE keep everybody out. Where none were ever given, writes are let in."""
+        """Access flags without REMOTE_WRITE refuse all writes; without any access flags, writes are allowed."""
         if self.made:
             memory = self._verbs.memory
             shut = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
@@ -272,9 +272,9 @@ class ProgramQp:
             self.pump()
 
     def failed(self) -> bool:
-        """The transport put the QP into ERROR; False where the program wanted that.
+        """The transport put the QP into ERROR; return False if the program requested that.
 
-        What the transport had is flushed by it, what waits in the rings by the pump.
+        The transport flushes its requests, the pump those in the rings.
         """
         self._enter(IbvQpState.ERR)
         self._loop.soon(self._pump_later)
@@ -285,12 +285,12 @@ class ProgramQp:
         self.rings.set_state(state)
 
     def _unmake(self) -> None:
-        if self.made and self.number in self._verbs.qps:  # the agent's other operations can destroy it, too
+        if self.made and self.number in self._verbs.qps:  # other operations of the agent can destroy it, too
             self._verbs.destroy_qp(self.number, self._loop.now)
         self.made = False
 
     def query(self) -> tuple[list[int], bytes]:
-        """Numbers in the order of NUMBERS, and the peer's GID."""
+        """Return numbers in the order of NUMBERS, and the peer's GID."""
         default = self._endpoint.config.transport
         found = {
             "path_mtu": 1, "access": wire.ACCESS_REMOTE_WRITE | wire.ACCESS_LOCAL_WRITE, "max_wimm": default.wimm,
@@ -301,12 +301,12 @@ class ProgramQp:
         return [int(found.get(name, 0)) for name in NUMBERS], self._peer
 
     def silence(self) -> None:
-        """Tell the peer nothing more."""
+        """Stop sending anything to the peer."""
         if self.made:
             self._verbs.qps[self.number].owner_died = True
 
     def destroy(self) -> None:
-        """Gone, with everything outstanding."""
+        """Destroy the QP with everything outstanding."""
         self._unmake()
         self._send.owners -= 1
         self._recv.owners -= 1
@@ -316,7 +316,7 @@ class ProgramQp:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Give what the program posted to the transport, as far as that takes it."""
+        """Post the program's requests to the transport, as far as it accepts them."""
         rings = self.rings
         try:
             for _ in range(rings.waiting_receives()):
@@ -346,7 +346,7 @@ class ProgramQp:
         return True
 
     def _next(self) -> bool:
-        """Take in one request; False where it has to wait."""
+        """Handle one request; return False if it has to wait."""
         if self.state is not IbvQpState.RTS and self.state is not IbvQpState.ERR:
             return False
         slot = self.rings.next_send()
@@ -372,13 +372,13 @@ class ProgramQp:
             self._sent.pop()
             if error.code != "ENOMEM":
                 raise
-            self._stuck = True  # as many immediates are out as the peer takes: it waits for its turn
+            self._stuck = True  # as many immediates are outstanding as the peer accepts: wait
             return False
         self.rings.took_send()
         return True
 
     def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[Any, Any]:
-        """Region and view of a request's data; EINVAL for what the program may not send from."""
+        """Return region and view of a request's data; EINVAL for data that the program may not send."""
         if flags & wire.INLINE:
             if inline > wire.MAX_INLINE:
                 raise VerbsError("EINVAL", f"{inline} bytes inline are more than {wire.MAX_INLINE}")
@@ -398,7 +398,7 @@ class ProgramQp:
         return gather(found) if found else (None, memoryview(b""))
 
     def _refuse(self, wr_id: int, reason: str) -> bool:
-        """A request that may not be: it completes in its turn with an error, and the QP is in ERROR."""
+        """Complete an invalid request in its turn with an error; the QP goes to ERROR."""
         if self._sent:
             self._stuck = True
             return False
@@ -415,7 +415,7 @@ class ProgramQp:
     # --- completions --------------------------------------------------------------------------------------------------
 
     def over(self, done: WorkCompletion) -> bytes | None:
-        """The queue entry of a completion; None for an unsignalled request that went well."""
+        """Return the queue entry of a completion; None for an unsignalled successful request."""
         if done.opcode == "RECV_RDMA_WITH_IMM":
             imm = (done.imm or 0).to_bytes(4, "big")
             over = self.rings.receive_over()
@@ -430,7 +430,7 @@ class ProgramQp:
         return self._entry(wr_id, done.status, wire.WC_WRITE, over, done.byte_len)
 
     def _put(self, wr_id: int, status: str) -> None:
-        """Complete a request that the transport never saw."""
+        """Complete a request that was never posted to the transport."""
         self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.send_over()), solicited=True)
 
     def _entry(

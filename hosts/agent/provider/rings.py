@@ -1,6 +1,6 @@
 """Memory that a program shares with the agent: completion rings and the rings of a queue pair.
 
-Each counter has one writer. What the program writes is looked at once and held to the ring's size.
+Each counter has one writer. Values that the program writes are read once and checked against the ring's size.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _F_GET_SEALS: Final = 1034
 _F_SEAL_SHRINK: Final = 2
-FENCE = threading.RLock()  # taking a lock is a full memory barrier; Python has no other
+FENCE = threading.RLock()  # acquiring a lock is a full memory barrier; Python has no other
 
 
 def shared(descriptor: int, size: int) -> mmap.mmap:
-    """Map what a program shares; EINVAL unless it is as large as it should be and can never shrink."""
+    """Map memory shared by a program; EINVAL unless it has the right size and can never shrink."""
     try:
         seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
         if os.fstat(descriptor).st_size != size or not seals & _F_SEAL_SHRINK:
@@ -39,13 +39,13 @@ def counters(ring: mmap.mmap) -> memoryview[int]:
     """Return shared memory as 32-bit words, a multiple of four bytes; release it before the memory is closed.
 
     An item is stored in one piece. `Struct.pack_into` does not: it zeroes the place before it writes there, and a
-    program that looks in between sees a counter of 0.
+    program that reads in between sees a counter of 0.
     """
     return memoryview(ring).cast("I")
 
 
 def power_of_two(number: int, most: int, what: str) -> int:
-    """The number, if a ring can have so many slots."""
+    """Return the number if a ring can have so many slots."""
     if not 1 <= number <= most or number & (number - 1):
         raise VerbsError("EINVAL", f"{number} {what} make no ring: a power of two up to {most} does")
     return number
@@ -60,17 +60,17 @@ class Channel:
         self.users = 0
 
     def tell(self, handle: int) -> None:
-        """A queue has something. A program that never reads its channel loses the word, not the completion."""
+        """Notify the program of a queue. If it never reads its channel, only the notification is lost."""
         with contextlib.suppress(OSError):
             os.write(self.descriptor, wire.U64.pack(handle))
 
     def close(self) -> None:
-        """The program's end sees it."""
+        """Close the channel, which the program's end notices."""
         os.close(self.descriptor)
 
 
 class SharedQueue(CompletionQueue):
-    """A completion queue whose entries lie in the program's memory. `qps` are the program's, by number."""
+    """A completion queue with its entries in the program's memory. `qps` are the program's, by number."""
 
     def __init__(
         self, number: int, entries: int, descriptor: int, channel: Channel | None, qps: dict[int, ProgramQp]
@@ -86,12 +86,12 @@ class SharedQueue(CompletionQueue):
         self.owners = 0  # QPs of the program, connected or not
 
     def push(self, completion: WorkCompletion) -> bool:
-        """Add an entry unless the request was unsignalled and went well; False when the ring is full."""
+        """Add an entry unless the request was unsignalled and successful; return False if the ring is full."""
         entry = self._qps[completion.qp].over(completion)
         return entry is None or self.put(entry, solicited=completion.opcode.startswith("RECV"))
 
     def put(self, entry: bytes, solicited: bool) -> bool:
-        """Write an entry, and notify the program where the queue is armed; False when the ring is full."""
+        """Write an entry, and notify the program if the queue is armed; return False if the ring is full."""
         counters = self._counters
         if (self._tail - counters[wire.CQ_HEAD]) & 0xFFFFFFFF > self._mask:
             self.overflowed = True
@@ -102,7 +102,7 @@ class SharedQueue(CompletionQueue):
         self._tail = self._tail + 1 & 0xFFFFFFFF
         counters[wire.CQ_TAIL] = self._tail
         if self.channel is not None:
-            with FENCE:  # the entry must be seen before one looks whether the program sleeps
+            with FENCE:  # the entry must be visible before the armed flag is read
                 armed = counters[wire.CQ_ARMED]
             if armed == 1 or (armed and solicited):
                 counters[wire.CQ_ARMED] = 0
@@ -123,11 +123,11 @@ class QpRings:
         self._ring = shared(descriptor, self._receives_at + receives * wire.RECV.size)
         self._counters = counters(self._ring)
         self._send_mask, self._receive_mask = sends - 1, receives - 1
-        self.taken = self.received = 0  # requests, receives looked at
+        self.taken = self.received = 0  # requests, receives examined
         self._sends_over = self._receives_over = 0
 
     def set_state(self, state: wire.IbvQpState) -> None:
-        """Let the program know what it may post."""
+        """Show the program the state that decides what it may post."""
         self._counters[wire.QP_STATE] = state
 
     def waiting_sends(self) -> int:
@@ -147,32 +147,32 @@ class QpRings:
         return waiting
 
     def next_send(self) -> bytes:
-        """A copy of the next request: what is checked must not change afterwards. `took_send` moves on."""
+        """Return a copy of the next request, so that it cannot change after it was checked. `took_send` moves on."""
         at = wire.QP_SLOTS + (self.taken & self._send_mask) * wire.SEND.size
         return self._ring[at : at + wire.SEND.size]
 
     def took_send(self) -> None:
-        """The next request is in hand."""
+        """Move on: the next request was taken."""
         self.taken = self.taken + 1 & 0xFFFFFFFF
 
     def take_receive(self) -> int:
-        """The next receive's wr_id."""
+        """Remove the next receive and return its wr_id."""
         at = self._receives_at + (self.received & self._receive_mask) * wire.RECV.size
         self.received = self.received + 1 & 0xFFFFFFFF
         return int(wire.RECV.unpack_from(self._ring, at)[0])
 
     def send_over(self) -> int:
-        """A request is done; return how many are by now: its completion frees so many places."""
+        """Count a finished request and return the total: its completion frees so many slots."""
         self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
         return self._sends_over
 
     def receive_over(self) -> int:
-        """A receive is used up; how many are by now."""
+        """Count a used receive and return the total."""
         self._receives_over = self._receives_over + 1 & 0xFFFFFFFF
         return self._receives_over
 
     def drop(self) -> None:
-        """Forget everything that was posted."""
+        """Forget all posted requests and receives."""
         self.taken = self._counters[wire.QP_SQ_TAIL]
         self.received = self._counters[wire.QP_RQ_TAIL]
         self._sends_over, self._receives_over = self.taken, self.received

@@ -23,7 +23,7 @@ from mrclab.rpc.paths import check_length
 
 log = logging.getLogger(__name__)
 
-_PORT_INTERVAL_S: Final = 0.05  # how often one looks whether a port came or went
+_PORT_INTERVAL_S: Final = 0.05  # interval of checks whether a port went down or up
 _MAX_FDS: Final = 4
 _ROOM: Final = wire.MAX_BYTES + 1024
 
@@ -52,7 +52,7 @@ class Provider:
         return self._poll.fileno()
 
     def service(self) -> None:
-        """Do what programs ask, as far as it has arrived."""
+        """Handle the calls of programs that have arrived."""
         for descriptor, _ in self._poll.poll(0):
             if descriptor == self._socket.fileno():
                 self._accept()
@@ -62,7 +62,7 @@ class Provider:
                 self._serve(self._programs[descriptor])
 
     def close(self) -> None:
-        """Let go of all programs; their next call fails."""
+        """Disconnect all programs; their next call fails."""
         for program in list(self._programs.values()):
             self._drop(program)
         self._poll.close()
@@ -116,7 +116,7 @@ class Provider:
             self._poll.register(program.doorbell, select.EPOLLIN)
 
     def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
-        """Answered when the probes are; the program waits on a connection that it made for this."""
+        """Answer once the probes are done; the program waits on a separate connection."""
         if not program.is_controller:
             raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
         if len(numbers) != 2:
@@ -125,7 +125,7 @@ class Provider:
 
     def _answer(self, program: ProgramContext, error: int, answer: Answer) -> None:
         if program.connection.fileno() < 0:
-            return  # it went while its probes were under way
+            return  # it disconnected while its probes were under way
         numbers, data = answer
         packet = wire.ANSWER.pack(error, len(numbers)) + b"".join(map(wire.U64.pack, numbers)) + data
         try:
