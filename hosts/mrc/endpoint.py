@@ -64,7 +64,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self.control = ControlQueue(self, by_number)
         self.ops = EndpointOps(self)
         self.credits = Credits(self)
-        self.verbs: Verbs[MrcQueuePair] = Verbs(config, MrcProvider(self), self.events, self.memory, self.secrets)
+        self.verbs = Verbs(config, MrcProvider(self), self.events, self.memory, self.secrets)
         self._qps: dict[int, MrcQueuePair] = self.verbs.qps
         self._rnr_free_at = 0.0  # when the next refused packet of any QP may be sent because its RNR timer expired
 

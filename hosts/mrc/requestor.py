@@ -98,7 +98,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._loss = self.recovery.loss
         self.in_flight_bytes = InFlight(qp.cc)
         self.unsent: deque[MrcMessage] = EMPTY_QUEUE
-        self.incomplete: deque[MrcMessage] = EMPTY_QUEUE  # all that are posted and not completed, in order
+        self.incomplete = EMPTY_QUEUE  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0

@@ -55,7 +55,7 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
         self._icrc = Verifier(self._address)
         self._ports: dict[int, RocePort] = self.ports.by_number
-        self.verbs: Verbs[RoceQueuePair] = Verbs(config, RoceProvider(self), self.events, self.memory, self.secrets)
+        self.verbs = Verbs(config, RoceProvider(self), self.events, self.memory, self.secrets)
         self._qps: dict[int, RoceQueuePair] = self.verbs.qps
         self._pacing = self.timers.timer(self._on_pacing)
 

@@ -66,7 +66,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.high = 0  # first seq that was never sent
         self.end = 0  # first seq without a message
         self.next_at = float("-inf")  # time at which the rate limiter allows the next packet
-        self.incomplete: deque[RoceMessage] = deque()  # all that are not completed, in order
+        self.incomplete = deque()  # all that are not completed, in order
         self._cursor: RoceMessage | None = None  # the one that `next` is in
         self._retries = 0
         self._resending = False  # gone back and not sent yet

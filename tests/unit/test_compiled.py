@@ -1,5 +1,6 @@
 """The compiled form of transport and simulator: when it counts, and that it does what the sources do."""
 
+import ast
 import json
 import os
 import shutil
@@ -69,6 +70,65 @@ for name in modules:
 def test_any_module_can_be_the_first_that_is_imported(built):
     """A type that a NamedTuple's field names and nobody has imported yet is none, and the process ends there."""
     assert _python(_EACH_FIRST, use="1") == ""
+
+
+_FREED = """
+import gc, sys, tempfile, weakref
+import mrclab
+import mrclab.hosts.mrc.requestor as requestor
+from mrclab.sim.world import SimWorld
+
+worlds = weakref.WeakSet()
+made = SimWorld.__init__
+SimWorld.__init__ = lambda self, *args, **more: (worlds.add(self), made(self, *args, **more))[1]
+scenario = mrclab.scenario(
+    fabric={"planes": 1, "t0s": 1, "t1s": 1, "hosts_per_t0": 2, "link": {"rate": "100 Gb/s", "delay": "600ns"}},
+    transport={"kind": sys.argv[1]},
+    traffic=[{"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "64 KiB"}],
+    expect=[{"kind": "integrity"}],
+)
+assert mrclab.run(scenario).passed and mrclab.run(scenario).passed
+gc.unfreeze()
+gc.collect()
+print(requestor.__file__.rsplit(".", 1)[1], len(worlds))
+"""
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_a_world_is_freed_after_its_run(built, transport):
+    """Of each class the collector must see every reference once: mypyc visits what a subclass declares again twice."""
+    assert _python(_FREED, transport, use="1") == "so 0"
+
+
+_SCRIPT = """
+import sys
+sys.path.insert(0, "setup")
+import compiled
+print("\\n".join(map(str, compiled.chosen())))
+"""
+
+
+def test_no_class_declares_an_attribute_of_its_base_again():
+    """What `test_a_world_is_freed_after_its_run` sees of the classes in a world, for all that are compiled."""
+    bases: dict[str, list[str]] = {}
+    declared: dict[str, set[str]] = {}
+    for path in _python(_SCRIPT, use="0").splitlines():
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+                found = [inner.target for inner in ast.walk(node) if isinstance(inner, ast.AnnAssign)]
+                declared[node.name] = {one.attr for one in found if isinstance(one, ast.Attribute)}
+                declared[node.name] |= {one.target.id for one in node.body if _is_field(one)}  # type: ignore[attr-defined]
+    assert len(declared) > 100
+
+    def above(name: str) -> set[str]:
+        return set().union(*(declared.get(base, set()) | above(base) for base in bases.get(name, ())))
+
+    assert {name: twice for name in declared if (twice := declared[name] & above(name))} == {}
+
+
+def _is_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "ClassVar" not in ast.unparse(node)
 
 
 # --- when a build counts ----------------------------------------------------------------------------------------------
