@@ -1,0 +1,148 @@
+"""RoCEv2's loss recovery beside its law: completion under random loss, go-back-N and selective repeat.
+
+One flow at full rate over one path with the RTT R, packets of time T, each lost with probability p on its way
+there. Go-back-N sends N = ceil((R + T) / T) packets for each lost one: what left until the NAK came, which the packet
+behind the lost one draws (Bertsekas and Gallager, Data Networks, §2.4). Of each gap there is one NAK, so a
+retransmission that is lost as well waits for the retry timer, RTO. Selective repeat sends 1/(1 - p) packets for each.
+
+`python -m mrclab.bench.sim.losses --seeds 5 --page docs/results/baselines.md` writes the page's table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mrclab
+from mrclab.lab.measure.intervals import summary
+from mrclab.lab.report.grid import markdown
+
+RECOVERIES = ("go_back_n", "selective_repeat")
+LOSSES = (0.0001, 0.001, 0.01)
+SIZE_MIB = 128
+BEGIN, END = "<!-- losses -->\n", "<!-- end of losses -->\n"
+
+_TIMEOUT_EXPONENT = 5
+_MPR = 255
+"""Packets in flight, in 128: more than the retry timer lets pass, so that nothing waits for the window."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """Expected time (seconds) of a flow, and packets sent again for each of its packets."""
+
+    seconds: float
+    again: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recovery at one loss: each seed's time (seconds) and share of packets sent again, and the law's."""
+
+    recovery: str
+    loss: float
+    seconds: list[float]
+    again: list[float]
+    law: Law
+
+
+def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
+    """One write over one path of which one cable loses packets on their way there."""
+    attributes = {"recovery": recovery, "timeout_exponent": _TIMEOUT_EXPONENT, "mpr": _MPR}
+    lossy = {"name": "loss", "kind": "loss", "link": "t0-p1-1/t1-p1-1", "direction": "up", "rate": loss, "at": "0s"}
+    return mrclab.scenario(
+        fabric={
+            "planes": 1, "t0s": 2, "t1s": 1, "hosts_per_t0": 1, "link": {"rate": "100 Gb/s", "delay": "600ns"}
+        },
+        transport={"kind": "roce", "congestion_control": "none", "attributes": attributes},
+        traffic=[{"name": "flow", "kind": "write", "from": "h1", "to": "h2", "size": f"{mib} MiB"}],
+        faults=[lossy] if loss else [],
+        expect=[{"kind": "integrity"}],
+        timeout="60s",
+    )  # fmt: skip
+
+
+def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Law:
+    """What theory expects of a flow of so many packets, beyond the time of its last packet's way."""
+    if recovery == "selective_repeat":
+        again = loss / (1 - loss)
+        return Law(packets * packet_time * (1 + again), again)
+    burst = math.ceil((rtt + packet_time) / packet_time)
+    timeouts = loss * loss / (1 - loss)  # for each packet
+    retry = 4.096e-6 * 2**_TIMEOUT_EXPONENT
+    stalled = timeouts * retry
+    return Law(packets * (packet_time * (1 + loss * burst) + stalled), loss * burst + stalled / packet_time)
+
+
+def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> Row:
+    """Run with seeds 1 to `seeds`; RuntimeError where a run does not pass."""
+    whole = _run(scenario(recovery, 0.0, 16), 1)
+    longer = _run(scenario(recovery, 0.0, 32), 1)
+    packet_time = (longer["seconds"] - whole["seconds"]) / (longer["sent_packets"] - whole["sent_packets"])
+    way = whole["seconds"] - whole["sent_packets"] * packet_time  # from the last packet's end to its ACK
+    runs = [_run(scenario(recovery, loss, mib), seed) for seed in range(1, seeds + 1)]
+    packets = mib * 2**20 // 4096
+    expected = law(recovery, loss, packets, packet_time, way + packet_time)
+    seconds = [run["seconds"] - way for run in runs]
+    return Row(recovery, loss, seconds, [run["sent_packets"] / packets - 1 for run in runs], expected)
+
+
+def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
+    run = mrclab.run(what, world="sim", seed=seed)
+    if not run.passed:
+        raise RuntimeError(
+            f"seed {seed}: {run.trouble or [verdict.kind for verdict in run.verdicts if not verdict.ok]}"
+        )
+    (flow,) = run.flows
+    return dict(flow)
+
+
+def rows(seeds: int) -> Iterator[Row]:
+    """All of them, as they come."""
+    for recovery in RECOVERIES:
+        for loss in LOSSES:
+            yield measure(recovery, loss, seeds)
+
+
+def text(found: Sequence[Row]) -> str:
+    """The page's table."""
+    lines = []
+    for row in found:
+        time, again = summary([1000 * one for one in row.seconds]), summary([100 * one for one in row.again])
+        spread, more = ((one.high or one.mean) - one.mean for one in (time, again))
+        lines.append([
+            row.recovery.replace("_", "-" if "back" in row.recovery else " "), f"{row.loss:.2%}",
+            f"{time.mean:.3f} ± {spread:.3f}", f"{1000 * row.law.seconds:.3f}",
+            f"{time.mean / 1000 / row.law.seconds - 1:+.1%}",
+            f"{again.mean:.2f} ± {more:.2f}", f"{100 * row.law.again:.2f}",
+        ])  # fmt: skip
+    return markdown(["recovery", "loss", "time, ms", "law", "", "sent again, %", "law"], lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; exit status 0, 1 where a run failed, 2 for words that mean nothing."""
+    parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.losses", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
+    parser.add_argument("--page", type=Path, metavar="MD", help="put the table into this page")
+    options = parser.parse_args(arguments)
+    if options.seeds < 1:
+        parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 5")
+    try:
+        made = text(list(rows(options.seeds)))
+    except RuntimeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(made)
+    if options.page:
+        page = options.page.read_text(encoding="utf-8")
+        before, _, rest = page.partition(BEGIN)
+        options.page.write_text(before + BEGIN + "\n" + made + "\n" + END + rest.partition(END)[2])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
