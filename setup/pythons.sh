@@ -2,10 +2,10 @@
 # Runs the unit tests under further versions of Python, each in a virtual environment .venv-VERSION; those that this machine
 # does not have, and the one of .venv, are left out, and so are tests marked `once`, for which the version is all one.
 #
-# Left out, too, are the tests of transports and NICs (50 s of CPU). Between versions differ what is imported and parsed,
-# how models are built, asyncio, pickling, and what random, hash and sort order give; what a transport decides follows from
-# these and from integers. Two runs in virtual time, MRC and RoCEv2 under faults, therefore stand for all of it: their
-# histories have to be the same to the byte under both versions.
+# Left out, too, are the tests of transports and NICs, and of what is made of them alone or compiled (two minutes of CPU).
+# Between versions differ what is imported and parsed, how models are built, asyncio, pickling, and what random, hash and
+# sort order give; what a transport decides follows from these and from integers. Two runs in virtual time, MRC and RoCEv2
+# under faults, therefore stand for all of it: their histories have to be the same to the byte under both versions.
 #
 #   setup/pythons.sh VERSION... [-- PYTEST_ARGUMENT...]
 set -euo pipefail
@@ -23,7 +23,8 @@ find_python() {
 }
 
 all_one=()
-for name in mrc_\* roce_\* nic_\* nscc_reference path_selections loss_models collectives; do
+for name in mrc_\* roce_\* nic_\* nscc_reference path_selections loss_models collectives training_graph experiments_training \
+    fault_domains soak three_tiers open_loop links compiled libmrc\* campaign_study; do
     all_one+=("--ignore-glob=*/test_$name.py")
 done
 versions=()

@@ -67,7 +67,7 @@ def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
 
 
 def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Law:
-    """What theory expects of a flow of so many packets, beyond the time of its last packet's way."""
+    """Expectation for a flow of so many packets, beyond the time of its last packet's way."""
     if recovery == "selective_repeat":
         again = loss / (1 - loss)
         return Law(packets * packet_time * (1 + again), again)

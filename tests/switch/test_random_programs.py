@@ -27,7 +27,7 @@ def outputs(found):
     return [(port, data.hex()) for port, data in found if len(data) >= SHORTEST]
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.integers(0, 1 << 32))
 def test_random_program_does_what_the_reference_does(seed):
     compare(seed)

@@ -139,6 +139,7 @@ def test_nothing_stays_of_a_run_but_its_row(file):
     assert not [thing for thing in gc.get_objects() if isinstance(thing, SimWorld)]
 
 
+@pytest.mark.once
 def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(file, tmp_path):
     directory = tmp_path / "out"
     command = [
@@ -191,6 +192,7 @@ def dies_of_seed_2(job):
     return {"state": "passed"}
 
 
+@pytest.mark.once
 def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
     found = list(processes.rows(planned(file, "1..5", []), 3, dies_of_seed_2, work.killed))
     assert {job.seed: row["state"] for job, row in found} == {
@@ -251,12 +253,14 @@ def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monk
     assert not rows_of(tmp_path / "out")
 
 
+@pytest.mark.once
 def test_more_seeds_go_into_the_same_table(file, tmp_path):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1,2")).exit_code == 0
     assert len(rows_of(tmp_path / "out")) == 8
 
 
+@pytest.mark.once
 def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path):
     file.write_text(file.read_text(encoding="utf-8").replace("50% of line", "99.9% of line"), encoding="utf-8")
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out", "3"))
