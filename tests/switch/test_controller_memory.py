@@ -262,7 +262,10 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
             lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
             await until(lambda: it.fleet.workers["t0-p1-1"].state is SwitchState.FAILED, it)
             message = status_of(it)["message"]
-            assert message.startswith("t0-p1-1: 2 of 16 updates were refused: insert ecn_policy[std.egress_port=0x3]")
+            count = len(intent.entries(FABRIC, FABRIC.switch("t0-p1-1")))
+            assert message.startswith(
+                f"t0-p1-1: 2 of {count} updates were refused: insert ecn_policy[std.egress_port=0x3]"
+            )
             assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
             lab.switches["t0-p1-1"].wrong.refuse_tables.clear()
             assert (await it.core.wait_verified(WAIT))["verified"]

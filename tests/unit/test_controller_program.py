@@ -8,7 +8,7 @@ from mrclab.controller.errors import ProgramError
 from mrclab.controller.provisioning import counterread, counters, intent
 from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.provisioning.reconcile import Change, UpdateKind
+from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, Change, UpdateKind
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -67,7 +67,7 @@ def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
         PipelineConfig(wrong, P4JSON)
     empty = tmp_path / "empty.txtpb"
     empty.write_text('pkg_info { arch: "v1model" }\n')
-    with pytest.raises(ProgramError, match="has no table sources, my_usid, usid_fib"):
+    with pytest.raises(ProgramError, match=f"has no table {', '.join(MANAGED_TABLES)}"):
         PipelineConfig(empty, P4JSON)
 
 

@@ -186,7 +186,7 @@ def _entries(fabric: Fabric) -> Table:
             if entry is None:
                 _skipped(table, entries)
             else:
-                table.add_row(switch.name, entry.table, intent.describe(fabric, switch, entry))
+                table.add_row(switch.name, entry.table, escape(intent.describe(fabric, switch, entry)))
     return table
 
 
