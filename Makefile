@@ -5,6 +5,7 @@ BIN := .venv/bin
 PYTHONS ?= 3.10 3.11
 ARCHS ?= x86_64 aarch64
 TORCH ?= torch==2.13.0
+packages := mrclab bench controller events experiments hosts lab rpc sim softswitch topo
 target_flag := $(if $(TARGET),--target $(TARGET))
 
 .PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale study training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
@@ -38,7 +39,9 @@ help:
 	@echo "make wheels       wheels with the compiled form for CPython 3.10 to 3.14 in build/wheels (needs docker; ARCHS=\"x86_64 aarch64\")"
 	@echo "make lock         rewrite requirements.lock and requirements-ray.txt"
 
+# Bytecode too: every start does without it where nobody may write it later, or PYTHONDONTWRITEBYTECODE is set.
 setup: installed
+	@$(BIN)/python -m compileall -q $(packages) || true
 	@$(BIN)/python setup/compiled.py
 
 installed:

@@ -13,6 +13,7 @@ def main() -> None:
     """Load the command line and run it; status 130 after Ctrl-C meanwhile, 2 where only plain Python would run."""
     gc.set_threshold(_NEW_OBJECTS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pictures multiply no matrices, and threads may be few
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some goes through all installed packages
     try:
         if os.environ.get(compiled.VARIABLE) == "1":
             compiled.state()

@@ -197,8 +197,10 @@ def test_a_flap_goes_on_while_the_lab_is_stepped_and_what_runs_at_the_end_is_end
 
 def test_pictures_leave_the_users_backend_alone():
     program = (
-        "import matplotlib; matplotlib.use('svg', force=True); import mrclab.lab.report.plots;"
-        "import matplotlib.pyplot as plt; print(matplotlib.get_backend(), plt.get_fignums())"
+        "import matplotlib; matplotlib.rcParams['backend'] = 'svg'; import mrclab.lab.report.plots;"
+        "import matplotlib.pyplot as plt; print(matplotlib.get_backend(), plt.get_fignums());"
+        "line = plt.Line2D([], []); line.set(linewidth=3); Own = type('Own', (plt.Line2D,), {});"
+        "print(line.get_linewidth(), plt.Line2D.set.__doc__, Own.set.__doc__.split('.')[0])"
     )
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert found.lower() == "svg []\n"
+    assert found.lower() == "svg []\n3.0 none set multiple properties at once\n"  # docstrings of a class made later

@@ -122,9 +122,13 @@ def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
     """The lab that runs on the wire; LabError with the remedy where there is none. `instead` is the remedy where the
     running lab is in virtual time.
     """
-    from mrclab.lab.run.wire.attach import attach  # noqa: PLC0415 - the fabric's model takes a moment
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 
-    lab = attach(run_dir)
+    lab = None
+    if state.running(run_dir.parent) is not None:
+        from mrclab.lab.run.wire.attach import attach  # noqa: PLC0415 - the fabric's model takes a moment
+
+        lab = attach(run_dir)
     if lab is None:
         if virtual(run_dir):
             raise LabError(instead or "virtual time has no processes to open; start the lab with --world wire")

@@ -3,8 +3,12 @@
 from pathlib import Path
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.report.plots import evs, fabric, goodput, losses, style, training, transport
-from mrclab.lab.report.plots.style import Picture
+from mrclab.lab.report.plots import library
+
+library.load()
+
+from mrclab.lab.report.plots import evs, fabric, goodput, losses, style, training, transport  # noqa: E402 - they load it
+from mrclab.lab.report.plots.style import Picture  # noqa: E402
 
 PICTURES: dict[str, tuple[str, Picture]] = {
     "Goodput at the receivers, stacked by plane, under the time line of the faults": ("goodput.png", goodput.by_plane),

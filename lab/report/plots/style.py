@@ -29,6 +29,7 @@ FAULT_COLOURS = ("#aa3377", "#997700", "#225555", "#994455", "#004488", "#663333
 
 mpl.rc("font", size=9)
 mpl.rc("axes", edgecolor=FAINT, labelcolor=INK, titlesize=10, titlelocation="left", titleweight="bold", axisbelow=True)
+mpl.rc("axes", titley=1.0)  # at once, without a look at all ticks
 mpl.rc("xtick", color=FAINT)
 mpl.rc("ytick", color=FAINT)
 
