@@ -15,7 +15,7 @@ _SIGN = "_update_set_signature_and_docstring"
 
 def load() -> None:
     """Load Matplotlib's figures; in full where they are loaded already, or where a person may ask for help."""
-    if "matplotlib.artist" in sys.modules or hasattr(sys, "ps1") or "IPython" in sys.modules:
+    if "matplotlib.figure" in sys.modules or hasattr(sys, "ps1") or "IPython" in sys.modules:
         return
     artist: Any = importlib.import_module("matplotlib.artist")
     if hasattr(artist, "kwdoc") and _SIGN in vars(artist.Artist):  # versions differ
