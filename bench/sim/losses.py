@@ -40,7 +40,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Row:
+class LossRow:
     """One recovery at one loss: each seed's time (seconds) and share of packets sent again, and the law's."""
 
     recovery: str
@@ -78,7 +78,7 @@ def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float
     return Law(packets * (packet_time * (1 + loss * burst) + stalled), loss * burst + stalled / packet_time)
 
 
-def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> Row:
+def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> LossRow:
     """Run with seeds 1 to `seeds`; RuntimeError where a run does not pass."""
     whole = _run(scenario(recovery, 0.0, 16), 1)
     longer = _run(scenario(recovery, 0.0, 32), 1)
@@ -88,7 +88,7 @@ def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> Row:
     packets = mib * 2**20 // 4096
     expected = law(recovery, loss, packets, packet_time, way + packet_time)
     seconds = [run["seconds"] - way for run in runs]
-    return Row(recovery, loss, seconds, [run["sent_packets"] / packets - 1 for run in runs], expected)
+    return LossRow(recovery, loss, seconds, [run["sent_packets"] / packets - 1 for run in runs], expected)
 
 
 def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
@@ -101,14 +101,14 @@ def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
     return dict(flow)
 
 
-def rows(seeds: int) -> Iterator[Row]:
+def rows(seeds: int) -> Iterator[LossRow]:
     """All of them, as they come."""
     for recovery in RECOVERIES:
         for loss in LOSSES:
             yield measure(recovery, loss, seeds)
 
 
-def text(found: Sequence[Row]) -> str:
+def text(found: Sequence[LossRow]) -> str:
     """The page's table."""
     lines = []
     for row in found:

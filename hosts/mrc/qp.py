@@ -17,6 +17,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peers import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.recovery.sent import TAIL
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.mrc.settings import MrcQpSettings
@@ -43,6 +44,17 @@ _API_STATES: Final = {
 }
 
 
+_LOSS_COUNTER: Final = {
+    "time": "lost_time",
+    TAIL: "lost_time",
+    "same-ev": "lost_same_ev",
+    "timeout": "lost_timeout",
+    "nack": "lost_nack",
+    "port": "lost_port",
+}
+"""Counter of a loss by its reason."""
+
+
 class MrcQpStats(QpStats):
     """Counters of one QP since it was created."""
 
@@ -64,6 +76,12 @@ class MrcQpStats(QpStats):
     condemned: int = 0  # SACKs that said ALWAYS_SKIP
     sacks_sent: int = 0
     probes_answered: int = 0
+
+    def count_loss(self, reason: str) -> None:
+        """Count a packet that was declared lost."""
+        self.lost_packets += 1
+        counter = _LOSS_COUNTER[reason]
+        setattr(self, counter, getattr(self, counter) + 1)
 
 
 _read_stats: Final = reader(MrcQpStats)

@@ -7,7 +7,6 @@ takes in SACKs, ACKs and NACKs and returns which packets arrived and which are l
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +18,12 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.inflight import InFlight
 from mrclab.hosts.mrc.recovery.loss import ROUNDING
 from mrclab.hosts.mrc.recovery.recovery import LossFinding, LossRecovery, RecoveryVerdict
+from mrclab.hosts.mrc.recovery.retries import Retries
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.stalls import StallReport
+from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
+from mrclab.hosts.mrc.scheduling.sendstate import SendState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
@@ -47,27 +49,7 @@ _TC_DATA: Final = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX: Final = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
 _TC_NO_TRIM: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
-_OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
-_MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
 _NEVER: Final = float("inf")
-_TAIL_EARLIER_RTTS: Final = 0.5  # a packet so much older than the last one need not wait for that one's time
-_MOST_TAIL_COPIES: Final = 8  # packets that one tail loss probe sends again
-_LOSS_COUNTER: Final = {
-    "time": "lost_time",
-    TAIL: "lost_time",
-    "same-ev": "lost_same_ev",
-    "timeout": "lost_timeout",
-    "nack": "lost_nack",
-    "port": "lost_port",
-}
-
-
-class SendState(Enum):
-    """Scheduling state of a QP."""
-
-    RUNNABLE = 0  # its windows are open
-    WINDOW_BLOCKED = 1  # there is no room in the window of its destination
-    IDLE = 2  # it has nothing to send, or waits for news of its own
 
 
 _RUNNABLE: Final = SendState.RUNNABLE
@@ -108,12 +90,10 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
-        self._retried_at = float("-inf")  # when a timeout or NACK last counted as a retry
-        self._last_copies = float("-inf")  # when a tail loss probe last sent packets again
-        self._copies_backoff = 1  # doubles with each of them until there is progress
+        self._tail_probe = TailLossProbe(self.recovery.loss, self.recovery.rtt)
         self.unresponsive = False  # the peer: only probes are sent, and what timed out, one packet at a time
         self._timer = qp.endpoint.timers.timer(self._on_timer)
-        self._stranded = qp.endpoint.timers.timer(self._on_stranded)
+        self._retries = Retries(self)
 
     # --- posting ----------------------------------------------------------------------------------
 
@@ -199,16 +179,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if packet is None:
             return None
         evs = self.qp.evs
-        if not evs.usable(plane):
-            return None
-        if packet.lost_by == TAIL:  # in whatever plane is not the one it may have been lost in
-            if packet.ev.plane == plane and any(evs.usable(other) for other in evs.planes if other != plane):
-                return None
-        elif not evs.in_turn_again(plane, packet.lost_ev):
-            return None
-        ev = evs.select(plane, now, packet.lost_ev)
-        if ev is None and not evs.has_other(packet.lost_ev):
-            ev = evs.select(plane, now)
+        ev = evs.take_again(plane, now, packet.lost_ev, packet.ev.plane if packet.lost_by == TAIL else 0)
         if ev is None:
             return None
         heappop(self.lost)
@@ -240,7 +211,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         packet = window.take()
         if packet.seq == window.una:
             self._last_progress = now  # nothing was in flight: the peer has been quiet since now
-        self._fill(packet)
+        if self.unsent[0].fill(packet, self._mtu, self._full_nominal, self.qp.overhead):
+            self.unsent.popleft()
         return self._transmit(packet, ev, now, self._class_new, 0)
 
     def _awaits_receive(self) -> bool:
@@ -249,30 +221,6 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             return False
         message = self.unsent[0]
         return message.imm is not None and message.sent == message.packets - 1
-
-    def _fill(self, packet: SentPacket) -> None:
-        """Give a new packet the next piece of the send queue."""
-        message = packet.message = self.unsent[0]
-        index = message.sent
-        message.sent = index + 1
-        packet.offset = index * self._mtu
-        if 0 < index < message.packets - 1:
-            packet.size, packet.op, packet.nominal = self._mtu, _MIDDLE, self._full_nominal
-        else:
-            self._fill_edge(packet, message, index)
-
-    def _fill_edge(self, packet: SentPacket, message: MrcMessage, index: int) -> None:
-        """The first or the last piece of a message."""
-        last = message.sent == message.packets
-        with_imm = message.imm is not None
-        packet.size = size = min(self._mtu, message.length - packet.offset)
-        packet.op = _OPCODES[index == 0, last, with_imm]
-        packet.nominal = size + (-size & 3) + self.qp.overhead + (4 if last and with_imm else 0)
-        if index == 0:
-            message.first_seq = packet.seq
-            message.last_seq = packet.seq + message.packets - 1
-        if last:
-            self.unsent.popleft()
 
     def _transmit(self, packet: SentPacket, ev: Ev, now: float, traffic_class: int, flags: int) -> Frame | None:
         self._order = packet.order = self._order + 1
@@ -360,11 +308,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         qp.cc.on_nack(size, trimmed, rtt, now)
         if nack.reason == h.Reason.TRIMMED:
             reflected = qp.evs.find(nack.entropy)
-            if reflected is not None and qp.evs.selection is not None:
-                qp.evs.selection.on_mark(reflected)
-            if reflected is not None and qp.settings.ecn_skip:
-                qp.evs.skip(reflected, now, qp.settings.base_rtt, "trimmed")
-        if self._retry_after_nack(now):
+            if reflected is not None:
+                qp.evs.congested(reflected, now, qp.settings.base_rtt if qp.settings.ecn_skip else None, "trimmed")
+        if self._retries.nacked(self._last_progress, now):
             self._after_feedback(now)
 
     def _apply(self, verdict: RecoveryVerdict, now: float) -> None:
@@ -418,12 +364,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if ev is None:
             return
         ev.marked += 1
-        if qp.evs.selection is not None:
-            qp.evs.selection.on_mark(ev)
-        if sack.mark == _SKIP_ONCE:
-            if qp.settings.ecn_skip:
-                qp.evs.skip(ev, now, qp.settings.base_rtt, "ecn")
-        elif sack.mark == _ALWAYS_SKIP:
+        skips = sack.mark == _SKIP_ONCE and qp.settings.ecn_skip
+        qp.evs.congested(ev, now, qp.settings.base_rtt if skips else None, "ecn")
+        if sack.mark == _ALWAYS_SKIP:
             qp.evs.lost(ev, now, "responder")
 
     def _after_feedback(self, now: float) -> None:
@@ -437,7 +380,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     def _peer_responded(self) -> None:
         self.qp.prober.tail_backoff = 1
-        self._copies_backoff = 1
+        self._tail_probe.reset()
         if self.unresponsive:
             self.unresponsive = False
             self.in_flight_bytes.rejoin()
@@ -461,9 +404,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if again:
             heappush(self.lost, packet.seq)
             qp.urgent()
-        stats.lost_packets += 1
-        counter = _LOSS_COUNTER[reason]
-        setattr(stats, counter, getattr(stats, counter) + 1)
+        stats.count_loss(reason)
         ev.lost += 1
         qp.log(
             "packet.lost",
@@ -489,42 +430,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._window_opened(now)
 
     def watch_paths(self, now: float) -> None:
-        """Planes came or went: without any, retries are counted as if what waits had been sent and not answered."""
-        if not self._is_stranded():
-            self._stranded.cancel()
-        elif not self._stranded.armed:
-            self._stranded.arm(now + self._loss.timeout())
-
-    def _is_stranded(self) -> bool:
-        """Return True if something waits and no plane can carry it."""
-        waits = bool(self.unsent) or self.in_flight
-        return waits and not any(plane.usable for plane in self.qp.evs.plane_list)
-
-    def _on_stranded(self, now: float) -> None:
-        if self._is_stranded() and self._timed_out(now):
-            self.watch_paths(now)
-
-    def _timed_out(self, now: float) -> bool:
-        """Count a timeout as a retry; False where there were too many."""
-        self.qp.stats.timeouts += 1
-        return self._may_retry(now, after_timeout=True)
-
-    def _retry_after_nack(self, now: float) -> bool:
-        """Count a recoverable NACK as a retry where a timeout would have been one; False where there were too many.
-
-        A NACK shows that path and peer live, so the ACK timeout stays as it is.
-        """
-        if now - max(self._retried_at, self._last_progress) < self.qp.settings.ack_timeout:
-            return True
-        self._retried_at = now
-        return self._may_retry(now, after_timeout=False)
-
-    def _may_retry(self, now: float, after_timeout: bool) -> bool:
-        """Count a retry; False where there were too many and the QP is in ERROR now."""
-        if self._loss.retry(after_timeout):
-            return True
-        self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded", now)
-        return False
+        """Planes went down or came up."""
+        self._retries.watch_paths(now)
 
     # --- completion and time ----------------------------------------------------------------------
 
@@ -554,39 +461,18 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._timer.arm(max(now, at))
 
     def _probe_at(self) -> float:
-        """Return the time of the next reliability probe: after a quiet time that doubles up to the ACK timeout.
-
-        Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
-        ports count packets and not bytes they would fill the queue, and all data would be trimmed for ever.
-        """
-        prober, settings = self.qp.prober, self.qp.settings
-        quiet = settings.tail_probe_rtts * max(settings.base_rtt, self.recovery.rtt.srtt, prober.tail_rtt)
-        longer = min(quiet * prober.tail_backoff, max(quiet, settings.ack_timeout))
-        return max(self._last_progress + quiet, prober.last_tail + longer)
+        """Return the time of the next reliability probe."""
+        return self.qp.prober.tail_at(self._last_progress, self.recovery.rtt.srtt)
 
     def _tail_probe_at(self, oldest: float) -> float:
-        """Return when to resend the tail, as RFC 8985's TLP does; `oldest` is when one in flight was sent.
-
-        Behind the last packet of a flow comes nothing that could show it lost. After a round trip and some slack the
-        packets that are not acknowledged are sent again, a few at most, each in another plane.
-        """
-        pto = self.recovery.rtt.pto
-        if not pto or self.unresponsive:
-            return _NEVER
-        early = oldest + pto + _TAIL_EARLIER_RTTS * self.recovery.rtt.srtt
-        return max(min(early, self.last_sent + pto), self._last_copies + pto * self._copies_backoff)
+        """Return when to resend the tail; `oldest` is when the oldest packet in flight was sent."""
+        return _NEVER if self.unresponsive else self._tail_probe.at(oldest, self.last_sent)
 
     def _probe_tail(self, now: float) -> None:
         """A tail loss probe: send again what is overdue."""
-        rtt = self.recovery.rtt
-        limit = now - rtt.pto
-        if now < self.last_sent + rtt.pto:
-            limit -= _TAIL_EARLIER_RTTS * rtt.srtt
-        overdue = self._loss.oldest(_MOST_TAIL_COPIES, limit)
+        overdue = self._tail_probe.overdue(now, self.last_sent)
         if not overdue:
             return
-        self._last_copies = now
-        self._copies_backoff = min(2 * self._copies_backoff, 1 << 20)
         for packet in overdue:
             if packet.lost_by == TAIL and packet.sends > 1 and packet.lost_ev is not None:
                 self._loss.true_loss(now)  # two copies without an answer
@@ -603,10 +489,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
                 self.qp.cc.on_loss(self._declare_lost(packet, "timeout", now), now)
             self.in_flight_bytes.settle()
             self._window_opened(now)
-            if newest >= self._retried_at:  # else they were on their way already when the last retry was counted
-                self._retried_at = now
-                if not self._timed_out(now):
-                    return
+            if not self._retries.expired(newest, now):
+                return
         oldest = None if self.unsent else self._loss.next_timeout()
         if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self._loss.timeout()):
             self._probe_tail(now)
@@ -628,7 +512,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     @override
     def _clear(self, now: float) -> deque[MrcMessage]:
         self._timer.cancel()
-        self._stranded.cancel()
+        self._retries.cancel()
         if self.rnr is not None:
             self.rnr.clear()
         self.unsent.clear()

@@ -25,11 +25,12 @@ _IN_FLIGHT, _WINDOW = "hosts/mrc/recovery/inflight.py", "hosts/mrc/recovery/wind
 _LIMITS, _EVSET, _PROBING = "hosts/mrc/receivelimits.py", "hosts/mrc/evs/evset.py", "hosts/mrc/evs/probing.py"
 _OPS, _PEER, _NSCC = "hosts/mrc/endpoint_ops.py", "hosts/mrc/peers.py", "hosts/mrc/cc/nscc.py"
 _ENDPOINT, _CONTROL = "hosts/mrc/endpoint.py", "hosts/mrc/packets/controlqueue.py"
+_RETRIES = "hosts/mrc/recovery/retries.py"
 
 MUTANTS: Final = (
     # --- survivors of an earlier trial --------------------------------------------------------------------------------
     Mutant("a late packet is not put back into flight", _IN_FLIGHT, "        self.bytes += packet.nominal\n        self.cc.on_requeue(-packet.nominal)", "        self.cc.on_requeue(0)", ("mrc_survivors",)),
-    Mutant("a retransmission takes the path it was lost on", _REQ, "        ev = evs.select(plane, now, packet.lost_ev)\n", "        ev = evs.select(plane, now)\n", ("mrc_survivors",)),
+    Mutant("a retransmission takes the path it was lost on", _EVSET, "        ev = self.select(plane, now, lost_ev)\n", "        ev = self.select(plane, now)\n", ("mrc_survivors",)),
     Mutant("a trim in the core does not skip the EV", _REQ, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
     Mutant("a NACK about an older copy is obeyed", _RECOVERY, "or timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
     Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if sent_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
@@ -43,16 +44,16 @@ MUTANTS: Final = (
     Mutant("messages complete out of order", _REQ, "while self.incomplete and 0 <= self.incomplete[0].last_seq < una:", "while self.incomplete and 0 <= self.incomplete[0].last_seq <= una:", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("an immediate is never given back to the window", _REQ, "                self.wimm_in_flight -= 1\n", "                pass\n", ("mrc_survivors", "mrc_verbs", "mrc_endpoint")),
     Mutant("packets lost with a port stay in flight", _REQ, "            if packet.state is _FLIGHT and packet.ev.plane == plane:\n", "            if packet.state is _LOST and packet.ev.plane == plane:\n", ("mrc_survivors",)),
-    Mutant("a QP without a plane waits for ever", _REQ, "            self._stranded.arm(now + self._loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
-    Mutant("timeouts are not counted as retries", _REQ, "        if self._loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
-    Mutant("a NACK costs a retry each", _REQ, "        if now - max(self._retried_at, self._last_progress) < self.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
+    Mutant("a QP without a plane waits for ever", _RETRIES, "            self._stranded.arm(now + self._loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
+    Mutant("timeouts are not counted as retries", _RETRIES, "        if self._loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
+    Mutant("a NACK costs a retry each", _RETRIES, "        if now - max(self._counted_at, last_progress) < self._requestor.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
     Mutant("an unresponsive peer stays so", _REQ, "            self.unresponsive = False\n            self.in_flight_bytes.rejoin()", "            self.in_flight_bytes.rejoin()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),
     Mutant("a QP whose peer is unresponsive keeps its share of the window", _REQ, "                self.unresponsive = True\n                self.in_flight_bytes.leave()", "                self.unresponsive = True", ("mrc_shared_window", "mrc_retries")),
     # --- feedback and loss --------------------------------------------------------------------------------------------
     Mutant("what arrived is not told to the window", _RECOVERY, "            self.window.arrived(packet)\n", "", ("mrc_survivors",)),
     Mutant("an implausible SACK is believed", _REQ, "        if not self._window.plausible(cack):\n            stats.bogus_control += 1\n            return\n        self._peer_responded()\n        verdict", "        self._peer_responded()\n        verdict", ("mrc_survivors", "mrc_stray_control", "mrc_endpoint")),
     Mutant("a trimmed packet counts as no congestion", _REQ, "trimmed = nack.reason in _TRIM_REASONS", "trimmed = False", ("mrc_survivors", "mrc_nscc", "mrc_endpoint")),
-    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _REQ, "        elif sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        elif sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_intake",)),
+    Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _REQ, "        if sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        if sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_intake",)),
     Mutant("a spurious loss leaves its path retired", _REQ, "            self.qp.evs.restore(ev, now, reason)\n", "            pass\n", ("mrc_reordering", "mrc_jitter", "mrc_endpoint")),
     Mutant("R never widens", _RECOVERY, "            self.loss.spurious(packet.lost_by)\n", "            pass\n", ("mrc_reordering", "mrc_jitter")),
     Mutant("the time rule does not wait for reordering", _LOSS, "        return self.reorder_rtts * self.rtt_base\n", "        return 0.0\n", ("mrc_loss",)),
@@ -121,7 +122,7 @@ MUTANTS: Final = (
     Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        elif not self._nak_sent:\n            self._nak_sent = True\n", "        else:\n            self._nak_sent = True\n", ("roce_endpoint",)),
     Mutant("a duplicate is not acknowledged again", "hosts/roce/responder.py", "            self.qp.stats.duplicate_packets += 1\n            self.qp.acknowledge(packet.port)\n", "            self.qp.stats.duplicate_packets += 1\n", ("roce_endpoint",)),
     Mutant("every mark draws a CNP", "hosts/roce/responder.py", "        if now - self._cnp_at >= self._cnp_interval:\n", "        if True:\n", ("roce_endpoint",)),
-    Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # sent again, and the first copy arrived after all\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),
+    Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # retransmitted although the first copy arrived\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),
     Mutant("progress gives no retries back", "hosts/roce/requestor.py", "        self._retries = 0\n        if self._recovery", "        if self._recovery", ("roce_endpoint",)),
     Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._limit", "return self.next < self.end and self.next - self.una <= self._limit", ("roce_endpoint",)),
     Mutant("the last packet of a message asks for no ACK", "hosts/roce/requestor.py", "            last\n            or seq % self._ack_every == 0", "            seq % self._ack_every == 0", ("roce_endpoint",)),

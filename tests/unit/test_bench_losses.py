@@ -31,5 +31,5 @@ def test_selective_repeat_sends_each_lost_packet_once_more_and_nothing_else():
 
 
 def test_the_page_has_a_row_for_each_recovery_and_loss_with_its_interval():
-    rows = [losses.Row("go_back_n", 0.001, [0.005, 0.006], [0.02, 0.03], losses.Law(0.0055, 0.029))]
+    rows = [losses.LossRow("go_back_n", 0.001, [0.005, 0.006], [0.02, 0.03], losses.Law(0.0055, 0.029))]
     assert "| go-back-n | 0.10% | 5.500 ± 6.353 | 5.500 | +0.0% | 2.50 ± 6.35 | 2.90 |" in losses.text(rows)

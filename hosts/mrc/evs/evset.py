@@ -130,6 +130,23 @@ class EvSet:
                 return False
         return True
 
+    def take_again(self, plane: int, now: float, lost_ev: Ev | None, avoid_plane: int) -> Ev | None:
+        """Return the EV for a retransmission in this plane; None if it has none but `lost_ev`, or is not in turn.
+
+        `avoid_plane`: use any plane but this one, where there is another; 0: use the planes in turn.
+        """
+        if not self.usable(plane):
+            return None
+        if avoid_plane:
+            if avoid_plane == plane and any(self.usable(other) for other in self.planes if other != plane):
+                return None
+        elif not self.in_turn_again(plane, lost_ev):
+            return None
+        ev = self.select(plane, now, lost_ev)
+        if ev is None and not self.has_other(lost_ev):
+            ev = self.select(plane, now)
+        return ev
+
     def take(self, plane_number: int, now: float) -> Ev | None:
         """Return the EV for new data in this plane; None if it has none, or if another plane has sent fewer packets."""
         plane = self._planes.get(plane_number)
@@ -217,6 +234,13 @@ class EvSet:
         return any(plane.unmade or any(other is not ev for other in plane.active) for plane in up)
 
     # --- feedback ---------------------------------------------------------------------------------
+
+    def congested(self, ev: Ev, now: float, hold: float | None, reason: str) -> None:
+        """A packet of this EV was marked or trimmed; `hold` in seconds as of `skip`, None: do not skip it."""
+        if self.selection is not None:
+            self.selection.on_mark(ev)
+        if hold is not None:
+            self.skip(ev, now, hold, reason)
 
     def skip(self, ev: Ev, now: float, hold: float, reason: str) -> None:
         """Congestion on this path: leave it out once. Further marks are ignored for `hold` seconds.

@@ -85,6 +85,17 @@ class Prober:
         if ev.probing is not None:
             ev.probing.timer.cancel()
 
+    def tail_at(self, last_progress: float, srtt: float) -> float:
+        """Return the time of the next tail loss probe: after an idle time that doubles up to the ACK timeout.
+
+        Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
+        ports count packets and not bytes they would fill the queue, and all data would be trimmed for ever.
+        """
+        settings = self._qp.settings
+        quiet = settings.tail_probe_rtts * max(settings.base_rtt, srtt, self.tail_rtt)
+        longer = min(quiet * self.tail_backoff, max(quiet, settings.ack_timeout))
+        return max(last_progress + quiet, self.last_tail + longer)
+
     def tail(self, now: float) -> None:
         """Send a tail loss probe, each in the next plane that can be used."""
         self.last_tail = now

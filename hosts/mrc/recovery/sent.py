@@ -5,11 +5,16 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.message import PostedWrite
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev
 
+
+_OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
+_MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
 
 TAIL: Final = "tail"  # retransmitted by a tail loss probe: the answer shows whether it was lost
 INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules that infer a loss
@@ -33,6 +38,28 @@ class MrcMessage(PostedWrite):
     rqmsn: int
     packets: int
     sent: int  # packets handed out so far
+
+    def fill(self, packet: SentPacket, mtu: int, full_nominal: int, overhead: int) -> bool:
+        """Fill a new packet with the next piece; return True if it is the last. Sizes in bytes.
+
+        `full_nominal` is the nominal size of a packet of one MTU, `overhead` that of headers.
+        """
+        index = self.sent
+        packet.message = self
+        self.sent = index + 1
+        packet.offset = index * mtu
+        if 0 < index < self.packets - 1:
+            packet.size, packet.op, packet.nominal = mtu, _MIDDLE, full_nominal
+            return False
+        last = self.sent == self.packets
+        with_imm = self.imm is not None
+        packet.size = size = min(mtu, self.length - packet.offset)
+        packet.op = _OPCODES[index == 0, last, with_imm]
+        packet.nominal = size + (-size & 3) + overhead + (4 if last and with_imm else 0)
+        if index == 0:
+            self.first_seq = packet.seq
+            self.last_seq = packet.seq + self.packets - 1
+        return last
 
 
 class SentPacket:
