@@ -59,7 +59,7 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "acked_packets": "data packets acknowledged",
         "acked_bytes": "payload bytes acknowledged",
         "retx_packets": "data packets sent again",
-        "lost_packets": "data packets declared lost, by whatever trigger; RoCEv2: how often the QP went back",
+        "lost_packets": "data packets declared lost, by whatever trigger; of go-back-N those that it went back to",
         "lost_nack": "of these by a NACK or NAK",
         "lost_timeout": "of these by a timeout",
         "lost_time": "of these for the time since they were sent, while later ones were acknowledged",

@@ -34,7 +34,7 @@ ControlItem = Callable[[], Frame]
 
 
 class RoceQpStats(QpStats):
-    """Counters of one QP since it was created. `lost_packets` counts the times that it went back."""
+    """Counters of one QP since it was created. `lost_packets` of go-back-N are those that it went back to."""
 
     cnps_received: int = 0
     out_of_order: int = 0  # dropped because an earlier one is missing

@@ -123,6 +123,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self._telemetry:
             frame = qp.path.telling(frame, [])
         if self._recovery is not None and lost is not None:
+            self._lost("timeout" if self._recovery.by_timer else "nack", seq, 1)
             self._recovery.sent()
             self._resending = True
         else:
@@ -272,18 +273,17 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self.qp.state is not QpState.RTS or not self.una < came < self.high:
             return
         if recovery.came(came, self.una, self.high):
-            self._lost("nack", 1)
             self._sample = None
             self._timer.arm(now + self.qp.settings.ack_timeout)
         self.qp.wake()
 
-    def _lost(self, reason: str, count: int) -> None:
+    def _lost(self, reason: str, seq: int, count: int) -> None:
         """Log the loss of the oldest packet, and the number of packets to be sent again."""
         stats = self.qp.stats
         stats.lost_packets += 1
         stats.lost_nack += reason == "nack"
         stats.lost_timeout += reason == "timeout"
-        psn = wrap(self.una + self.first_psn)
+        psn = wrap(seq + self.first_psn)
         self.qp.log("packet.lost", psn=psn, ev=self.qp.ev, reason=reason, sent=self.last_sent, count=count)
 
     def _go_back(self, reason: str, now: float) -> None:
@@ -291,14 +291,13 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self.qp.state is not QpState.RTS:
             return  # a full completion queue ended it while arrivals were processed
         if reason == "timeout" and self._recovery is not None:
-            self._lost(reason, 1)
             self._recovery.timed_out(self.una, self.high)
             self._sample = None
             self._timer.arm(now + self.qp.settings.ack_timeout)
             self.qp.wake()
             return
         if reason != "rnr":
-            self._lost(reason, self.high - self.una)
+            self._lost(reason, self.una, self.high - self.una)
         if self._recovery is not None:
             self._recovery.clear()
         self.next = self.una

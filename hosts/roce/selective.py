@@ -15,7 +15,7 @@ from __future__ import annotations
 class SelectiveRepeat:
     """Sender's state: packets known to have arrived, and the next to retransmit, in unwrapped PSNs."""
 
-    __slots__ = ("_again", "_by_timer", "_came", "_highest", "_reorder", "until")
+    __slots__ = ("_again", "_came", "_highest", "_reorder", "by_timer", "until")
 
     def __init__(self, reorder: int = 0) -> None:
         self._reorder = reorder  # reordering window: packets that may overtake one before it counts as lost
@@ -23,7 +23,7 @@ class SelectiveRepeat:
         self._came: set[int] = set()
         self._highest = 0  # missing packets below this are lost
         self._again = 0  # next to look at
-        self._by_timer = False
+        self.by_timer = False  # the recovery began with a timeout
 
     def came(self, seq: int, una: int, high: int) -> bool:
         """A packet arrived beyond the oldest unacknowledged one; return True if that begins a recovery.
@@ -35,13 +35,13 @@ class SelectiveRepeat:
         if self.until >= 0 or self._highest <= una:
             return False
         self.until, self._again = high, una
-        self._by_timer = False
+        self.by_timer = False
         return True
 
     def timed_out(self, una: int, high: int) -> None:
         """Restart with the oldest packet."""
         self.until, self._again = high, una
-        self._by_timer = True
+        self.by_timer = True
         self._highest = max(self._highest, una + 1)
 
     def acknowledged(self, una: int, high: int) -> None:
@@ -51,7 +51,7 @@ class SelectiveRepeat:
         if 0 <= self.until <= una:
             self.until = high if self._came else -1
         self._again = max(self._again, una)
-        if self._by_timer and self.until >= 0:
+        if self.by_timer and self.until >= 0:
             self._highest = max(self._highest, una + 1)
 
     def lost(self) -> int | None:

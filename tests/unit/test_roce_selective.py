@@ -33,6 +33,8 @@ def test_several_gaps_of_one_window_are_filled_in_one_recovery():
     assert one.target == one.source
     assert sorted(psn for psn, count in seen.items() if count == 2) == [100, 103, 104, 110]
     assert one.stats().timeouts == 0
+    assert (one.stats().lost_packets, one.stats().lost_nack) == (4, 4)
+    assert [lost["psn"] for lost in of_kind(sim, "packet.lost")] == [100, 103, 104, 110]
 
 
 def test_a_gap_that_opens_during_recovery_needs_no_timer():
@@ -51,6 +53,7 @@ def test_a_retransmission_that_is_lost_waits_for_the_timer():
     sim.run(done=one.done)
     assert one.target == one.source
     assert (one.stats().timeouts, one.stats().retx_packets) == (1, 2)
+    assert (one.stats().lost_nack, one.stats().lost_timeout) == (1, 1)
 
 
 def test_the_last_packet_is_found_by_the_timer():
