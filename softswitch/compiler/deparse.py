@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mrclab.softswitch.compiler.analysis.state import is_dirty
 from mrclab.softswitch.compiler.calculations import Calculations, pack
 from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.primitives import Primitives
-from mrclab.softswitch.compiler.state import is_dirty
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 

@@ -6,9 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import TypeGuard
 
-from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
-from mrclab.softswitch.compiler.operators import arithmetic, comparison, unary
-from mrclab.softswitch.compiler.state import (
+from mrclab.softswitch.compiler.analysis.state import (
     CLEAN,
     DIRTY,
     FLAGS,
@@ -20,6 +18,8 @@ from mrclab.softswitch.compiler.state import (
     Place,
     SymbolicState,
 )
+from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.operators import arithmetic, comparison, unary
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 

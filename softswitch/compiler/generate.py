@@ -14,18 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mrclab.softswitch.compiler import liveness, vocabulary
+from mrclab.softswitch.compiler import vocabulary
+from mrclab.softswitch.compiler.analysis import liveness
+from mrclab.softswitch.compiler.analysis.graph import Graph
+from mrclab.softswitch.compiler.analysis.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.calculations import Calculations
 from mrclab.softswitch.compiler.control import ControlEmitter
 from mrclab.softswitch.compiler.deparse import Deparser
 from mrclab.softswitch.compiler.flow import BranchScope
-from mrclab.softswitch.compiler.graph import Graph
 from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.parse import ParserEmitter
 from mrclab.softswitch.compiler.primitives import CLONE_FLAG, Primitives
-from mrclab.softswitch.compiler.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mrclab.softswitch.compiler.block import Block
-from mrclab.softswitch.compiler.flow import BranchScope
-from mrclab.softswitch.compiler.state import (
+from mrclab.softswitch.compiler.analysis.state import (
     CLEAN,
     DIRTY,
     FLAGS,
@@ -27,6 +25,8 @@ from mrclab.softswitch.compiler.state import (
     is_dirty,
     join,
 )
+from mrclab.softswitch.compiler.block import Block
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.p4 import program as p4
 
 MAX_LAYOUTS = 48

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mrclab.softswitch.compiler.analysis.state import DIRTY, HeaderState, Known, Local, is_dirty
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.flow import Body, BranchScope
-from mrclab.softswitch.compiler.state import DIRTY, HeaderState, Known, Local, is_dirty
 from mrclab.softswitch.p4 import program as p4
 
 

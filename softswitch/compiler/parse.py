@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mrclab.softswitch.compiler.analysis.state import HeaderState
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expr import padded
 from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.headers import HeaderOps
 from mrclab.softswitch.compiler.operators import arithmetic, comparison
 from mrclab.softswitch.compiler.primitives import Primitives
-from mrclab.softswitch.compiler.state import HeaderState
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.bmv2items import naming

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrclab.softswitch.compiler import liveness
+from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.p4 import program as p4
 
 
