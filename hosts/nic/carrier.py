@@ -27,7 +27,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 class CarrierWatch:
-    """Carrier state of some interfaces, now and when it changes."""
+    """Carrier state of some interfaces, and its changes."""
 
     def __init__(self, interfaces: Iterable[str]) -> None:
         self._state = dict.fromkeys(interfaces, False)
@@ -37,7 +37,7 @@ class CarrierWatch:
         self._ask()
 
     def _ask(self) -> None:
-        """Request the state of all links; the answers come as announcements do."""
+        """Request the state of all links; the answers arrive like announcements."""
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0)
         header = _MESSAGE.pack(_MESSAGE.size + len(body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
         self._socket.sendto(header + body, (0, 0))
@@ -47,7 +47,7 @@ class CarrierWatch:
         return self._socket.fileno()
 
     def changes(self) -> Iterator[tuple[str, bool]]:
-        """Yield (interface, carrier) for every change that waits."""
+        """Yield (interface, carrier) for every pending change."""
         while True:
             try:
                 data = self._socket.recv(1 << 18)

@@ -1,4 +1,4 @@
-"""The propagation delay of the links that a frame crossed, added where it arrives.
+"""Propagation delay of the links that a frame crossed, added at the receiver.
 
 Cables of the lab have no delay of their own. A receiving NIC holds each frame for the fabric's link delay times the
 number of links, counted from the hop limit: the sender sets 64 and each switch that shifts takes one.
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from mrclab.topo.numbers import links_crossed
 
 MAX_FRAMES = 65536
-"""Frames held at most; a flood beyond that is dropped and counted, as a link would not carry it."""
+"""Most frames held; further ones are dropped and counted, as a link would not carry them."""
 
 _NEVER = float("-inf")
 
 
 class DelayLine:
-    """Frames in flight, by the time at which they are due. Frames due together leave in order of arrival."""
+    """Frames in flight, ordered by due time; frames with equal due times keep the order of arrival."""
 
     def __init__(self, link_delay: float) -> None:
         """Delay every frame by `link_delay` seconds per link."""
         self.link_delay = link_delay
         self.drops = 0
-        self._line: list[tuple[float, int, int, bytes]] = []  # sorted; most frames come in the order of their due times
+        self._line: list[tuple[float, int, int, bytes]] = []  # sorted; most frames come in the order of due times
         self._arrivals = 0
 
     def __len__(self) -> int:

@@ -4,8 +4,8 @@ One raw socket per port, so that the kernel never chooses an egress; pacing per 
 carrier events; answers to link checks; and the process's only event loop. The transport is asked for a frame only when
 a port can send it.
 
-Waking up costs more than what there is to do for one frame. So one wake-up serves all ports, and everything that is
-due within a little slack of the first: a part of a packet time, as frames wait for each other in a real NIC too.
+A wake-up costs more than the work for one frame. So one wake-up serves all ports, and everything that is due within a
+little slack of the first event: a part of a packet time, as frames wait for each other in a real NIC too.
 """
 
 import logging
@@ -27,34 +27,34 @@ from mrclab.topo.nodeconfig import NodeConfig
 log = logging.getLogger(__name__)
 
 BATCH = 32
-"""Frames that a port may receive, or send, before another one has its turn."""
+"""Frames that a port may receive, or send, before the next one has its turn."""
 
 BUSY_FRAMES = 8
-"""A pass of the loop that moved this many frames without a delay line is followed by another without waiting."""
+"""A pass of the loop that moved this many frames without a delay line is followed by another without a wait."""
 
 MAX_BUSY_PASSES = 16
-"""Passes in a row after which the descriptors are looked at even so."""
+"""Consecutive passes after which the descriptors are polled nevertheless."""
 
 RETRY_S = 0.001
-"""Seconds for which an interface that took no more frames is left alone."""
+"""Seconds for which a full interface is left alone."""
 
 BUSY_FOR_S = 0.01
 """Seconds after a frame for which the NIC counts as busy."""
 
 SLACK_PACKETS = 0.5
-"""Longest delay of work that one wake-up serves together with other work, in packet times of a link."""
+"""Longest delay of work that shares a wake-up with other work, in packet times of a link."""
 
 LEAST_SLACK_S = 0.00025
-"""Slack where packet times are shorter than what a wake-up takes."""
+"""Slack if packet times are shorter than a wake-up."""
 
 SLACK_DELAYS = 0.25
-"""Slack at most, in delays of a link: what it adds to a round trip must stay small."""
+"""Most slack, in delays of a link: its share of a round trip must stay small."""
 
 LEAST_REST_S = 0.00005
-"""A NIC with a delay line sleeps at least so long: a process in real-time priority that never rests is held back."""
+"""Least sleep of a NIC with a delay line: a real-time process that never sleeps is throttled."""
 
 LONGEST_UNSEEN_S = 0.02
-"""The rings are looked at so often at least while the NIC is busy, so that they do not overflow."""
+"""Longest interval between two reads of the rings while the NIC is busy, so that they do not overflow."""
 
 _IPV6 = 0x86DD
 _LINK_CHECK = 0x88B5
@@ -66,7 +66,7 @@ _FOREVER = float("inf")
 
 @dataclass(eq=False)
 class _Task:
-    """Periodic work: when it is due next, seconds between two calls."""
+    """Periodic work: next due time, and interval in seconds."""
 
     due: float
     interval: float
@@ -82,7 +82,7 @@ class Nic:
 
     def __init__(self, config: NodeConfig, transport: Transport) -> None:
         self.now = time.monotonic()
-        """Time of the event that is being handled; never goes back."""
+        """Time of the event that is being handled; it never goes back."""
         self._transport = transport
         self._host = config.host.name
         self._rate_pps = config.link.rate_pps
@@ -104,7 +104,7 @@ class Nic:
         self._worst_receive_late = 0.0
 
     def _set_slack(self) -> None:
-        """Set how much later than due anything may happen, and how long a frame that arrives is not due for certain."""
+        """Set how late an event may be handled, and how long an arriving frame is certainly not due."""
         packets = max(SLACK_PACKETS / self._rate_pps, LEAST_SLACK_S)
         self._slack = min(packets, SLACK_DELAYS * self.delay_line.link_delay)
         self._unseen = min(self._least_links * self.delay_line.link_delay, LONGEST_UNSEEN_S)
@@ -114,13 +114,13 @@ class Nic:
         self._readers[descriptor] = reader
 
     def inject(self, port: int, frame: Frame) -> None:
-        """Send a frame that is not the transport's before the next of the transport's, if the port is up."""
+        """Send a frame of the NIC's own before the next of the transport's, if the port is up."""
         for candidate in self.ports:
             if candidate.number == port and candidate.up:
                 candidate.injected.append(frame)
 
     def divert(self, taker: Taker) -> None:
-        """Offer endpoint requests to `taker(frame, now)` first; those that it takes do not reach the transport."""
+        """Offer endpoint requests to `taker(frame, now)` first; those that it accepts do not reach the transport."""
         self._taker = taker
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
@@ -157,7 +157,7 @@ class Nic:
         return {"late": round(late, 6), "receive_late": round(receive_late, 6)}
 
     def configure(self, config: NodeConfig) -> None:
-        """Take a changed delay and rate; ports cannot change while the NIC runs."""
+        """Apply a new delay and rate; ports cannot change while the NIC runs."""
         if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
             raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
         self.delay_line.link_delay = config.link.delay
@@ -188,7 +188,7 @@ class Nic:
             self._wait(wake)
 
     def _wake_at(self) -> float:
-        """Return the time to wake up: with the last of what is due within the slack of the first."""
+        """Return the time to wake up: with the last event within the slack of the first."""
         now = self.now
         due = [task.due for task in self._periodic]
         deadline = self._transport.next_deadline()
@@ -201,7 +201,7 @@ class Nic:
             if arrival is not None:
                 due.append(arrival)
             if now - self._last_moved < BUSY_FOR_S:
-                # What arrives from now on is due a delay later, so nobody needs to be woken when it arrives.
+                # frames that arrive from now on are due a delay later, so their arrival needs no wake-up
                 due.append(self._looked + self._unseen)
         if not due:
             return _FOREVER
@@ -210,14 +210,14 @@ class Nic:
         return max(wake, line.last_due_by(limit))
 
     def _add_sends(self, due: list[float], now: float) -> None:
-        """Add the times at which ports with work can send again; what has none is idle."""
+        """Add the times at which ports with work can send again; a port without frames is idle."""
         has_work = self._transport.has_work
         for port in self._up:
             pacer = port.pacer
             if port.waiting is not None:
                 due.append(now + RETRY_S)
             elif pacer.free_at <= now:
-                if not port.served:  # it was asked, and had nothing
+                if not port.served:  # it was asked, and had no frame
                     pacer.idle()
                 else:
                     due.append(now)
@@ -229,7 +229,7 @@ class Nic:
     def _wait(self, wake: float) -> None:
         """Sleep until `wake` (never, if infinite) or until something comes; serve the watched descriptors.
 
-        Where links have a delay, a busy NIC does not wait for frames but looks for them in time.
+        If links have a delay, a busy NIC does not wait for frames but polls for them in time.
         """
         now = time.monotonic()
         descriptors = [*self._readers]
@@ -253,7 +253,7 @@ class Nic:
         self._carrier.close()
 
     def _pass(self) -> int:
-        """Do everything that can be done now; return how many frames moved."""
+        """Do all work that can be done now; return the number of frames moved."""
         moved = 0
         self._looked = time.monotonic()
         for port in self.ports:
@@ -274,12 +274,12 @@ class Nic:
         return moved + self._transmit()
 
     def _advance(self, now: float) -> float:
-        """Move the time on; frames that came before something already handled are handled at its time."""
+        """Advance the time; frames from before an event that was handled are handled at the event's time."""
         self.now = max(self.now, now)
         return self.now
 
     def _receive(self, port: SocketPort) -> int:
-        """Take what waits in a port's ring: link checks are answered, packets delivered or put into the delay line."""
+        """Handle the frames in a port's ring: link checks are answered, others delivered or put into the delay line."""
         count = size = 0
         delayed = self.delay_line.link_delay > 0
         for arrival, frame in port.socket.frames(BATCH):
@@ -336,7 +336,7 @@ class Nic:
             task.work(self.now)
 
     def _transmit(self) -> int:
-        """Send what ports may send now, in turns; return how many frames.
+        """Send the frames that ports may send now, in turns; return their number.
 
         A port that had nothing is asked again after another sent: the transport keeps planes in step.
         """

@@ -1,4 +1,4 @@
-"""One port of a NIC: its raw socket, its pacer, its counters, and what waits to be sent."""
+"""One port of a NIC: raw socket, pacer, counters, and frames that wait."""
 
 import logging
 from collections import deque
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class SocketPort:
-    """One NIC port: its socket, its pacer, its counters."""
+    """One NIC port."""
 
     def __init__(self, config: NicPortConfig, node: NodeConfig) -> None:
         self.number = config.number
@@ -22,7 +22,7 @@ class SocketPort:
         self.socket = PacketSocket(config.name, node.path_mtu + MTU_HEADROOM)
         self.set_rate(node)
         self.up = False
-        self.served = False  # a frame left when it was last asked for one
+        self.served = False  # the last request returned a frame
         self.waiting: Frame | None = None
         self.injected: deque[Frame] = deque()
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.tx_errors = self.foreign = 0
@@ -32,7 +32,7 @@ class SocketPort:
         self.pacer = Pacer(node.link.rate_pps, full_size(node))
 
     def send(self, frame: Frame, now: float) -> bool:
-        """Hand a frame to the interface; return False when it takes no more for the moment."""
+        """Hand a frame to the interface; return False if it is full."""
         payload = frame.payload
         parts = (frame.header, frame.trailer) if payload is None else (frame.header, payload, frame.trailer)
         try:
@@ -50,7 +50,7 @@ class SocketPort:
         return True
 
     def take_own(self) -> Frame | None:
-        """Return the frame that the interface did not take before, or the next injected one."""
+        """Return the frame that the interface refused, or the next injected one."""
         frame, self.waiting = self.waiting, None
         return self.injected.popleft() if frame is None else frame
 

@@ -1,18 +1,18 @@
 """Pacing of one NIC port: frames leave no faster than the link carries their bytes.
 
-The pacer keeps the moment at which the link has sent everything handed to it (`free_at`). A frame may go once that
-moment has passed. After idle time about two full-size frames may go back to back. A port that has work and is served
-late, since the machine was busy, makes up for the delay, within limits: a scheduler's delay costs no link rate.
+The pacer keeps the time at which the link has sent all its frames (`free_at`). A frame may be sent once that time has
+passed. After idle time about two full-size frames may be sent back to back. A port with work that is served late,
+since the machine was busy, catches up, within limits: a scheduling delay costs no link rate.
 """
 
 BURST_FRAMES = 2.0
-"""Full-size frames that may leave back to back after idle time."""
+"""Full-size frames that may be sent back to back after idle time."""
 
 _ROUNDING_S = 1e-9
 """Keeps rounding of the clock from costing a frame of the burst."""
 
 CATCH_UP_S = 0.02
-"""Lateness of a backlogged port that is made good; anything beyond is lost link time."""
+"""Most lateness of a backlogged port that it catches up; the rest is lost link time."""
 
 
 class Pacer:
@@ -32,7 +32,7 @@ class Pacer:
         self.worst_late = 0.0
 
     def sent(self, now: float, size: int) -> None:
-        """Account for a frame of `size` bytes that leaves at `now`, which must not be before `free_at`."""
+        """Account for a frame of `size` bytes sent at `now`, which must not be before `free_at`."""
         if self._backlogged:
             late = now - self.free_at
             self.worst_late = max(self.worst_late, late)
@@ -43,11 +43,11 @@ class Pacer:
         self.free_at = start + size * self._seconds_per_byte
 
     def idle(self) -> None:
-        """Say that the link was free and there was nothing to send: what follows is not late."""
+        """Note that the link was free and there was nothing to send: the next frame is not late."""
         self._backlogged = False
 
     def reset(self) -> None:
-        """Forget the past, as when the port comes up."""
+        """Reset, as when the port comes up."""
         self._backlogged = False
         self.free_at = float("-inf")
 

@@ -61,9 +61,9 @@ class PacketSocket:
             raise PacketSocketError(f"interface {interface} cannot be opened: {error.strerror or error}") from error
         self._seen_until = time.monotonic_ns()
         self.send = self._socket.send
-        """Sends one frame; raises OSError (BlockingIOError when the interface takes no more now)."""
+        """Sends one frame; raises OSError (BlockingIOError if the interface is full)."""
         self.sendmsg = self._socket.sendmsg
-        """Sends one frame given as parts, none of which is copied before the kernel does; raises as `send`."""
+        """Sends one frame given as parts, which are copied by the kernel only; raises as `send`."""
 
     def _set_options(self) -> None:
         self._socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
@@ -91,11 +91,11 @@ class PacketSocket:
         return self._socket.fileno()
 
     def waiting(self) -> bool:
-        """Return True if `frames` would find something."""
+        """Return True if `frames` would yield a frame."""
         return bool(self._words[self._offsets[self._next] >> 2] & TP_STATUS_USER)
 
     def frames(self, limit: int) -> Iterator[tuple[float, memoryview]]:
-        """Yield (arrival, frame) of up to `limit` frames that wait; arrival is the kernel's, in monotonic seconds.
+        """Yield (arrival, frame) of up to `limit` waiting frames; arrival is the kernel's, in monotonic seconds.
 
         Arrival is never before the frame came, also where this process was preempted while it read the clocks: a round
         trip must not measure too short. A frame is valid until the next one is asked for: its slot then goes back to
@@ -133,13 +133,13 @@ class PacketSocket:
         self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def count_drops(self) -> int:
-        """Return frames lost so far since the ring was full; asks the kernel, whose own count restarts each time."""
+        """Return the number of frames dropped so far by a full ring; the kernel's own count restarts at each read."""
         _, drops = struct.unpack("=II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self.drops += drops
         return self.drops
 
     def close(self) -> None:
-        """Give ring and socket back."""
+        """Close ring and socket."""
         self._words.release()
         self._bytes.release()
         self._map.close()

@@ -13,7 +13,7 @@ from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 HEADER_BYTES: Final = FULL_HEADER_BYTES
-"""Bytes that a full packet adds to its payload."""
+"""Bytes of a full packet besides its payload."""
 
 ROCE_HEADER_BYTES: Final = 78
 """The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
@@ -22,7 +22,7 @@ Taker = Callable[[bytes | memoryview, float], bool]
 
 
 def full_size(config: NodeConfig) -> int:
-    """Bytes of a full packet on the wire, by the transport of a node config."""
+    """Return the bytes of a full packet on the wire, by the transport of a node config."""
     return config.path_mtu + (ROCE_HEADER_BYTES if config.transport.kind == "roce" else HEADER_BYTES)
 
 
@@ -35,7 +35,7 @@ class Frame(Protocol):
 
     @property
     def payload(self) -> memoryview | None:
-        """The payload where it lies."""
+        """Payload in the memory that it is sent from."""
 
     @property
     def trailer(self) -> bytes:
@@ -43,7 +43,7 @@ class Frame(Protocol):
 
     @property
     def wire_len(self) -> int:
-        """Bytes that the link is busy for."""
+        """Bytes for which the link is busy."""
 
 
 class Transport:
@@ -53,34 +53,34 @@ class Transport:
     """
 
     on_work: Callable[[], None]
-    """Called when there may be something to send that was not there before; the NIC sets it where it wants to know."""
+    """Callback for new frames to send; set by a NIC that needs it."""
 
     def receive(self, port: int, frame: Any, now: float) -> None:
-        """Take a frame; the buffer is the caller's again afterwards."""
+        """Take in a frame; the buffer belongs to the caller again afterwards."""
         raise NotImplementedError
 
     def next_frame(self, port: int, now: float) -> Frame | None:
-        """Give the frame to send on a port that has space now; None when there is nothing to send there."""
+        """Return the frame to send on a port that has space now; None if there is none."""
         raise NotImplementedError
 
     def has_work(self, port: int, now: float) -> bool:
-        """Say whether `next_frame` would find something for this port if it had space now; True where in doubt."""
+        """Return True if `next_frame` may return a frame for this port; True when in doubt."""
         raise NotImplementedError
 
     def next_deadline(self) -> float | None:
-        """Say when `on_timer` wants to be called."""
+        """Return the time of the next `on_timer` call."""
         raise NotImplementedError
 
     def not_before(self) -> float:
-        """A time before which `next_deadline` is not, infinity where there is none: quicker, and mostly all to know."""
+        """Lower bound of `next_deadline`, infinity if there is none: cheaper, and mostly sufficient."""
         raise NotImplementedError
 
     def on_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Handle all deadlines up to now."""
         raise NotImplementedError
 
     def port_event(self, port: int, up: bool, now: float) -> None:
-        """Take note that a port lost or got carrier."""
+        """A port lost or gained carrier."""
         raise NotImplementedError
 
 
@@ -114,16 +114,16 @@ class Wire(Protocol):
 
     @property
     def ports(self) -> Sequence[WirePort]:
-        """All of them, by number."""
+        """All ports by number."""
 
     def inject(self, port: int, frame: Frame) -> None:
-        """Send a frame that is not the transport's before the next of the transport's, if the port is up."""
+        """Send a frame of the NIC's own before the next of the transport's, if the port is up."""
 
     def divert(self, taker: Taker) -> None:
-        """Offer endpoint requests to `taker(frame, now)` first; those that it takes do not reach the transport."""
+        """Offer endpoint requests to `taker(frame, now)` first; those that it accepts do not reach the transport."""
 
     def configure(self, config: NodeConfig) -> None:
-        """Take a changed delay and rate."""
+        """Apply a new delay and rate."""
 
     def strain(self) -> dict[str, Any]:
         """Return a sample of the load of the NIC and of its machine.
@@ -132,7 +132,7 @@ class Wire(Protocol):
         """
 
     def lateness(self) -> dict[str, float]:
-        """`late` and `receive_late`: by how much anything was sent or delivered too late, seconds, since last asked."""
+        """Return `late` and `receive_late`: most lateness of sending and delivery since the last call, seconds."""
 
 
 class Loop(Protocol):
@@ -140,7 +140,7 @@ class Loop(Protocol):
 
     @property
     def now(self) -> float:
-        """Time of the event that is being handled; never goes back."""
+        """Time of the event that is being handled; it never goes back."""
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds, first after one; a late call does not shift the next."""

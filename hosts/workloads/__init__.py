@@ -1,1 +1,1 @@
-"""Workloads: traffic that an agent makes by itself, message by message, from the completions of its own transport."""
+"""Workloads: traffic that an agent generates, message by message, driven by its transport's completions."""

@@ -25,7 +25,7 @@ from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
 PROGRESS_S = 0.025
-"""Time between two looks at how far workloads are, for progress events, at a time scale of 1."""
+"""Interval of progress events, seconds, at a time scale of 1."""
 
 _MOST = 4096  # completions taken at once
 _CQ_DEPTH = 1 << 17
@@ -61,7 +61,7 @@ class WorkloadOperations:
         self._cq: int | None = None
 
     def prepare_workload(self, name: str, spec: dict[str, Any], flows: list[dict[str, Any]]) -> Result:
-        """Make a workload's ends; returns {flow: {qps, region?}}, for the peers' `connect_workload`."""
+        """Make a workload's ends; return {flow: {qps, region?}} for the peers' `connect_workload`."""
         if name in self._workloads:
             raise RpcError("EEXIST", f"there is a workload {name!r} already; release it first")
         directory = self._directory()
@@ -83,7 +83,7 @@ class WorkloadOperations:
         return {"flows": made}
 
     def connect_workload(self, name: str, flows: dict[str, Any]) -> None:
-        """Join every flow's end with its peer's."""
+        """Connect every flow's end with its peer's."""
         workload = self._workload(name)
         for flow, remote in flows.items():
             workload.connect(flow, remote, self._loop.now)
@@ -96,11 +96,11 @@ class WorkloadOperations:
             self._loop.until_done(self._look_s, self._publish_progress)
 
     def start_flows(self, name: str, flows: list[str]) -> None:
-        """Begin flows that were given no start."""
+        """Begin flows without a start time."""
         self._workload(name).start_flows(flows, self._loop.now)
 
     def stop_workload(self, name: str) -> None:
-        """Send nothing new."""
+        """Stop sending."""
         self._workload(name).stop(self._loop.now)
 
     def workload_status(self, name: str) -> Result:
@@ -109,7 +109,7 @@ class WorkloadOperations:
         return {"flows": workload.results(), "acked_bytes": workload.acked_bytes}
 
     def release_workload(self, name: str) -> None:
-        """Give QPs and regions back."""
+        """Release QPs and regions."""
         workload = self._workloads.pop(name, None)
         if workload is not None:
             self._published.pop(name, None)
@@ -141,7 +141,7 @@ class WorkloadOperations:
             self._loop.soon(self._take)
 
     def _take(self, now: float) -> None:
-        """Hand completions to their workloads, those too that come of it."""
+        """Pass completions to their workloads, including those that result."""
         self._waiting = False
         while found := self._transport.verbs.poll_cq(self._cq, _MOST):
             for completion in found:

@@ -1,9 +1,9 @@
 """Duration of a collective: a number of iterations, or iterations that begin until a time.
 
-Where time ends it, hosts cannot each decide alone: one that ends an iteration just before the time begins another, and
-would wait for ever for one that ended it just after. So a host whose time is over rests: it notes so in its record of
-the iteration, and goes on when something of the next iteration arrives, which shows that a peer has begun it. Once all
-hosts rest after the same iteration nobody has, and the lab stops them all
+With a time limit, hosts cannot decide alone: one that ends an iteration just before the limit begins another, and would
+wait for ever for one that ended it just after. So a host past the limit rests: it notes that in its record of the
+iteration, and continues when data of the next iteration arrives, which shows that a peer has begun it. Once all hosts
+rest after the same iteration none has, and the lab stops them all
 (`mrclab.lab.traffic.running.flows`).
 """
 
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 @dataclass
 class WorkloadBounds:
-    """Either bound; `until` is a time on the transport's clock, seconds, known once the workload has its start."""
+    """Either limit; `until` is a time on the transport's clock, seconds, known once the workload has its start."""
 
     iterations: int | None
     until: float | None = None
 
     @property
     def by_time(self) -> bool:
-        """True if time ends it."""
+        """True for a time limit."""
         return self.iterations is None
 
     def over(self, done: int, now: float) -> bool:
-        """Return True if no other iteration should begin after so many."""
+        """Return True if no further iteration should begin after so many."""
         if self.iterations is not None:
             return done >= self.iterations
         return self.until is not None and now >= self.until

@@ -1,4 +1,4 @@
-"""One flow's two ends: QPs used in turn, a bounded region that is used again and again, and a digest of every byte.
+"""Both ends of a flow: QPs used in turn, a bounded region that is reused, and a digest of every byte.
 
 A flow sends numbered messages. A message goes whole by the QP whose turn it is, or split into one piece per QP. The
 immediate is the number, and the number gives both the place of the bytes in the receiver's region: slot
@@ -20,10 +20,10 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.verbs import Verbs
 
-SHIFT = 4096  # bytes by which the contents of messages are shifted against each other at most
-_STEP = 67  # prime to SHIFT, so that as many messages differ
+SHIFT = 4096  # most bytes by which the contents of messages are shifted against each other
+_STEP = 67  # prime to SHIFT, for as many different messages
 _PAGE = 4096
-_SPARE_RECEIVES = 2  # per QP, posted beyond what can be outstanding
+_SPARE_RECEIVES = 2  # receives per QP beyond those that can be outstanding
 
 REASONS = {
     "RETRY_EXC_ERR": "Retry Counter Exceeded",
@@ -44,7 +44,7 @@ def shift(number: int) -> int:
 
 
 def touched(size: int) -> bytearray:
-    """Zeroed memory whose pages are all there."""
+    """Return zeroed memory with all pages touched."""
     memory = bytearray(size)
     memory[::_PAGE] = bytes(len(range(0, size, _PAGE)))
     return memory
@@ -52,12 +52,12 @@ def touched(size: int) -> bytearray:
 
 @functools.cache
 def shared(size: int) -> bytearray:
-    """Memory whose bytes are only counted: one buffer per size in this process."""
+    """Memory for bytes that are only counted: one buffer per size in this process."""
     return bytearray(size)
 
 
 def pieces(length: int, qps: int) -> list[tuple[int, int]]:
-    """(offset, length) of a split message, one per QP; fewer where it is shorter than that."""
+    """Return (offset, length) of a split message, one per QP; fewer for a shorter message."""
     count = min(qps, max(1, length))
     edges = [length * place // count for place in range(count + 1)]
     return [(edges[place], edges[place + 1] - edges[place]) for place in range(count)]
@@ -69,8 +69,8 @@ class Slots:
 
     count: int
     size: int
-    split: bool  # every message over all QPs; else each by the next QP in turn
-    digest: bool = True  # the agents digest what they send and receive; else files are compared afterwards
+    split: bool  # split every message over all QPs; else each uses the next QP in turn
+    digest: bool = True  # the agents digest sent and received bytes; else files are compared afterwards
     receives: int = 0  # outstanding at most where one slot serves all; 0: one for each slot
 
     def at(self, number: int) -> int:
@@ -87,10 +87,10 @@ class _ChannelEnd:
         self.peer = peer
         self.qps = qps
         self.slots = slots
-        self.bytes = 0  # of whole messages: acknowledged, or received
+        self.bytes = 0  # whole messages acknowledged, or received
         self.error = ""
         self.place = {qp: place for place, qp in enumerate(qps)}
-        self._digests = [hashlib.sha256() for _ in qps]  # of what each QP carried, in its order
+        self._digests = [hashlib.sha256() for _ in qps]  # digest of each QP's bytes, in order
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the connection parameters for the peer, QP by QP."""
@@ -116,14 +116,14 @@ class _ChannelEnd:
         return hashlib.sha256(b"".join(digest.digest() for digest in self._digests)).hexdigest()
 
     def release(self, now: float) -> None:
-        """Give the QPs back."""
+        """Destroy the QPs."""
         for qp in self.qps:
             self.verbs.destroy_qp(qp, now)
 
 
 @dataclass
 class _Posted:
-    """A message on its way."""
+    """A message in flight."""
 
     number: int
     at: float
@@ -151,19 +151,19 @@ class ChannelSender(_ChannelEnd):
         self._memory = memory
         self._remote_va = self._rkey = 0
         self._posted: dict[int, _Posted] = {}
-        self._order: deque[int] = deque()  # numbers on their way, oldest first; done ones are dropped late
+        self._order: deque[int] = deque()  # numbers in flight, oldest first; finished ones are dropped later
 
     def aim(self, region: dict[str, int]) -> None:
-        """Learn where the receiver's region is."""
+        """Set the place of the receiver's region."""
         self._remote_va, self._rkey = region["va"], region["rkey"]
 
     @property
     def outstanding(self) -> int:
-        """Messages on their way."""
+        """Messages in flight."""
         return len(self._posted)
 
     def oldest(self) -> int | None:
-        """The least number on its way."""
+        """Smallest number in flight."""
         while self._order and self._order[0] not in self._posted:
             self._order.popleft()
         return self._order[0] if self._order else None
@@ -190,7 +190,7 @@ class ChannelSender(_ChannelEnd):
             )  # fmt: skip
 
     def completed(self, completion: WorkCompletion) -> SentMessage | None:
-        """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
+        """Take in a completion; return the message if it is now whole. None also after an error, see `error`."""
         posted = self._posted.get(completion.wr_id)
         if self.fails(completion) or posted is None:
             return None
@@ -202,13 +202,13 @@ class ChannelSender(_ChannelEnd):
         return SentMessage(posted.number, posted.at, completion.t, posted.length)
 
     def acked_bytes(self) -> int:
-        """Bytes acknowledged so far, parts of messages too."""
+        """Acknowledged bytes so far, parts of messages included."""
         return sum(int(self.verbs.qp(qp).stats.acked_bytes) for qp in self.qps)
 
 
 @dataclass
 class Received:
-    """A message that has arrived whole, and where it is."""
+    """A message that has arrived whole, and its place."""
 
     number: int
     view: memoryview
@@ -232,14 +232,14 @@ class Receiver(_ChannelEnd):
         self.memory = memory
         self.messages = 0
         self._length_of = length_of
-        self._missing: dict[int, int] = {}  # pieces that have not come, by message of which some have
+        self._missing: dict[int, int] = {}  # missing pieces by message, of partial messages
 
     def info(self) -> dict[str, int]:
         """Return the address to which senders write."""
         return {"va": self.memory.va, "rkey": self.memory.rkey, "length": self.memory.length}
 
     def accept(self, now: float) -> None:
-        """Post receives for everything that can be on its way at once; QPs must be connected."""
+        """Post receives for everything that can be in flight at once; QPs must be connected."""
         count = self.slots.receives or self.slots.count
         each = count if self.slots.split else -(-count // len(self.qps))
         for qp in self.qps:
@@ -247,7 +247,7 @@ class Receiver(_ChannelEnd):
                 self.verbs.post_recv(qp, 0, now)
 
     def received(self, completion: WorkCompletion, now: float) -> Received | None:
-        """Take in a completion; the message where it is whole now. None also after an error, see `error`."""
+        """Take in a completion; return the message if it is now whole. None also after an error, see `error`."""
         if self.fails(completion):
             return None
         assert completion.imm is not None

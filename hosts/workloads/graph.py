@@ -26,10 +26,10 @@ from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op
 from mrclab.hosts.workloads.span import Span
 
 OUTSTANDING: Final = 64
-"""Messages of one flow that are on their way at once; others wait for one of them."""
+"""Most messages of one flow in flight; others wait."""
 
 MOST_NUMBERS: Final = 1 << 32
-"""Messages that two ranks can tell apart: an immediate has 32 bits."""
+"""Distinguishable messages of two ranks: an immediate has 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class RankProgram:
 
 @dataclass
 class _Live:
-    """A schedule that runs: the step's own, or that of a collective, which `parent` waits for."""
+    """A running schedule: the step's own, or that of a collective, which `parent` waits for."""
 
     schedule: Schedule
     peers: Sequence[int]
@@ -66,7 +66,7 @@ class _Live:
 
 @dataclass
 class _Unit:
-    """A processor of the rank, and what it does next."""
+    """A processor of the rank, and its queue."""
 
     busy: bool = False
     waiting: deque[tuple[_Live, int]] = field(default_factory=deque)
@@ -81,7 +81,7 @@ class PieceReceiver(Receiver):
     """A receiving end that needs no lengths: every QP brings one piece of a message."""
 
     def arrived(self, completion: WorkCompletion, now: float) -> int | None:
-        """Take in a completion; the number of the message where it is whole now. None also after an error."""
+        """Take in a completion; return the number of a message that is now whole. None also after an error."""
         if self.fails(completion):
             return None
         number = completion.imm
@@ -142,17 +142,17 @@ class GraphRun(Span):
         self._work(now)
 
     def stop(self, now: float) -> None:
-        """Give up; ranks that wait for this one wait in vain."""
+        """Give up; ranks that wait for this one wait for ever."""
         self._end(now)
 
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:
-        """A completion of a sender came."""
+        """Handle a completion of a sender."""
         message = sender.completed(completion)
         if message is None:
             if sender.error:
                 self._end(now)
             return
-        sender.oldest()  # which forgets what is done
+        sender.oldest()  # forgets finished messages
         began, _ = self.spans[sender.name]
         self.spans[sender.name] = began, message.done
         if self.over:
@@ -165,7 +165,7 @@ class GraphRun(Span):
         self._work(now)
 
     def received(self, receiver: PieceReceiver, completion: WorkCompletion, now: float) -> None:
-        """A completion of a receiver came; also before the start, as a peer may have begun."""
+        """Handle a completion of a receiver; also before the start, since a peer may have begun."""
         number = receiver.arrived(completion, now)
         if self.over:
             return
@@ -191,7 +191,7 @@ class GraphRun(Span):
             self._step_over(now)
 
     def _begin(self, what: Schedule, peers: Sequence[int], base: int, parent: _Live | None, place: int) -> bool:
-        """Begin a schedule; False where there is nothing to do."""
+        """Begin a schedule; return False if it is empty."""
         if not what.ops:
             return False
         live = _Live(what, peers, base, [op.needs for op in what.ops], len(what.ops), parent, place)
@@ -199,7 +199,7 @@ class GraphRun(Span):
         return True
 
     def _work(self, now: float) -> None:
-        """Begin whatever is ready."""
+        """Begin all operations that are ready."""
         ready = self._ready
         while ready and not self.over:
             self._begin_op(*ready.popleft(), now)
@@ -234,7 +234,7 @@ class GraphRun(Span):
                 self._ended(live, place, now)
 
     def _taker(self, number: int) -> tuple[_Live, int] | None:
-        """Return the first of the receives that accept several messages to accept this one."""
+        """Return the first of the receives with several messages that accepts this one."""
         for at, (live, place) in enumerate(self._choosing):
             if _accepts(live, place, number):
                 return self._choosing.pop(at)
@@ -261,7 +261,7 @@ class GraphRun(Span):
             self._ready.append((live, place))
 
     def _ended(self, live: _Live, place: int, now: float) -> None:
-        """An operation has ended; with the last one of a schedule, what waits for that."""
+        """Handle the end of an operation; after the last one of a schedule, continue its parent."""
         while True:
             for after in live.schedule.ops[place].then:
                 self._release(live, after)

@@ -58,7 +58,7 @@ class Ring(Span):
         self._on_iteration = on_iteration
         self._iteration_began = 0.0
         self._next = 0  # step to send next, counted through all iterations
-        self._arrived = 0  # steps that have come without a gap, counted through all iterations
+        self._arrived = 0  # steps received without a gap, counted through all iterations
         self._early: set[int] = set()  # those beyond a gap
         self._rests_since: float | None = None
         self._load(0)
@@ -75,7 +75,7 @@ class Ring(Span):
         self._advance(now)
 
     def stop(self, now: float) -> None:
-        """End where it rests, or give up: hosts that wait for this one then wait in vain."""
+        """End if it rests, or give up: hosts that wait for this one then wait for ever."""
         self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
@@ -95,7 +95,7 @@ class Ring(Span):
         self._advance(now)
 
     def _take(self, message: Received) -> None:
-        """Reduce what came into the own chunk, or put it in its place."""
+        """Reduce received bytes into the own chunk, or copy them."""
         iteration, step = divmod(message.number, self._steps)
         begin, length = chunk(self._size, self._count, self._rank - 1 - step)
         begin += iteration % 2 * self._size
@@ -107,7 +107,7 @@ class Ring(Span):
             mine[:] = message.view
 
     def _advance(self, now: float) -> None:
-        """Send every step whose chunk is there; end iterations whose every chunk has come and gone."""
+        """Send every step whose chunk is there; end iterations whose chunks were all received and acknowledged."""
         while self.running:
             if self._sender.error:
                 self._end(now)
@@ -131,11 +131,11 @@ class Ring(Span):
         return False
 
     def _is_next_begun(self) -> bool:
-        """Return True if the left neighbour is further than this host."""
+        """Return True if the left neighbour is ahead of this host."""
         return self._arrived > self._next or bool(self._early)
 
     def _finished(self, iteration: int, now: float) -> bool:
-        """End an iteration if it is over: all has come, and all that was sent is acknowledged."""
+        """End an iteration if everything was received, and everything sent was acknowledged."""
         if self._arrived < (iteration + 1) * self._steps or self._sender.outstanding:
             return False
         begin = iteration % 2 * self._size
@@ -153,7 +153,7 @@ class Ring(Span):
         return not rests
 
     def _load(self, iteration: int) -> None:
-        """Fill an iteration's buffer with what it begins with, where it may come."""
+        """Fill an iteration's buffer with its input, if it may begin."""
         if not self._bounds.may_reach(iteration):
             return
         begin = iteration % 2 * self._size
@@ -162,7 +162,7 @@ class Ring(Span):
 
 
 def expected(sources: list[bytearray], size: int, iteration: int) -> str:
-    """SHA-256 of what an iteration must give every host."""
+    """Return the SHA-256 of an iteration's expected result on every host."""
     here, result = shift(iteration), 0
     for source in sources:
         result ^= int.from_bytes(source[here : here + size], "little")

@@ -1,7 +1,7 @@
-"""Collectives without a reduction: in every round a host sends each of its peers so many bytes, and gets as many.
+"""Collectives without a reduction: in every round a host sends each of its peers so many bytes, and receives as many.
 
-A host begins a round when all that it sent in the one before is acknowledged and all of it has arrived. All-to-all and
-the send/recv ring differ only in who a host's peers are. Where time ends it, see `hosts.workloads.bounds`.
+A host begins a round when everything of the last one was acknowledged and received. All-to-all and the send/recv ring
+differ only in a host's peers. With a time limit, see `hosts.workloads.bounds`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Rounds(Span):
         self._round = 0
         self._round_began = 0.0
         self._rests_since: float | None = None
-        self._arrived: dict[int, int] = {}  # messages of a round that have come
+        self._arrived: dict[int, int] = {}  # received messages of a round
 
     def start(self, now: float) -> None:
         """Begin the first round."""
@@ -46,7 +46,7 @@ class Rounds(Span):
         self._begin(now)
 
     def stop(self, now: float) -> None:
-        """End where it rests, or give up: hosts that wait for this one then wait in vain."""
+        """End if it rests, or give up: hosts that wait for this one then wait for ever."""
         self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Collectives as graphs: what one rank of a group sends and receives, and what has to be done before.
+"""Collectives as graphs: the messages of one rank of a group, and their dependencies.
 
 A schedule has one operation per message. Operations name their peer by its place in the group, and their message by a
 number that both ends know. Sizes are bytes; `size` is the whole buffer of a rank: what it reduces, what it scatters,
@@ -22,7 +22,7 @@ RECV: Final = 1
 COMPUTE: Final = 2
 COLLECTIVE: Final = 3
 
-TREE_CHUNK: Final = 1 << 18  # bytes that go up and down a tree at once
+TREE_CHUNK: Final = 1 << 18  # bytes of a chunk in a tree
 
 COLLECTIVES: Final = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter", "barrier",
@@ -41,16 +41,16 @@ class Op(NamedTuple):
     seconds: float = 0.0  # of a computation
     peer: int = 0
     number: int = 0  # of the message, within the schedule; of a collective, of its first message
-    unit: int = 0  # which of a rank's processors computes
+    unit: int = 0  # processor of the rank that computes
     needs: int = 0
     then: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
     collective: Collective | None = None
-    accepts: frozenset[int] = frozenset()  # numbers of the messages of which a receive takes the first; none: `number`
+    accepts: frozenset[int] = frozenset()  # a receive accepts the first of these numbers; none: `number`
 
 
 class Collective(NamedTuple):
-    """Kind and settings of a collective; `server`: ranks that follow each other in the group and share a server."""
+    """Kind and settings of a collective; `server`: consecutive ranks of the group that share a server."""
 
     kind: str
     algorithm: str
@@ -61,7 +61,7 @@ class Collective(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Operations, those that wait for nothing, and how many message numbers they use."""
+    """Operations, those without dependencies, and the number of message numbers."""
 
     ops: tuple[Op, ...]
     roots: tuple[int, ...]
@@ -69,7 +69,7 @@ class Schedule:
 
 
 class ScheduleBuilder:
-    """Collects operations and what they wait for."""
+    """Collects operations and their dependencies."""
 
     def __init__(self) -> None:
         self._ops: list[Op] = []
@@ -91,7 +91,7 @@ class ScheduleBuilder:
         return place
 
     def wait(self, place: int, after: Sequence[int] = (), begun_after: Sequence[int] = ()) -> None:
-        """Have an operation wait for others."""
+        """Make an operation wait for others."""
         for other in dict.fromkeys(after):
             self._then[other].append(place)
             self._needs[place] += 1
@@ -100,7 +100,7 @@ class ScheduleBuilder:
             self._needs[place] += 1
 
     def cycle(self) -> int | None:
-        """Return an operation that waits for itself by way of others; None where there is none."""
+        """Return an operation that waits for itself through others; None if there is none."""
         needs = list(self._needs)
         ready = [place for place, count in enumerate(needs) if not count]
         done = 0
@@ -132,7 +132,7 @@ def chunk(size: int, count: int, place: int) -> int:
 
 @functools.lru_cache(maxsize=1 << 14)
 def schedule(collective: Collective, count: int, rank: int) -> Schedule:
-    """Return what the rank at a place of a group of `count` does in a collective."""
+    """Return the schedule of the rank at a place of a group of `count` in a collective."""
     builder = ScheduleBuilder()
     if count > 1:
         _BUILDERS[collective.kind](builder, collective, count, rank)
@@ -140,7 +140,7 @@ def schedule(collective: Collective, count: int, rank: int) -> Schedule:
 
 
 def span(collective: Collective, count: int) -> int:
-    """Return how many message numbers a collective of so many ranks uses, the same for every rank."""
+    """Return the message numbers that a collective of so many ranks uses, the same for every rank."""
     if collective.kind in {"broadcast", "reduce"}:
         return 2 * _tree_chunks(collective.size)
     if collective.kind in {"all_to_all", "gather", "scatter"}:
@@ -157,7 +157,7 @@ def span(collective: Collective, count: int) -> int:
 
 
 def _algorithm(what: Collective, count: int) -> str:
-    """The algorithm by which it is done: some have no form for a scatter or a gather alone, which go around a ring."""
+    """Return the algorithm; some have no form for a scatter or a gather alone, which use a ring."""
     alone = what.kind in {"reduce_scatter", "all_gather"}
     power = not count & (count - 1)
     if alone and (what.algorithm in {"tree", "hierarchical"} or not power):
@@ -177,7 +177,7 @@ def ends(collective: Collective, count: int, rank: int) -> Iterator[tuple[int, i
 def _ring_pass(
     builder: ScheduleBuilder, members: Sequence[int], place: int, size: int, first: int, number: int, after: list[int]
 ) -> list[int]:
-    """One way around the ring: every step forwards what the one before brought, beginning with chunk `first`."""
+    """One pass around the ring: every step forwards the chunk of the last one, beginning with chunk `first`."""
     count = len(members)
     right, left = members[(place + 1) % count], members[place - 1]
     last = after
@@ -202,7 +202,7 @@ def _ring(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> 
 
 
 def _exchange(builder: ScheduleBuilder, peer: int, size: int, number: int, after: list[int]) -> list[int]:
-    """Send as much as comes; both count as done for what follows."""
+    """Send as many bytes as are received; both count as done for the next steps."""
     sent = builder.add(Op(SEND, size, peer=peer, number=number), after)
     came = builder.add(Op(RECV, size, peer=peer, number=number), after)
     del sent
@@ -250,7 +250,7 @@ def _tree_chunks(size: int) -> int:
 
 
 def _tree(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
-    """Up a binary tree whose root is place 0, and down again; chunks follow each other."""
+    """Up a binary tree with its root at place 0, and down again, in pipelined chunks."""
     parent = (rank - 1) // 2
     children = [child for child in (2 * rank + 1, 2 * rank + 2) if child < count]
     chunks = _tree_chunks(what.size)
@@ -271,7 +271,7 @@ def _tree(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> 
 
 
 def share(what: Collective, count: int, place: int) -> int:
-    """Bytes of an all-to-all that every rank sends the one at a place."""
+    """Bytes of an all-to-all that every rank sends to the one at a place."""
     if not what.weights:
         return what.size // count
     return round(what.size * what.weights[place] / sum(what.weights))

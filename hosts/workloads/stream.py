@@ -1,6 +1,6 @@
-"""Messages one after the other from one host to another: bulk writes, streams, ping-pong, and all that is made of them.
+"""Streams of messages from one host to another: bulk writes, streams, ping-pong, and traffic made of them.
 
-The next message is posted when one completes, up to so many outstanding and no faster than the rate asked for.
+The next message is posted when one completes, up to a number outstanding and at most at the given rate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mrclab.hosts.workloads.span import Span
 
 @dataclass
 class StreamPlan:
-    """Size, rate and duration of a stream. None: no such bound."""
+    """Size, rate and duration of a stream. None: unlimited."""
 
     message: int  # bytes
     size: int | None  # bytes in all
@@ -52,12 +52,12 @@ class StreamSender(Span):
         self._go(now)
 
     def stop(self, now: float) -> None:
-        """Post no more; what is on its way still counts."""
+        """Stop posting; messages in flight still count."""
         self._deadline = now if self._deadline is None else min(self._deadline, now)
         self._go(now)
 
     def completed(self, message: SentMessage | None, now: float) -> None:
-        """A completion was taken in; it may have made a message whole, or have been an error."""
+        """Handle a completion; it may have made a message whole, or have been an error."""
         if self.over:
             return
         if message is not None:
@@ -69,7 +69,7 @@ class StreamSender(Span):
             self._go(now)
 
     def _go(self, now: float) -> None:
-        """Post what may be posted; end where there is nothing more to come."""
+        """Post what may be posted; end if nothing is left."""
         plan, sender = self.plan, self.sender
         while not (sender.error or self._all_posted(now)):
             if sender.outstanding >= plan.depth or not sender.may_post(self._next):

@@ -1,4 +1,4 @@
-"""One traffic's part in one host: the ends of its flows, the pattern that drives them, and what they leave behind."""
+"""One traffic's part in one host: the ends of its flows, the pattern that drives them, and their results."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class FlowSpec(BaseModel):
     address: str = ""  # its inner address, where `peer` is its name
     qps: int = Field(ge=1)
     attributes: dict[str, Any] = {}
-    path: str | None = None  # the file that a write comes from, or goes to; else memory of the agent's own
-    size: int | None = Field(default=None, ge=1)  # bytes of a stream, where they are not the workload's
-    start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's; None: when `start_flows` says so
+    path: str | None = None  # file that a write reads or writes; else memory of the agent
+    size: int | None = Field(default=None, ge=1)  # bytes of a stream, if they differ from the workload's
+    start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's start; None: started by `start_flows`
     rank: int = 0  # of the peer, in a graph
-    tells_arrival: bool = False  # a receiver that writes `flow.received` when all `size` bytes have come
+    tells_arrival: bool = False  # a receiver that writes `flow.received` after all `size` bytes
 
 
 class WorkloadSpec(BaseModel):
@@ -55,12 +55,12 @@ class WorkloadSpec(BaseModel):
     duration: float | None = None
     depth: int = Field(default=1, ge=1)
     rate: float | None = None  # bytes per second
-    iterations: int | None = Field(default=1, ge=1)  # of a collective; None: `duration` ends it
+    iterations: int | None = Field(default=1, ge=1)  # of a collective; None: limited by `duration`
     rank: int = 0
     ranks: int = 1
-    ahead: int = Field(default=4, ge=1)  # of a ring: steps of a host that may be without acknowledgement at once
+    ahead: int = Field(default=4, ge=1)  # of a ring: most steps of a host without acknowledgement
     seed: str = ""  # of the contents
-    counted: bool = False  # of a stream: all flows of the process share their bytes, which nobody digests
+    counted: bool = False  # of a stream: all flows of the process share their bytes, without digests
     program: Any = None  # of a graph: this rank's `RankProgram`; its bytes are counted
 
 
@@ -92,7 +92,7 @@ class Workload:
         self._own: MemoryRegion | None = None
         self._streams: dict[str, StreamSender] = {}
         self._flows: dict[str, FlowSpec] = {}
-        self._later: dict[str, Timer] = {}  # of streams that begin after the others
+        self._later: dict[str, Timer] = {}  # streams that begin after the others
         self._waiting: set[str] = set()  # streams that begin with `start_flows`
         self._bounds = WorkloadBounds(spec.iterations)
         self._collective: Rounds | Ring | None = None
@@ -117,7 +117,7 @@ class Workload:
         return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)
 
     def add(self, flow: FlowSpec, now: float) -> Record:
-        """Make one end of a flow; what its peer needs to connect."""
+        """Make one end of a flow; return the data that its peer needs to connect."""
         self._flows[flow.name] = flow
         qps = [
             self._verbs.create_qp(flow.address or flow.peer, now, None, self._cq, self._cq, **flow.attributes)
@@ -132,7 +132,7 @@ class Workload:
         size = self.slots.count * self.slots.size
         if flow.path:
             memory = self._file(flow.path, "write")
-        elif self.spec.kind == "graph":  # all that comes may go to the same place
+        elif self.spec.kind == "graph":  # all received bytes may go to the same place
             memory = self._sent_from()
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
@@ -143,7 +143,7 @@ class Workload:
         return {"qps": receiver.infos(), "region": receiver.info()}
 
     def connect(self, flow: str, remote: Mapping[str, Any], now: float) -> None:
-        """Join one end with its peer's, given what that one's `add` returned."""
+        """Connect one end with its peer's, given the result of that one's `add`."""
         if flow in self.senders:
             self.senders[flow].connect(remote["qps"], now)
             self.senders[flow].aim(remote["region"])
@@ -201,7 +201,7 @@ class Workload:
         return self.spec.kind in {"rounds", "ring"}
 
     def _make_collective(self) -> Rounds | Ring:
-        """The collective; made before its start where a peer has begun already, since what came must not be lost."""
+        """Make the collective; before its start if a peer has begun, since received data must not be lost."""
         if self._collective is None:
             self._collective = self._ring() if self.spec.kind == "ring" else self._rounds()
         return self._collective
@@ -213,7 +213,7 @@ class Workload:
         return program
 
     def _make_graph(self) -> GraphRun:
-        """Make the rank; before its start where a peer has begun already."""
+        """Make the rank; before its start if a peer has begun."""
         if self._graph is None:
             senders = {self._flows[name].rank: end for name, end in self.senders.items()}
             receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
@@ -255,7 +255,7 @@ class Workload:
 
     @property
     def running(self) -> bool:
-        """True if it is to begin, or has begun and not ended."""
+        """True if it will begin, or has begun and not ended."""
         begins = self._timer.armed or bool(self._later) or bool(self._waiting)
         return begins or any(pattern.running for pattern in self._patterns())
 
@@ -284,21 +284,21 @@ class Workload:
                 self._streams[name].start(now)
 
     def stop(self, now: float) -> None:
-        """Send nothing new."""
+        """Stop sending."""
         self._cancel()
         for pattern in self._patterns():
             if pattern.running:
                 pattern.stop(now)
 
     def _cancel(self) -> None:
-        """Let nothing begin any more."""
+        """Cancel everything that has not begun."""
         for timer in (self._timer, *self._later.values()):
             timer.cancel()
         self._later.clear()
         self._waiting.clear()
 
     def take(self, completion: WorkCompletion, now: float) -> None:
-        """Take in a completion of one of the QPs."""
+        """Handle a completion of one of the QPs."""
         end = self.by_qp[completion.qp]
         if self.spec.kind == "graph":
             self._take_graph(end, completion, now)
@@ -327,7 +327,7 @@ class Workload:
 
     @property
     def acked_bytes(self) -> int:
-        """Bytes acknowledged so far, parts of messages too."""
+        """Acknowledged bytes so far, parts of messages included."""
         return sum(sender.acked_bytes() for sender in self.senders.values())
 
     # --- what it leaves behind --------------------------------------------------------------------
@@ -377,7 +377,7 @@ class Workload:
             self._record({**record, "began": began, "ended": ended, "error": sender.error})
 
     def results(self) -> Record:
-        """Return the outcome of every flow's end here; its files hold by now what has arrived."""
+        """Return the outcome of every flow's end here; its files then have all received bytes."""
         for buffer in self._files:
             self._memory.sync(buffer)
         ends: list[ChannelSender | Receiver] = [*self.senders.values(), *self.receivers.values()]
@@ -392,7 +392,7 @@ class Workload:
         }
 
     def release(self, now: float) -> None:
-        """Give QPs, regions and files back."""
+        """Release QPs, regions and files."""
         self._cancel()
         for end in [*self.senders.values(), *self.receivers.values()]:
             end.release(now)

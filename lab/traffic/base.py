@@ -1,4 +1,4 @@
-"""Base class of traffic: fields of every kind, and what a kind may say of itself.
+"""Base class of traffic: fields of every kind, and the methods that a kind may override.
 
 A kind is one class in one module of `mrclab.lab.traffic.kinds` (or of another package, by the entry point group
 `mrclab.traffic`), registered with `@TRAFFIC.register`. Its `flows` are what one host sends another, over one or several
@@ -31,7 +31,7 @@ class Flow:
     source: str
     destination: str
     size: int | None
-    again: str = ""  # what tells it from another flow between the same two
+    again: str = ""  # distinguishes flows between the same two hosts
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class TrafficBase(Strict):
     )
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """All flows, in order."""
+        """Return all flows, in order."""
         raise NotImplementedError
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
@@ -94,12 +94,12 @@ class TrafficBase(Strict):
         raise NotImplementedError
 
     def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
-        """Hosts that send or receive, each once, in order."""
+        """Return the hosts that send or receive, each once, in order."""
         ends = [name for flow in self.flows(fabric, seed) for name in (flow.source, flow.destination)]
         return list(dict.fromkeys(ends))
 
     def qps_of(self, common: int) -> int:
-        """QPs of each flow, where all traffics have so many unless they say otherwise."""
+        """Return the QPs of each flow; `qps` is the scenario's default."""
         return self.qps or (self.transport.qps if self.transport is not None else common)
 
     @property
@@ -109,21 +109,21 @@ class TrafficBase(Strict):
 
     @property
     def together(self) -> bool:
-        """True if all flows wait for each other, so that one that fails ends them all."""
+        """True if all flows depend on each other, so that one failure ends them all."""
         return False
 
     @property
     def seconds(self) -> float | None:
-        """Duration where time ends it, seconds."""
+        """Duration, seconds, if time ends it."""
         return getattr(self, "duration", None)
 
     @property
     def source_file(self) -> SourceFile | None:
-        """File of which it is made, its field `file`; None for kinds without one."""
+        """File that it is made of, its field `file`; None for kinds without one."""
         return None
 
     def text(self, fabric: Fabric, qps: int) -> str:
-        """Describe what its hosts do, in one phrase, for plans."""
+        """Return one phrase for plans."""
         return " ".join((type(self).__doc__ or self.kind_name).split()).rstrip(".")
 
     def refusals(self, world: WorldName) -> Iterator[str]:

@@ -13,10 +13,10 @@ from mrclab.lab.scenario.units import Duration, LineShare, Size, show_bytes, sho
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo.model import Fabric
 
-IMMEDIATES_PER_QP = 128  # outstanding at most, as node configs have it
-MESSAGE = 64 * 1024  # bytes of a message where the scenario does not say
+IMMEDIATES_PER_QP = 128  # most outstanding messages, as in node configs
+MESSAGE = 64 * 1024  # default bytes of a message
 _DEPTH_BDPS = (
-    6  # messages complete in order: one lost packet holds up what was sent in 4 RTT, which must not end the sending
+    6  # messages complete in order: one lost packet delays up to 4 RTT of data, which must not stop the sender
 )
 
 
@@ -104,7 +104,7 @@ class PairTraffic(TrafficBase):
         return self
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """The one flow."""
+        """Return the one flow."""
         return [Flow(self.name, self.source, self.destination, getattr(self, "size", None))]
 
 
@@ -129,7 +129,7 @@ def counted_refusals(world: WorldName, content: str) -> Iterator[str]:
 
 
 class BoundedTraffic(TrafficBase):
-    """Either so many bytes, or for so long."""
+    """A number of bytes, or a duration."""
 
     bulk: ClassVar[bool] = True
 
@@ -163,13 +163,13 @@ class BoundedTraffic(TrafficBase):
         return f"{bound} in messages of {show_bytes(self.message)}, {done['depth']} outstanding{rate}"
 
     def refusals(self, world: WorldName) -> Iterator[str]:
-        """Counted content, too, on the wire."""
+        """Refuse counted content on the wire."""
         yield from super().refusals(world)
         yield from counted_refusals(world, self.content)
 
 
 class CollectiveTraffic(TrafficBase):
-    """Rounds of all hosts, a number of them or for a time; a host begins the next when its own is over at both ends."""
+    """Rounds of all hosts, a number of them or for a time; a host's next begins when its own ended at both ends."""
 
     iterates: ClassVar[bool] = True
 
@@ -192,7 +192,7 @@ class CollectiveTraffic(TrafficBase):
 
     @property
     def together(self) -> bool:
-        """They do."""
+        """True."""
         return True
 
     @property
@@ -205,7 +205,7 @@ class CollectiveTraffic(TrafficBase):
         return {"kind": "rounds", "size": self.size, "iterations": self.rounds, "duration": self.duration}
 
     def in_all(self, once: int) -> int | None:
-        """Bytes of all iterations given those of one; None where time ends them."""
+        """Bytes of all iterations given those of one; None if time ends them."""
         return None if self.rounds is None else once * self.rounds
 
     def ring(self) -> Iterator[tuple[str, str]]:
@@ -221,17 +221,17 @@ class CollectiveTraffic(TrafficBase):
 
 
 def outstanding(fabric: Fabric, qps: int, message: int, depth: int | None) -> int:
-    """Messages outstanding in one flow: at least two for every QP, never more than receivers take."""
+    """Return the messages outstanding in one flow: at least two per QP, at most as many as receivers accept."""
     enough = max(2 * qps, math.ceil(_DEPTH_BDPS * bdp(fabric) / message) + 1)
     return min(IMMEDIATES_PER_QP * qps, depth or enough)
 
 
 def line_rate(fabric: Fabric) -> float:
-    """Payload that a host can send with all its NIC ports, bytes per second."""
+    """Return the payload that a host can send on all its NIC ports, bytes per second."""
     return float(fabric.spec.line_pps * fabric.spec.path_mtu)
 
 
 def bdp(fabric: Fabric) -> float:
-    """Payload that a host has on the longest way and back at that rate, bytes."""
+    """Return the bandwidth-delay product of a host's longest path, bytes of payload."""
     first, last = fabric.hosts[0].name, fabric.hosts[-1].name
     return line_rate(fabric) * (fabric.base_rtt(first, last) if first != last else 0.0)

@@ -1,7 +1,7 @@
 """Flow sizes by cumulative distribution: those of publications by name, or a file.
 
 A file has a line for each point, `bytes share`, the share in percent; `#` begins a comment. Between two points sizes
-are spread evenly.
+are distributed uniformly.
 """
 
 import bisect
@@ -62,7 +62,7 @@ class FlowSizes:
         return sum((b + a) / 2 * (q - p) for (a, p), (b, q) in pairs)
 
     def at(self, share: float) -> int:
-        """The size that this share of flows, 0…1, does not exceed: one byte at least."""
+        """Return the size that this share of flows, 0…1, does not exceed: at least one byte."""
         place = max(1, min(bisect.bisect_left(self.points, share, key=lambda point: point[1]), len(self.points) - 1))
         (a, p), (b, q) = self.points[place - 1 : place + 1]
         return max(1, round(a + (b - a) * (share - p) / (q - p)))

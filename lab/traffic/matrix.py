@@ -1,4 +1,4 @@
-"""Connection matrices of uet-htsim, files that end in `.cm`: who sends whom how many bytes, from when on or after what.
+"""Connection matrices of uet-htsim (`.cm`): senders, receivers, bytes, and start times or triggers of connections.
 
     Nodes 4
     Connections 2
@@ -23,15 +23,15 @@ from mrclab.topo.sentences import nearest
 
 _MAX_TEXT = 1 << 26  # characters
 _MAX_SIZE = 1 << 40  # bytes of a connection
-_MAX_NUMBER = (1 << 53) - 1  # what a float holds exactly, too
-_SHOWN = 20  # mistakes of one file that are listed
+_MAX_NUMBER = (1 << 53) - 1  # exact in a float, too
+_SHOWN = 20  # mistakes listed of one file
 _COUNTS: Final = ("Nodes", "Connections", "Triggers", "Failures")
 _NUMBERS: Final = ("start", "size", "id", "msg", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
 _KINDS: Final = ("oneshot", "multishot", "barrier")
 
 
 class MatrixError(ValueError):
-    """Text that is no connection matrix; `sentences` say what is wrong with it, each with its line and the remedy."""
+    """Text that is no connection matrix; `sentences` are the mistakes, each with its line and the remedy."""
 
     def __init__(self, sentences: list[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -65,14 +65,14 @@ class TriggerLine:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A whole file. Equal matrices are written alike."""
+    """A whole file. Equal matrices have equal texts."""
 
     nodes: int
     connections: tuple[Connection, ...]
     triggers: tuple[TriggerLine, ...] = ()
 
     def text(self) -> str:
-        """The file, as uet-htsim reads it."""
+        """Return the file, as uet-htsim reads it."""
         lines = [f"Nodes {self.nodes}", f"Connections {len(self.connections)}"]
         lines += [f"Triggers {len(self.triggers)}"] if self.triggers else []
         lines += [_written(number, one) for number, one in enumerate(self.connections, 1)]
@@ -90,7 +90,7 @@ def _written(number: int, one: Connection) -> str:
 
 
 class Triggers:
-    """The triggers of a matrix while its connections run."""
+    """Triggers of a matrix while its connections run."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._lines = {one.number: one for one in matrix.triggers}
@@ -101,7 +101,7 @@ class Triggers:
                 self._waiting.setdefault(one.trigger, []).append(place)
 
     def fire(self, number: int) -> list[int]:
-        """A trigger is fired (0: none is); places of the connections that begin now."""
+        """Fire a trigger (0: none); return the places of the connections that begin now."""
         if not number:
             return []
         self._fired[number] = fired = self._fired.get(number, 0) + 1

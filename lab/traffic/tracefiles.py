@@ -42,7 +42,7 @@ class TraceFiles:
 
     @functools.cached_property
     def _chakra(self) -> dict[int, bytes]:
-        """Files of ranks; empty where this is GOAL."""
+        """Return the files of ranks; empty for GOAL."""
         found: dict[int, bytes] = {}
         for name, data in self.files.items():
             middle = name.removesuffix(chakra.SUFFIX).rpartition(".")[2]
@@ -57,7 +57,7 @@ class TraceFiles:
 
     @functools.lru_cache(maxsize=4)  # noqa: B019 - a handful for each, which live as long
     def job(self, algorithm: str = "ring", cycle: float = 1e-9) -> TrainingJob:
-        """Return the graph; JobError names file and node of what is wrong."""
+        """Return the graph; JobError names file and node of a mistake."""
         if self._chakra:
             stem = next(iter(self.files)).rpartition(".")[0].rpartition(".")[0]
             ranks = chakra.read(self._chakra, stem)
@@ -68,7 +68,7 @@ class TraceFiles:
 
 
 def read_trace(value: object, info: ValidationInfo) -> object:
-    """A path, relative to the scenario's folder, or the name of files that came with the scenario → what they are."""
+    """Read a path, relative to the scenario's folder, or files that came with the scenario."""
     if isinstance(value, TraceFiles):
         return value
     if not isinstance(value, str) or not value:

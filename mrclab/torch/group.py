@@ -26,7 +26,7 @@ _TAG_BITS: Final = 0xFFFFFFFF
 
 
 def create(options: Any, backend_options: Any = None) -> MrcProcessGroup:
-    """A process group, as torch.distributed has its back-ends made."""
+    """Make a process group, as torch.distributed calls its backends."""
     del backend_options
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     return MrcProcessGroup(options.store, options.group_rank, ranks, options.group_id, options.timeout)
@@ -64,7 +64,7 @@ class MrcProcessGroup(GroupMember):
         return self._do("all_reduce", runs, _listed(tensors), options, finish)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Reduce several tensors, those of a dtype as one."""
+        """Reduce several tensors; those of one dtype are reduced as one."""
         options = _options(opts, c10d.AllreduceCoalescedOptions)
         listed = _listed(tensors)
         alike: dict[torch.dtype, list[Tensor]] = {}
@@ -88,7 +88,7 @@ class MrcProcessGroup(GroupMember):
         return self._do("all_reduce", [run(flat) for flat in whole.values()], listed, options, finish)
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> MrcWork:
-        """Reduce tensors into those of the root; the others keep theirs."""
+        """Reduce tensors into the root's; other ranks keep theirs."""
         options = _options(opts, c10d.ReduceOptions, timeout)
         if op is not None:
             options.reduceOp = op
@@ -110,7 +110,7 @@ class MrcProcessGroup(GroupMember):
         return self._do("reduce", runs, listed, options, finish)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Reduce lists with one tensor per rank, of which each rank gets its own."""
+        """Reduce lists with one tensor per rank; each rank gets its own."""
         options = _options(opts, c10d.ReduceScatterOptions)
         if isinstance(outputs, Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -124,13 +124,13 @@ class MrcProcessGroup(GroupMember):
         return self._reduce_scatter(targets, flats, options, outputs)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> MrcWork:
-        """The same of a tensor that has the parts in a row."""
+        """Reduce a tensor that has the ranks' parts in a row."""
         return self.reduce_scatter_single_coalesced([output], [given], opts)
 
     def reduce_scatter_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> MrcWork:
-        """The same of several such tensors."""
+        """Reduce several tensors that have the ranks' parts in a row."""
         options = _options(opts, c10d.ReduceScatterOptions)
         flats = []
         for output, given in zip(outputs, inputs, strict=True):
@@ -171,7 +171,7 @@ class MrcProcessGroup(GroupMember):
     # --- one to all, all to one -------------------------------------------------------------------------------------
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
-        """Give all ranks the root's tensors."""
+        """Send the root's tensors to all ranks."""
         options = _options(opts, c10d.BroadcastOptions, timeout)
         targets = [Target(tensor) for tensor in _listed(tensors)]
         root = int(options.rootRank)
@@ -183,7 +183,7 @@ class MrcProcessGroup(GroupMember):
         return self._do("broadcast", runs, _listed(tensors), options, lambda: _finish(targets))
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
-        """Give the root one tensor of every rank."""
+        """Collect one tensor of every rank at the root."""
         if isinstance(opts, int):
             outputs, inputs = [outputs] if outputs else [], [inputs]
         options = _options(opts, c10d.GatherOptions, timeout)
@@ -200,7 +200,7 @@ class MrcProcessGroup(GroupMember):
         )  # fmt: skip
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
-        """Give every rank one tensor of the root's."""
+        """Send each rank its tensor of the root's list."""
         if isinstance(opts, int):
             inputs = [inputs] if inputs else []
         options = _options(opts, c10d.ScatterOptions, timeout)
@@ -218,7 +218,7 @@ class MrcProcessGroup(GroupMember):
     # --- all to all -------------------------------------------------------------------------------------------------
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
-        """Give all ranks one tensor of every rank, as lists."""
+        """Collect one tensor of every rank on all ranks, as lists."""
         options = _options(opts, c10d.AllgatherOptions, timeout)
         if isinstance(inputs, Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -231,18 +231,18 @@ class MrcProcessGroup(GroupMember):
         return self._do("all_gather", runs, outputs, options, lambda: _finish(targets))
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """The same: a list per rank with one tensor per input."""
+        """Collect tensors of every rank: a list per rank with one tensor per input."""
         by_input = [[output[place] for output in outputs] for place in range(len(inputs))]
         return self.allgather(by_input, inputs, opts)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> MrcWork:
-        """The same into one tensor, in the order of the ranks."""
+        """Collect tensors of all ranks into one, in the order of the ranks."""
         return self.all_gather_single_coalesced([output], [given], opts)
 
     def all_gather_single_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> MrcWork:
-        """The same into several such tensors."""
+        """Collect tensors of all ranks into one, for several inputs."""
         options = _options(opts, c10d.AllgatherOptions)
         targets, runs = [], []
         for output, given in zip(outputs, inputs, strict=True):
@@ -269,7 +269,7 @@ class MrcProcessGroup(GroupMember):
         return lambda out: algorithms.all_gather(out, self._rank, self._size, parts)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Give each rank its tensor of a list."""
+        """Send each rank its tensor of a list."""
         self._per_rank(inputs, "all_to_all")
         self._per_rank(outputs, "all_to_all")
         targets = [Target(one) for one in outputs]
@@ -279,7 +279,7 @@ class MrcProcessGroup(GroupMember):
     def all_to_all_single(
         self, output: Tensor, given: Tensor, output_sizes: Any, input_sizes: Any, opts: Any = None
     ) -> MrcWork:
-        """The same of one tensor, cut along its first dimension."""
+        """Send each rank its part of one tensor, cut along its first dimension."""
         target, flat = Target(output), source(given)
         sends = self._cut(raw(flat), given, list(input_sizes or ()))
         receives = self._cut(target.raw, output, list(output_sizes or ()))
@@ -311,7 +311,7 @@ class MrcProcessGroup(GroupMember):
         )  # fmt: skip
 
     def barrier(self, opts: Any = None) -> MrcWork:
-        """Return once all ranks are here."""
+        """Return once all ranks have called it."""
         options = _options(opts, c10d.BarrierOptions)
         return self._do("barrier", [lambda out: algorithms.barrier(out, self._rank, self._size)], [], options)
 
@@ -344,7 +344,7 @@ class MrcProcessGroup(GroupMember):
         return self._begin(work, [work.receive])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
-        """Receive a tensor from whoever sends one first."""
+        """Receive a tensor from any rank, the first that sends one."""
         return self.recv(tensors, ANY, tag)
 
     def _per_rank(self, tensors: Sequence[Tensor], name: str) -> None:

@@ -92,7 +92,7 @@ class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
         return self._size
 
     def rank(self) -> int:
-        """This process's place in the group."""
+        """Return this process's place in the group."""
         return self._rank
 
     def __repr__(self) -> str:
@@ -123,29 +123,29 @@ class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
         self._desc = desc
 
     def _get_backend(self, device: torch.device) -> GroupMember:
-        """The group is its own backend, of CPU tensors."""
+        """Return the group itself, which is its own backend for CPU tensors."""
         if torch.device(device).type != "cpu":
             raise RuntimeError(f"the backend mrc has nothing for device {device}; it takes CPU tensors")
         return self
 
     @property
     def supports_splitting(self) -> bool:
-        """No: a group is made like any other."""
+        """False: a group is made like any other."""
         return False
 
     @property
     def supports_coalescing(self) -> bool:
-        """Yes: collectives side by side."""
+        """True: collectives run side by side."""
         return True
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """The time of collectives from now on."""
+        """Set the time-out of later collectives."""
         self._seconds = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
 
     def _set_sequence_number_for_group(self) -> None:
-        """Collectives are numbered from 0 anyhow."""
+        """Do nothing: collectives are numbered from 0."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self._sequence
@@ -197,10 +197,10 @@ class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
     # --- coalescing: collectives run side by side in any case -------------------------------------------------------
 
     def _start_coalescing(self, _device: torch.device) -> None:
-        """Begin to note collectives."""
+        """Begin to collect Works."""
         self._coalescing = []
 
     def _end_coalescing(self, _device: torch.device) -> MrcWork:
-        """One Work for all that were begun since."""
+        """Return one Work for all that were begun since."""
         works, self._coalescing = self._coalescing or [], None
         return MrcWorks(works)

@@ -1,4 +1,4 @@
-"""Tensors as the collectives see them: bytes in memory, and reductions of arriving bytes."""
+"""Tensors for collectives: bytes in memory, and reduction of arriving bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BITWISE: Final = (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR)
 
 
 def check(tensor: Tensor) -> Tensor:
-    """The tensor, without autograd; ValueError unless it is dense and on the CPU."""
+    """Return the tensor without autograd; ValueError unless it is dense and on the CPU."""
     if tensor.layout is not torch.strided:
         raise ValueError(f"the backend mrc takes dense tensors, and this one is {tensor.layout}; call to_dense()")
     if tensor.device.type != "cpu":
@@ -32,13 +32,13 @@ def check(tensor: Tensor) -> Tensor:
 
 
 def raw(tensor: Tensor) -> memoryview:
-    """The bytes of a contiguous tensor."""
+    """Return the bytes of a contiguous tensor."""
     flat = tensor.reshape(-1)
     return memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else memoryview(bytearray())
 
 
 class Target:
-    """A tensor that is written to: `flat` has its elements in one piece, `finish` brings them where they belong."""
+    """An output tensor: `flat` has its elements in one piece, `finish` copies them back."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = check(tensor)
@@ -52,18 +52,18 @@ class Target:
         return raw(self.flat)
 
     def finish(self) -> None:
-        """Copy the elements back where they are not the tensor's own."""
+        """Copy the elements back if they are not the tensor's own."""
         if self._copied:
             self._tensor.copy_(self.flat.view(self._tensor.shape))
 
 
 def source(tensor: Tensor) -> Tensor:
-    """The elements of a tensor that is only read, in one piece."""
+    """Return the elements of an input tensor in one piece."""
     return check(tensor).contiguous().resolve_conj().resolve_neg().view(-1)
 
 
 def operation(op: Any) -> tuple[Callable[..., Any], bool]:
-    """The function of a ReduceOp, and whether its result is divided by the number of ranks; ValueError for others."""
+    """Return the function of a ReduceOp, and True if its result is divided by the number of ranks."""
     for known, function in _OPERATIONS.items():
         if op == known:
             return function, op == dist.ReduceOp.AVG
@@ -71,7 +71,7 @@ def operation(op: Any) -> tuple[Callable[..., Any], bool]:
 
 
 def combiner(flat: Tensor, op: Any) -> Callable[[int, memoryview], None]:
-    """A function that reduces bytes into a tensor from an offset on; ValueError where the dtype does not allow it."""
+    """Return a function that reduces bytes into a tensor from an offset on; ValueError for an unsuitable dtype."""
     function, average = operation(op)
     dtype, size = flat.dtype, flat.element_size()
     if average and not (dtype.is_floating_point or dtype.is_complex):
@@ -90,5 +90,5 @@ def combiner(flat: Tensor, op: Any) -> Callable[[int, memoryview], None]:
 
 
 def flattened(tensors: Sequence[Tensor]) -> Tensor:
-    """All elements of some tensors in a new one."""
+    """Return all elements of some tensors in a new one."""
     return torch.cat([source(tensor) for tensor in tensors]) if tensors else torch.empty(0)

@@ -18,7 +18,7 @@ from mrclab.hosts.collectives.operation import MeshOperation
 
 
 class MrcError(dist.DistBackendError):  # type: ignore[misc]
-    """A collective that failed: on which `rank`, because of which `peer` if one is to blame, and the `reason`."""
+    """A failed collective: its `rank`, the `peer` to blame, if there is one, and the `reason`."""
 
     rank: int
     peer: int | None
@@ -26,7 +26,7 @@ class MrcError(dist.DistBackendError):  # type: ignore[misc]
 
 
 def as_torch(error: CollectiveError) -> MrcError:
-    """An error as users of torch.distributed expect it."""
+    """Return an error as users of torch.distributed expect it."""
     made = MrcError(str(error))
     made.rank, made.peer, made.reason = error.rank, error.peer, error.reason
     return made
@@ -35,7 +35,7 @@ def as_torch(error: CollectiveError) -> MrcError:
 class _Finishers:
     """Threads that complete futures: their callbacks may wait for other collectives, so never the mesh's own thread.
 
-    There are as many as callbacks have ever been waiting at once.
+    There are as many as callbacks have ever waited at the same time.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Finishers:
         self._lock = threading.Lock()
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Have a thread do something."""
+        """Run a function in a thread."""
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -63,7 +63,7 @@ _FINISHERS: Final = _Finishers()
 
 
 class MrcWork(dist.Work):  # type: ignore[misc]
-    """Operations that are one collective to their user; `results` are its tensors, `finish` runs when all went well."""
+    """Operations that are one collective to their user; `results` are its tensors, `finish` runs on success."""
 
     def __init__(self, results: Sequence[Any], finish: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -78,13 +78,13 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         self._abort: Callable[[], None] | None = None
 
     def watch(self, count: int, abort: Callable[[], None]) -> None:
-        """So many operations belong to it; without any it is over at once."""
+        """Set the number of its operations; without any it is done at once."""
         self._left, self._abort = count, abort
         if not count:
             self._end()
 
     def one_over(self, operation: MeshOperation) -> None:
-        """One of its operations is over."""
+        """Note that one of its operations has ended."""
         with self._lock:
             self._left -= 1
             first = operation.error is not None and self._error is None
@@ -115,7 +115,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
     # --- torch.distributed.Work -------------------------------------------------------------------------------------
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is over; MrcError where it failed, or is not over in the given time."""
+        """Wait until it has ended; MrcError if it failed, or did not end in time."""
         seconds = None if timeout is None or timeout <= timedelta(0) else timeout.total_seconds()
         began = time.monotonic()
         if not self._over.wait(seconds):
@@ -125,19 +125,19 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         return True
 
     def is_completed(self) -> bool:
-        """True once it is over, well or not."""
+        """Return True once it has ended, with or without success."""
         return self._over.is_set()
 
     def is_success(self) -> bool:
-        """True once it is over and went well."""
+        """Return True once it has succeeded."""
         return self._over.is_set() and self._error is None
 
     def exception(self) -> MrcError | None:
-        """Its error, if it has failed."""
+        """Return its error, if it has failed."""
         return self._error
 
     def result(self) -> list[Tensor]:
-        """Its tensors, once it is over."""
+        """Return its tensors, once it has ended."""
         self.wait()
         return self._results
 
@@ -151,7 +151,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
             self._abort()
 
     def get_future(self) -> torch.futures.Future:
-        """A future with its tensors.
+        """Return a future with its tensors.
 
         It follows another one, since an error that a callback raises is one in C++ too, where DDP waits; one that
         `set_exception` is given is known to Python alone.
@@ -173,7 +173,7 @@ class MrcReceive(MrcWork):
     receive: MeshOperation | None = None
 
     def source_rank(self) -> int:
-        """The rank of the group that it came from."""
+        """Return the rank of the group that sent it."""
         assert self.receive is not None
         return -1 if self.receive.source is None else self.receive.source
 
@@ -188,21 +188,21 @@ class MrcWorks(MrcWork):
         self._works = list(works)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait for all; the first error is raised."""
+        """Wait for all; raise the first error."""
         return all(work.wait(timeout) for work in self._works)
 
     def is_completed(self) -> bool:
-        """True once all are over."""
+        """Return True once all have ended."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
-        """True once all are over and went well."""
+        """Return True once all have succeeded."""
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> MrcError | None:
-        """The first error."""
+        """Return the first error."""
         return next((error for work in self._works if (error := work.exception()) is not None), None)
 
     def get_future(self) -> torch.futures.Future:
-        """A future of all."""
+        """Return a future of all."""
         return torch.futures.collect_all([work.get_future() for work in self._works])

@@ -1,4 +1,4 @@
-"""Traffic of kinds `all_to_all`, `ring_all_reduce` and `send_recv_ring`: all hosts work together."""
+"""Traffic of kinds `all_to_all`, `ring_all_reduce` and `send_recv_ring`, in which all hosts take part."""
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -50,7 +50,7 @@ class RingAllReduce(CollectiveTraffic):
         return {**super().workload(fabric, host, qps), "kind": "ring", **ranks}
 
     def sent_by(self, rank: int) -> int:
-        """Bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
+        """Return the bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
         chunks = _chunk_sizes(self.size, len(self.hosts))
         count = len(chunks)
         return sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
@@ -78,5 +78,5 @@ class SendRecvRing(CollectiveTraffic):
 
 
 def _chunk_sizes(size: int, count: int) -> list[int]:
-    """A buffer in `count` chunks that differ by one byte at most."""
+    """Return the sizes of `count` chunks of a buffer, equal up to one byte."""
     return [(size * (i + 1)) // count - (size * i) // count for i in range(count)]

@@ -1,4 +1,4 @@
-"""Traffic of kind `matrix`: what a connection matrix of uet-htsim says, on the hosts of this fabric."""
+"""Traffic of kind `matrix`: a connection matrix of uet-htsim, on the hosts of this fabric."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _SECONDS = {"ps": 1e-12, "us": 1e-6}
 
 @dataclass(frozen=True)
 class MatrixFile:
-    """A file as the scenario names it, its text, and what that says."""
+    """A file by its name in the scenario, its text, and its contents."""
 
     name: str
     text: str
@@ -36,7 +36,7 @@ class MatrixFile:
 
 
 def read_matrix(value: object, info: ValidationInfo) -> object:
-    """A path, relative to the scenario's folder, or the name of a file that came with the scenario → what it says."""
+    """Read a path, relative to the scenario's folder, or a file that came with the scenario."""
     if isinstance(value, MatrixFile):
         return value
     if not isinstance(value, str):
@@ -89,7 +89,7 @@ class ConnectionMatrix(TrafficBase):
         return [flow for flow, _ in self.timed(fabric)]
 
     def timed(self, fabric: Fabric) -> Iterator[tuple[Flow, float | None]]:
-        """Flows in the order of the file, with seconds after the traffic's begin; None: a trigger says when."""
+        """Return flows in the order of the file, with seconds after the traffic's begin; None for triggered ones."""
         hosts = fabric.hosts
         seen: Counter[tuple[int, int]] = Counter()
         for place, one in enumerate(self.matrix.connections, 1):
@@ -115,7 +115,7 @@ class ConnectionMatrix(TrafficBase):
 
     @property
     def together(self) -> bool:
-        """With triggers: what waits for a connection that failed never begins."""
+        """True with triggers: a connection that waits for a failed one never begins."""
         return bool(self.matrix.triggers)
 
     @property

@@ -12,7 +12,7 @@ from mrclab.lab.traffic.families import BoundedTraffic, HostList
 from mrclab.topo.model import Fabric
 
 _DRAWS = 1000  # permutations drawn in search of one that leaves every T0 group
-_MOST_DRAWN = 4096  # receivers up to which it is found by drawing alone
+_MOST_DRAWN = 4096  # most receivers for which drawing alone finds it
 
 
 @TRAFFIC.register
@@ -60,9 +60,9 @@ class Permutation(BoundedTraffic):
         return best if not fewest and len(targets) <= _MOST_DRAWN else self._mended(best, group, draw)
 
     def _mended(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
-        """A drawn permutation of so many that none is right by luck: whoever must not be a pair swaps with another.
+        """Return a permutation without forbidden pairs, where drawing finds none: forbidden pairs are swapped.
 
-        While no group has more than half of the hosts, there is always one to swap with.
+        While no group has more than half of the hosts, there is always a partner to swap with.
         """
 
         def wrong(source: str, destination: str) -> bool:

@@ -57,11 +57,11 @@ class JobTraffic(TrafficBase):
 
     @property
     def job(self) -> TrainingJob:
-        """The graph; JobError where there is none."""
+        """Return the graph; JobError if there is none."""
         raise NotImplementedError
 
     def _check_job(self) -> None:
-        """Raise ValueError in a sentence where the graph cannot be, or not so often."""
+        """Raise ValueError with a sentence if the graph is impossible, or cannot run so often."""
         try:
             self.job.checked(self.steps).largest  # noqa: B018
         except JobError as error:
@@ -73,7 +73,7 @@ class JobTraffic(TrafficBase):
         return self.hosts
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """One flow from each rank to each that it ever sends to."""
+        """Return one flow from each rank to each rank that it ever sends to."""
         return self._flows
 
     @functools.cached_property
@@ -98,7 +98,7 @@ class JobTraffic(TrafficBase):
 
     @property
     def together(self) -> bool:
-        """A rank that fails leaves the others waiting."""
+        """True: a rank that fails leaves the others waiting."""
         return True
 
     def text(self, fabric: Fabric, qps: int) -> str:
@@ -169,7 +169,7 @@ class Training(JobTraffic):
     @model_validator(mode="after")
     def _fits(self) -> "Training":
         if self.hosts == ["all"]:
-            return self  # without a fabric nobody knows how many
+            return self  # without a fabric the number is unknown
         count, unit = len(self.hosts), self.tensor * self.pipeline
         if count % unit or (self.data is not None and self.data * unit != count):
             given = f"tensor {self.tensor} × pipeline {self.pipeline}" + (f" × data {self.data}" if self.data else "")

@@ -1,4 +1,4 @@
-"""Traffic of kind `open_loop`: flows of drawn sizes between drawn hosts, which begin whatever became of the others."""
+"""Traffic of kind `open_loop`: flows of random sizes between random hosts, which do not wait for each other."""
 
 import random
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class OpenLoop(TrafficBase):
         return self
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
-        """None that exists all the time."""
+        """Return none: no flow exists all the time."""
         return []
 
     def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
@@ -59,7 +59,7 @@ class OpenLoop(TrafficBase):
         return list(self.hosts)
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
-        """Nothing that an agent does by itself."""
+        """Return nothing: the world's driver begins flows."""
         return {"kind": "open_loop"}
 
     @property
@@ -109,7 +109,7 @@ class OpenLoop(TrafficBase):
 
 
 def host_share(fabric: Fabric) -> float:
-    """Bytes of payload per second that each host can send across the fabric when all do: 100 % of load."""
+    """Return the payload bytes per second that each host can send across the fabric when all do: 100 % load."""
     spec = fabric.spec
     line = line_rate(fabric)
     if spec.t0s == 1:

@@ -1,4 +1,4 @@
-"""Traffic of kind `program`: programs of other people, written to OCP's MRC headers, or ranks of a job."""
+"""Traffic of kind `program`: users' programs, written to OCP's MRC headers, or ranks of a job."""
 
 import itertools
 import re
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ProgramSpec(Strict):
-    """One program of somebody else, written to OCP's MRC headers, on one host."""
+    """One user's program, written to OCP's MRC headers, on one host."""
 
     host: HostName
     command: Annotated[str, Field(min_length=1)] = Field(
@@ -31,7 +31,7 @@ class ProgramSpec(Strict):
     @field_validator("command")
     @classmethod
     def _can_be_split(cls, command: str) -> str:
-        if not shlex.split(command):  # ValueError where a quote is not closed
+        if not shlex.split(command):  # ValueError for an unclosed quote
             raise ValueError("the command has no words")
         return command
 
@@ -91,12 +91,12 @@ class Programs(TrafficBase):
 
     @property
     def steps(self) -> int | None:
-        """Steps that the ranks report, where that is said."""
+        """Steps that the ranks report, if given."""
         return self.ranks.steps if self.ranks is not None else None
 
     @property
     def places(self) -> list[str]:
-        """The host of each program, in their order."""
+        """Host of each program, in order."""
         return list(self.ranks.hosts) if self.ranks is not None else [one.host for one in self.programs]
 
     @property
@@ -115,12 +115,12 @@ class Programs(TrafficBase):
         return [Flow(self.name, source, first, None) for source in senders]
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
-        """Nothing that an agent does by itself."""
+        """Return nothing: the agents do nothing by themselves."""
         return {"kind": "program", "commands": [f"{one.host}: {one.command}" for one in self.commands]}
 
     @property
     def together(self) -> bool:
-        """One that fails leaves the others waiting."""
+        """True: a program that fails leaves the others waiting."""
         return True
 
     def text(self, fabric: Fabric, qps: int) -> str:

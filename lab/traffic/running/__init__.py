@@ -1,1 +1,1 @@
-"""Drivers: one traffic of a scenario while it runs, from set-up to the comparison of both ends."""
+"""Drivers: each runs one traffic of a scenario, from set-up to the comparison of both ends."""

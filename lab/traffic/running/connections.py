@@ -1,4 +1,4 @@
-"""A connection matrix while it runs: connections begin at their own times, and what one has done lets others begin.
+"""Driver of a connection matrix: connections begin at their own times, or when another one triggers them.
 
 An agent tells that a connection is acknowledged or has arrived; what waited for that is begun from here, on whichever
 host it is. In virtual time that happens in the same moment, on the wire after the way there and back.
@@ -36,7 +36,7 @@ class RunningMatrix(Running):
         return super()._flow_began(done) if done is None else float(done["began"])
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take in an event of a host's agent, and begin what waited for it."""
+        """Handle an event of a host's agent, and begin the connections that it triggers."""
         super().take(host, event)
         if event["kind"] == "flow.done" and not event["error"]:
             self._begin(self._triggers.fire(self._connections[event["flow"]].send_done))

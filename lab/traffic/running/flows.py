@@ -1,7 +1,7 @@
-"""One traffic of a scenario while it runs: sets its workloads up in the agents, starts them, and learns how they end.
+"""Driver of one traffic: sets its workloads up in the agents, starts them, and collects their ends.
 
-From its start on the agents drive it by themselves, completion by completion. Here their events are taken in, and at
-the end the digests of both ends of every flow are put side by side.
+After the start the agents drive it by themselves, completion by completion. Their events are handled here, and at the
+end the digests of both ends of every flow are compared.
 """
 
 import functools
@@ -38,7 +38,7 @@ class Running:
         self.began: float | None = None  # time on the world's clock
         self.ended: float | None = None
         self.ready = False
-        self.outcome: dict[str, Any] = {}  # how it ended, as the history has it
+        self.outcome: dict[str, Any] = {}  # its end, as in the history
         self.hosts = entry.hosts_in(world.fabric, seed)
         self._world = world
         self._qps = entry.qps_of(qps)
@@ -48,7 +48,7 @@ class Running:
         for state in self._flows.values():
             for host in {state.flow.source: None, state.flow.destination: None}:
                 self._by_host[host].append(state)
-        self._open = len(self._flows)  # flows that neither ended nor failed
+        self._open = len(self._flows)  # flows that have neither ended nor failed
         self._failed = False
         self._acked: dict[str, int] = {}  # by sender
         self._acked_sum = 0
@@ -81,7 +81,7 @@ class Running:
         return self._by_host[host]
 
     def _pinned(self, host: str) -> dict[str, Any]:
-        """The EV profile of a sender whose paths are given: made on its agent, holding nothing but those."""
+        """Make the EV profile of a sender with given paths on its agent, with those paths only."""
         paths = self.entry.paths
         if not paths or host not in self.senders:
             return {}
@@ -111,13 +111,13 @@ class Running:
         return {}
 
     def _content(self, host: str) -> str:
-        """The seed of what a host sends."""
+        """Return the seed of a host's data."""
         return f"{self._seed}/{self.name}/{host}"
 
     # --- run --------------------------------------------------------------------------------------------------------
 
     def start(self, at: float) -> None:
-        """Have all hosts begin at a time, which should be a little ahead."""
+        """Start all hosts at a time, which should be slightly ahead."""
         self.began = at
         for host in self.hosts:
             self._world.call(host, "start_workload", name=self.name, at=at)
@@ -161,7 +161,7 @@ class Running:
 
     @property
     def over(self) -> bool:
-        """True if every flow has ended; of a collective, one that failed is enough, since all wait for it."""
+        """True if every flow has ended; of a collective, one failed flow is enough, since all wait for it."""
         return not self._open or (self._failed and self.entry.together)
 
     @property
@@ -174,14 +174,14 @@ class Running:
 
     @property
     def state(self) -> str:
-        """`runs`, `stalled` and why, `intact`, or what went wrong."""
+        """Return `runs`, `stalled` and why, `intact`, or the error."""
         if self.ended is None:
             reasons = dict.fromkeys(self.stalled.values())
             return f"stalled: {'; '.join(reasons)}" if reasons else "runs"
         return str(self.outcome.get("error") or ("intact" if self.intact else "NOT INTACT"))
 
     def share(self, now: float) -> float:
-        """Return the share that is done, from 0 to 1; 1 only at its end."""
+        """Return the completed share, from 0 to 1; 1 only at its end."""
         if self.ended is not None:
             return 1.0
         if self.began is None or now <= self.began:
@@ -197,7 +197,7 @@ class Running:
         return max(self._acked_sum, int(self.outcome.get("bytes", 0)))
 
     def dispatch(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take in any event of a host; those of other traffics change nothing."""
+        """Handle any event of a host; those of other traffics are ignored."""
         if event["kind"] == GONE:
             self.lose(host, f"the agent of {host} ended")
         elif event["kind"] in PROGRESS_KINDS:
@@ -206,7 +206,7 @@ class Running:
             self.take(host, event)
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take in an event of a host's agent."""
+        """Handle an event of a host's agent."""
         kind = event["kind"]
         if kind == "workload.progress":
             acked = int(event["bytes"])
@@ -224,7 +224,7 @@ class Running:
             self._close(self._flows[event["flow"]], _said(host, event["error"]))
 
     def take_progress(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take in that a QP of a host makes no progress, or goes on again."""
+        """Note that a QP of a host makes no progress, or resumes."""
         qp = int(event["qp"])
         if event["kind"] == "qp.resumed":
             self.stalled.pop((host, qp), None)
@@ -236,7 +236,7 @@ class Running:
         return {number for state in self._at(host) for number in state.qps.get(host, ())}
 
     def _close(self, state: FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
-        """A flow has ended, or failed."""
+        """Note that a flow has ended, or failed."""
         was_open = not (state.done or state.error)
         state.done = done or state.done
         state.error = state.error or error
@@ -245,7 +245,7 @@ class Running:
             self._open -= 1
 
     def _rests(self, host: str, iteration: int) -> None:
-        """A host's time was over after an iteration; once all rest after the same one, nobody has begun another."""
+        """Note that a host's time was over after an iteration; once all rest after the same, none began another."""
         resting = self._resting.setdefault(iteration, set())
         resting.add(host)
         if len(resting) == len(self.hosts):
@@ -264,7 +264,7 @@ class Running:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self, error: str = "") -> None:
-        """Have it stop where it still runs, compare both ends of every flow, and write how it ended."""
+        """Stop it if it still runs, compare both ends of every flow, and record its end."""
         answers = {host: self._status(host) for host in self.hosts}
         ends = [float(state.done["ended"]) for state in self._flows.values() if state.done]
         ended = self.ended = max(ends, default=self._world.now)
@@ -296,7 +296,7 @@ class Running:
             return {}
 
     def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
-        """Of what was sent, and of what was received; empty where nobody can say."""
+        """Return digests of sent and received bytes; empty if unknown."""
         flow = state.flow
         sent = answers[flow.source].get(flow.name, {}).get("sha256", "")
         return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
@@ -322,7 +322,7 @@ class Running:
         )
 
     def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return further fields of a flow's record where its bytes are counted and not kept."""
+        """Return further fields of a flow's record if its bytes are only counted."""
         return {}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
@@ -335,7 +335,7 @@ class Running:
         return int(answers[state.flow.source].get(state.flow.name, {}).get("bytes", 0))
 
     def _durations(self) -> list[float]:
-        """Of every iteration that all hosts ended: from when the first began it until the last ended it."""
+        """Return the duration of every iteration that all hosts ended: from its first begin to its last end."""
         return [round(end - begin, 9) for begin, end in self._whole_iterations()]
 
     def _whole_iterations(self) -> list[tuple[float, float]]:
@@ -346,11 +346,11 @@ class Running:
         ]
 
     def _reduced(self) -> tuple[list[str], list[str]]:
-        """Return digests of what iterations must give every host, and of what they gave; of a collective that adds."""
+        """Return digests of the expected and the actual results of iterations, for a collective that reduces."""
         return [], []
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
-        """Return the number of paths of its senders' QPs that are not in one of these states, given `stats` by host."""
+        """Return the number of paths of its senders' QPs in none of these states, given `stats` by host."""
         own = {(s.flow.source, qp) for s in self._flows.values() if not s.error for qp in s.qps.get(s.flow.source, [])}
         return sum(
             (host, row["qp"]) in own and row["state"] not in good for host, paths in rows.items() for row in paths
@@ -371,7 +371,7 @@ def _said(host: str, error: str) -> str:
 
 
 def _joined(digests: list[str]) -> str:
-    """One digest for many; itself where there is one, and empty where one is missing."""
+    """Return one digest for many; itself for one, and empty if one is missing."""
     if not all(digests):
         return ""
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A job while it runs: it ends when every rank has done its last step, and fails when one flow has."""
+"""Driver of a job: it ends when every rank has done its last step, and fails when one flow has failed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,14 +17,14 @@ class RunningJob(Running):
     def __init__(self, world: World, entry: JobTraffic, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
         self._ranks = entry.ranks
-        self._going = len(self.hosts)  # ranks that have steps to do
+        self._going = len(self.hosts)  # ranks with remaining steps
         self._ended_at = 0.0
 
     def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
         return {"rank": self._ranks[flow.destination if sends else flow.source]}
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take in an event of a host's agent."""
+        """Handle an event of a host's agent."""
         super().take(host, event)
         if event["kind"] == "training.step" and event["step"] == self.entry.steps - 1:
             self._going -= 1
@@ -36,7 +36,7 @@ class RunningJob(Running):
         return self._failed or (not self._going and not self._open)
 
     def share(self, now: float) -> float:
-        """Return the share that is done, from 0 to 1, by bytes; 1 only at its end."""
+        """Return the completed share, from 0 to 1, by bytes; 1 only at its end."""
         return super().share(now) if self.size else 0.0
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
@@ -47,6 +47,6 @@ class RunningJob(Running):
         return {"received": int(answers[flow.destination].get(flow.name, {}).get("bytes", 0))}
 
     def finish(self, error: str = "") -> None:
-        """Have it stop where it still runs; it ended with its last step, where that came."""
+        """Stop it if it still runs; it ended with its last step, if that was reached."""
         super().finish(error)
         self.ended = max(self.ended or 0.0, self._ended_at)

@@ -1,4 +1,4 @@
-"""Open-loop traffic while it runs: what the world's driver says of each flow goes into the history."""
+"""Driver of open-loop traffic: records the flows of the world's driver in the history."""
 
 import gc
 from typing import Any
@@ -9,7 +9,7 @@ from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
 from mrclab.lab.traffic.running.flows import Running
 
-_SAID = 3  # errors in the traffic's own record
+_SAID = 3  # errors kept in the traffic's own record
 _COLLECTED = 1000
 """Flows that end between two collections of garbage: a QP's parts refer to each other, and while virtual time passes
 the collector is off."""
@@ -29,7 +29,7 @@ class RunningOpenLoop(Running):
         self._errors: list[str] = []
 
     def prepare(self) -> None:
-        """Nothing exists before it begins."""
+        """Do nothing: nothing exists before it begins."""
         self.ready = True
 
     def start(self, at: float) -> None:
@@ -55,7 +55,7 @@ class RunningOpenLoop(Running):
         self._driver.start(at)
 
     def _ended(self, flow: Any, at: float, error: str) -> None:
-        """A flow is over."""
+        """Record the end of a flow."""
         self._done += 1
         if self._done % _COLLECTED == 0:
             gc.collect()
@@ -77,20 +77,20 @@ class RunningOpenLoop(Running):
 
     @property
     def over(self) -> bool:
-        """True if all flows began, and none is under way."""
+        """True if all flows have begun and ended."""
         return self._driver is not None and bool(self._driver.over)
 
     def share(self, now: float) -> float:
-        """Return the share of flows that are over; 1 only at its end."""
+        """Return the share of flows that have ended; 1 only at its end."""
         return 1.0 if self.ended is not None else min(self._done / self.entry.count, 0.9999)
 
     @property
     def acked(self) -> int:
-        """Bytes of the flows that are over."""
+        """Bytes of the flows that have ended."""
         return self._carried
 
     def finish(self, error: str = "") -> None:
-        """Have it stop where it still runs, and write how it ended."""
+        """Stop it if it still runs, and record its end."""
         if self._driver is not None and not self.over:
             self._driver.stop()
         self.ended = self._last

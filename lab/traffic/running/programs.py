@@ -1,7 +1,7 @@
-"""A traffic that is other people's programs: started one after the other, watched, and judged by how they end.
+"""Driver of users' programs: started one after the other, watched, and judged by how they end.
 
-It looks to the runner like any other traffic. What its QPs did is in the hosts' samples; which ones they are is seen
-while they live, and written with the record of the start once that is known.
+To the runner it is a traffic like any other. The counters of its QPs are in the hosts' samples; their numbers are
+found while they live, and written with the record of the start once known.
 """
 
 import re
@@ -22,8 +22,8 @@ from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.programs import Programs, ProgramSpec
 from mrclab.lab.traffic.running.flows import Running
 
-_READY_LIMIT = 30.0  # seconds until a program has said that it is ready
-_GRACE = 2.0  # seconds that programs get to end by themselves when one has failed
+_READY_LIMIT = 30.0  # seconds until a program must have reported that it is ready
+_GRACE = 2.0  # seconds in which programs may end by themselves after one has failed
 _RANK_GRACE = 30.0  # and ranks, which report who failed
 
 
@@ -33,7 +33,7 @@ class _Process:
     process: "subprocess.Popen[bytes]"
     output: Path
     began: float  # on the world's clock
-    read: int = 0  # bytes of the output that were looked at for steps
+    read: int = 0  # bytes of output already searched for steps
     steps: int = 0
 
     def said(self) -> str:
@@ -54,10 +54,10 @@ class RunningPrograms(Running):
         self._pairs: dict[str, set[tuple[int, int]]] = {}  # flow → QPs at both ends
         self._error = ""
         self._failed_at: float | None = None
-        self._noted = False  # whether the QPs of all flows are known
+        self._noted = False  # True once the QPs of all flows are known
 
     def prepare(self) -> None:
-        """Make the folder that they may leave files in, and have their hosts reach each other over TCP."""
+        """Make the folder for their files, and connect their hosts over TCP."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for host in dict.fromkeys(self.entry.places):
             programs.join(self._lab, host)
@@ -68,7 +68,7 @@ class RunningPrograms(Running):
         return self._lab.files.absolute() / self.name
 
     def start(self, at: float) -> None:
-        """Start all ranks; or the first program: the others follow, as the runner looks, each when one is ready."""
+        """Start all ranks; or the first program: each other one follows once the one before is ready."""
         self.began = max(at, self._world.now)
         for _ in self.entry.places if self.entry.ranks is not None else (None,):
             self._launch()
@@ -96,7 +96,7 @@ class RunningPrograms(Running):
         self._processes.append(_Process(spec, process, output, self._world.now))
 
     def _go_on(self) -> None:
-        """Start the next if the one before is ready; where it will not be, the traffic has failed."""
+        """Start the next program if the last one is ready; if it never will be, the traffic has failed."""
         while len(self._processes) < len(self.entry.places) and not self._error:
             last = self._processes[-1]
             if not re.search(last.spec.ready or "", last.said()):
@@ -119,9 +119,9 @@ class RunningPrograms(Running):
         return self._failed_at is not None and self._world.now > self._failed_at + grace
 
     def share(self, now: float) -> float:
-        """The share of its steps that every rank has done; else nobody knows, and it is 1 at the end.
+        """Share of its steps that every rank has done; if unknown, 0 until the end.
 
-        QPs and steps are noted on the way.
+        Also records new QPs and steps.
         """
         if self.running:
             self._go_on()
@@ -134,7 +134,7 @@ class RunningPrograms(Running):
         return min(done / wanted, 0.9999) if wanted else 0.0
 
     def _note_steps(self) -> None:
-        """Write the steps into the history that programs have reported since this was called last."""
+        """Record the steps that programs have reported since the last call."""
         for one in self._processes:
             with one.output.open("rb") as file:
                 file.seek(one.read)
@@ -149,7 +149,7 @@ class RunningPrograms(Running):
                     self._world.record(TrainingStep(traffic=self.name, host=one.spec.host, **step), step["ended"])
 
     def _note_qps(self) -> None:
-        """QPs of the programs' hosts that lead to each other; of ranks, which all make theirs at once, until found."""
+        """Find QPs of the programs' hosts that lead to each other; of ranks, which make theirs at once, until found."""
         if self._noted:
             return
         addresses = {host.name: host.address for host in self._lab.fabric.hosts}
@@ -169,14 +169,14 @@ class RunningPrograms(Running):
             return []  # its agent is gone; `lose` says so
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
-        """Agents say nothing of programs."""
+        """Do nothing: agents send no events of programs."""
 
     def lose(self, host: str, why: str) -> None:
-        """An agent is gone: its program notices by itself."""
+        """Do nothing: the program of a lost agent fails by itself."""
         self.ready = self.ready and host not in self.hosts
 
     def finish(self, error: str = "") -> None:
-        """End what still runs, take the files, and write how it was."""
+        """End the programs that still run, collect their files, and record their ends."""
         self._note_qps()
         self._note_steps()
         for one in self._processes:
@@ -242,12 +242,12 @@ class RunningPrograms(Running):
                 (self._lab.run_dir / "log" / f"{self.name}-{path.name}").write_bytes(path.read_bytes())
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
-        """Their QPs are gone with them."""
+        """Return 0: their QPs end with them."""
         return 0
 
 
 def _reason(said: str) -> str:
-    """The line of a program's output that most likely says why it failed."""
+    """Return the line of a program's output that most likely gives the reason of its failure."""
     lines = [line for line in said.splitlines() if line.strip() and steps.parse(line) is None]
     errors = [line for line in lines if re.search(r"\w(Error|Exception)\b", line)]
     return (errors or lines or [""])[-1].strip()

@@ -1,4 +1,4 @@
-"""A ring all-reduce while it runs: what it reduced is compared with what must come out."""
+"""Driver of a ring all-reduce: compares its results with the expected ones."""
 
 from typing_extensions import override
 
@@ -7,7 +7,7 @@ from mrclab.hosts.workloads.channel import content
 from mrclab.lab.traffic.kinds.collectives import RingAllReduce
 from mrclab.lab.traffic.running.flows import Running
 
-_CHECKED_ITERATIONS = 4  # compared with what must come out; all are compared between the hosts
+_CHECKED_ITERATIONS = 4  # compared with the expected result; all are compared between the hosts
 
 
 class RunningRing(Running):

@@ -1,4 +1,4 @@
-"""A write while it runs: a file of random bytes at the sender, and one at the receiver in which they arrive."""
+"""Driver of a write: from a file of random bytes at the sender to a file at the receiver."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ class RunningWrite(Running):
         return sha256(self._file(state.flow, True)), sha256(target) if target.exists() else ""
 
     def _file(self, flow: Flow, source: bool) -> Path:
-        """Return the file that a write comes from, made when first needed, or goes to."""
+        """Return the file that a write reads, made when first needed, or writes."""
         files = self._world.files.absolute()
         if not source:
             path = files / flow.destination / f"{self.name}-from-{flow.source}"
