@@ -1,13 +1,13 @@
 """The records of a survey: one row per experiment."""
 
 import importlib.metadata
-import os
 import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 from mrclab.experiments.runs.store import Row, RunStore
+from mrclab.lab.report import results
 
 FILE = "survey.jsonl"
 
@@ -30,7 +30,7 @@ def _key(record: Record) -> str:
 
 def circumstances(target: str) -> Record:
     """Versions and machine, described so that nobody learns whose it is."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    machine = results.machine()
     return {
         "target": target,
         "versions": {
@@ -39,7 +39,7 @@ def circumstances(target: str) -> Record:
             "Linux": ".".join(platform.release().split(".")[:2]),
             target: _version(target),
         },
-        "machine": f"{os.cpu_count()} cores, {pages * size / 2**30:.0f} GiB of memory",
+        "machine": f"{machine['cores']} cores, {machine['memory_gib']:.0f} GiB of memory",
     }
 
 

@@ -112,12 +112,6 @@ class TrainingSteps:
             if within is None or (within[0] <= step.began and step.ended <= within[1])
         ]
 
-    def compute_share(self, job: str) -> float | None:
-        """Share of the job's time in which its ranks computed; None where ranks do not report it."""
-        steps = [step for step in self.steps(job) if step.compute is not None]
-        whole = sum(step.seconds for step in steps)
-        return sum(step.compute or 0.0 for step in steps) / whole if whole else None
-
     def exposed(self, job: str) -> float | None:
         """Mean seconds of a step in which a rank computed nothing; None where ranks do not report it."""
         steps = [step for step in self.steps(job) if step.compute is not None]

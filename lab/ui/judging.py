@@ -17,7 +17,7 @@ from mrclab.lab.measure.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.model import Fabric
 
-SendState = dict[str, str]  # state, expected, observed, when
+VerdictRow = dict[str, str]  # state, expected, observed, when
 
 _MOST_LOOKS = 40  # at a run that is over
 _MOST_BEFORE = 10_000  # records of what was before the run: bring-up
@@ -43,7 +43,7 @@ class SoFar(Measures):
         return super().machine
 
 
-def standings(measures: SoFar, over: bool) -> list[SendState]:
+def standings(measures: SoFar, over: bool) -> list[VerdictRow]:
     """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
     `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
@@ -51,7 +51,7 @@ def standings(measures: SoFar, over: bool) -> list[SendState]:
     return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
 
 
-def _now(entry: BaseExpectation, measures: SoFar) -> SendState:
+def _now(entry: BaseExpectation, measures: SoFar) -> VerdictRow:
     measures.reached = False
     try:
         verdict = entry.judge(measures)
@@ -64,11 +64,11 @@ def _now(entry: BaseExpectation, measures: SoFar) -> SendState:
     return _final(verdict)
 
 
-def _final(verdict: Verdict) -> SendState:
+def _final(verdict: Verdict) -> VerdictRow:
     return _said("passed" if verdict.ok else "failed", verdict)
 
 
-def _said(state: str, verdict: Verdict) -> SendState:
+def _said(state: str, verdict: Verdict) -> VerdictRow:
     return {"state": state, "expected": verdict.expected, "observed": verdict.observed, "when": verdict.when}
 
 
@@ -102,7 +102,7 @@ class Judge:
         """The scenario's name; empty where there is none."""
         return self._loaded.scenario.name if self._loaded else ""
 
-    def look(self) -> list[SendState] | None:
+    def look(self) -> list[VerdictRow] | None:
         """Return the present outcomes; None where nothing is due: judging takes a small share of a core."""
         began = time.monotonic()
         if self._loaded is None or began < self._due:
@@ -112,7 +112,7 @@ class Judge:
         self._due = ended + max(_LEAST, (ended - began) / _SHARE)
         return found
 
-    def outcome(self) -> tuple[str, list[SendState]]:
+    def outcome(self) -> tuple[str, list[VerdictRow]]:
         """Return the outcome of a run that is over: the state that its report gives, and all verdicts."""
         if self._loaded is None:
             return "ended", []
@@ -125,7 +125,7 @@ class Judge:
             return "invalid", found
         return ("passed" if all(each["state"] == "passed" for each in found) else "failed"), found
 
-    def over_time(self) -> list[tuple[float, list[SendState]]]:
+    def over_time(self) -> list[tuple[float, list[VerdictRow]]]:
         """Return the outcomes at the moments at which something could be decided; of a run that is over."""
         if self._loaded is None:
             return []

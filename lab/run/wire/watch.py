@@ -20,7 +20,26 @@ INTERVAL = 0.25  # seconds
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Watch:
+class ProcessWatcher:
+    """Base of threads that watch processes: which of them may end."""
+
+    def __init__(self) -> None:
+        self._excused: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def excuse(self, *names: str) -> None:
+        """Let these processes end from now on: their end is intended."""
+        with self._lock:
+            self._excused.update(names)
+
+    def expect_alive(self, *names: str) -> None:
+        """Report the end of these processes again."""
+        with self._lock:
+            self._excused.difference_update(names)
+
+
+class Watch(ProcessWatcher):
     """A thread that appends `cpu` records (seconds used, by process; `waited`: seconds since the last record that the
     process waited for a CPU, as `CpuWaits` counts them; `steal`: seconds that a hypervisor took, as `steal_seconds`
     counts them), `process.died` and `process.ended`.
@@ -37,14 +56,12 @@ class Watch:
         depths: QueueDepths | None = None,
         endings: Callable[[], dict[str, str]] = dict,
     ) -> None:
+        super().__init__()
         self._processes, self._endings = processes, endings
         self._depths, self._waits = depths, CpuWaits()
         self._log = log
         self.depths: dict[str, dict[str, int]] = {}  # packets in queues at the last look, by switch and port
-        self._stopped = threading.Event()
         self._seen: set[str] = set()
-        self._excused: set[str] = set()
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -71,16 +88,6 @@ class Watch:
                 self.look(time.monotonic() - due)
             except OSError:  # the disk is full or gone, which the watchdog reports
                 return
-
-    def excuse(self, *names: str) -> None:
-        """Let these processes end from now on: their end is intended."""
-        with self._lock:
-            self._excused.update(names)
-
-    def expect_alive(self, *names: str) -> None:
-        """Report the end of these processes again."""
-        with self._lock:
-            self._excused.difference_update(names)
 
     def look(self, late: float = 0.0) -> None:
         """Sample all processes once; one that is gone since the last look has died, or was ended.

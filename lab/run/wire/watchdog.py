@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mrclab.events.processes import ProcessResume, ProcessStop
 from mrclab.lab.errors import exhausted_by_log
+from mrclab.lab.run.wire.watch import ProcessWatcher
 from mrclab.topo.linux.processes import stopped_text
 from mrclab.topo.model import Fabric
 
@@ -73,7 +74,7 @@ class Stops:
         return f"{spoken(self._fabric, found[0][0])} {stopped_text(found[0][1])}" if found else ""
 
 
-class Watchdog:
+class Watchdog(ProcessWatcher):
     """Thread that watches the processes of a lab. `endings` describes how each ended one did (`was killed by …`);
     `look_beside` is called at every look.
     """
@@ -85,10 +86,8 @@ class Watchdog:
         endings: Callable[[], Mapping[str, str]],
         look_beside: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         self._fabric, self._run_dir, self._endings, self._look_beside = fabric, run_dir, endings, look_beside
-        self._excused: set[str] = set()
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._on_trouble: Callable[[], None] = lambda: None
         self.trouble = ""  # first trouble, a sentence
@@ -104,16 +103,6 @@ class Watchdog:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
-
-    def excuse(self, *names: str) -> None:
-        """Let these end from now on."""
-        with self._lock:
-            self._excused.update(names)
-
-    def expect_alive(self, *names: str) -> None:
-        """Report the end of these again."""
-        with self._lock:
-            self._excused.difference_update(names)
 
     def look(self) -> str:
         """Look now; return the trouble so far, if any."""
