@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 packages := mrclab bench controller events experiments hosts lab rpc sim softswitch topo
 target_flag := $(if $(TARGET),--target $(TARGET))
 
-.PHONY: help docs site browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale study training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
+.PHONY: help docs site site-compiler browser demo test mutants test-compiled test-pythons test-debian13 vm-check paper paper-scale study training drill fuzz fuzz-p4 lint bench libmrc torch p4 pictures setup installed compiled wheels lock clean
 
 help:
 	@echo "sudo make demo    run scenarios/link-failure.yaml: a file crosses the fabric while links fail"
@@ -30,6 +30,7 @@ help:
 	@echo "make torch        put PyTorch (a CPU build) into .venv and build lib_mrc.so: mrclab train, and the tests of the backend"
 	@echo "make docs         the documentation as a site in build/site, all links checked"
 	@echo "make site         the same, with the lab in a browser tab in build/site/try (needs node and npm)"
+	@echo "sudo make site-compiler  install what compiles transport and simulator for the tab (clang, lld, headers); without it the tab runs plain Python"
 	@echo "sudo make browser install what the tests of pages in a browser need: Chromium, and playwright in .venv"
 	@echo "make p4           compile p4src/ (needs p4c)"
 	@echo "make pictures     make the pictures in docs/ again: packets.svg, those of the lessons, and those of the live page (they need Chromium, and playwright in .venv)"
@@ -132,6 +133,9 @@ docs:
 
 site: docs installed
 	@$(BIN)/python setup/site/build.py
+
+site-compiler:
+	@setup/site/compiler.sh
 
 browser: installed
 	@command -v chromium >/dev/null || apt-get install -y -q chromium

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import glossary  # beside this file
+import native  # beside this file
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
@@ -81,6 +82,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         stage = Path(folder)
         collect(stage, engine)
+        if (made := native.library(CACHE, engine)) is not None:
+            native.put(stage, made, native.chosen())
         subprocess.run(["node", str(CACHE / "pack.mjs"), str(stage)], check=True, cwd=CACHE)
         for name in ("std", "core", "lab"):
             archive(stage / name, target / "engine" / f"{name}.zip")
@@ -209,6 +212,12 @@ def collect(stage: Path, engine: Path) -> None:
         with zipfile.ZipFile(wheel) as file:
             file.extractall(stage / "core")
     shutil.rmtree(stage / "core" / "pydantic" / "v1")
+    for metadata in (stage / "core").glob("*.dist-info"):  # texts for people; Python asks for name and version
+        text = (metadata / "METADATA").read_text(encoding="utf-8")
+        shutil.rmtree(metadata)
+        metadata.mkdir()
+        head = [line for line in text.splitlines() if line.startswith(("Metadata-Version:", "Name:", "Version:"))]
+        (metadata / "METADATA").write_text("\n".join(head) + "\n", encoding="utf-8")
     for package in ("controller", "events", "hosts", "lab", "rpc", "sim", "softswitch", "topo"):
         source = ROOT / package
         ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.c", "*.pyi")

@@ -42,6 +42,7 @@ FRAMES = """async (seconds) => {
   return count / seconds;
 }"""
 RUN = """name: pace
+fabric: {planes: 4, t0s: 2, t1s: 2, hosts_per_t0: 2, path_mtu: 4096, link: {rate_pps: 400, delay: 6ms}}
 traffic:
   - {name: stream, kind: stream, from: h1, to: h3, duration: 30s}
 expect: []
@@ -156,8 +157,9 @@ def measured() -> list[tuple[str, str, str]]:
 
 def main() -> None:
     """Measure and print, or write."""
+    load = os.getloadavg()[0]
     rows = "".join(f"| {what} | {figure} | {spent} |\n" for what, figure, spent in measured())
-    head = f"In headless Chromium, two cores, other work on them: load {os.getloadavg()[0]:.0f}"
+    head = f"In headless Chromium, two cores, other work on them: load {load:.0f}"
     table = f"| {head} | | CPU |\n|---|---|---|\n{rows}"
     sys.stdout.write(table)
     if "--write" in sys.argv:

@@ -1,6 +1,7 @@
 """Trims and compiles the Python of the page, with the interpreter that will read it: pack.mjs runs this in Pyodide."""
 
 import ast
+import json
 import py_compile
 import shutil
 from pathlib import Path
@@ -11,7 +12,9 @@ ALWAYS = ("_pyodide", "pyodide", "pyodide_js", "encodings", "zipfile", "zipimpor
           "_weakrefset", "importlib", "pathlib", "shutil", "email", "linecache", "traceback", "_colorize", "uuid",
           "webloop", "stringprep", "collections", "_strptime",
           "_pydatetime", "_sysconfigdata__emscripten_wasm32-emscripten")  # fmt: skip
-NEVER = {"_pyrepl", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib", "unittest"}
+NEVER = {"_pyrepl", "argparse", "bdb", "cmd", "doctest", "multiprocessing", "pdb", "socketserver", "tomllib",
+         "unittest"}  # fmt: skip
+UNUSED = ("xml/dom", "xml/sax")  # of packages that stay: JUnit's files need xml.etree alone
 ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punycode", "raw_unicode_escape",
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
@@ -20,7 +23,7 @@ ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.ui.shortrun", "mrcl
          "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
          "mrclab.hosts.mrc.evs.selections", "mrclab.hosts.mrc.scheduling", "mrclab.lab.topology",
          "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
-         "mrclab.lab.lessons.happened", "mrclab.lab.ui.p4tab", "mrclab.lab.lessons.shift")  # fmt: skip
+         "mrclab.lab.lessons.happened", "mrclab.lab.ui.p4tab", "mrclab.lab.lessons.shift", "mrclab_native")  # fmt: skip
 
 
 def sources(lab: Path) -> dict[str, Path]:
@@ -56,7 +59,7 @@ def reach(lab: Path) -> None:
         if name not in kept:
             path.unlink()
     for path in list(lab.rglob("*")):
-        if path.is_file() and path.suffix not in {".py", ".json", ".yaml"}:
+        if path.is_file() and path.suffix not in {".py", ".json", ".yaml", ".so"}:
             path.unlink()
 
 
@@ -79,6 +82,8 @@ def trim(stage: Path) -> None:
             shutil.rmtree(path)
         elif path.suffix == ".py" and path.stem not in kept:
             path.unlink()
+    for name in UNUSED:
+        shutil.rmtree(std / name)
     for path in (std / "encodings").glob("*.py"):
         if path.stem not in ENCODINGS:
             path.unlink()
@@ -100,8 +105,17 @@ def imported(path: Path, *, deep: bool) -> set[str]:
 
 
 def compiled(stage: Path) -> None:
-    """Replace every source by its bytecode. Docstrings stay in the lab, whose models show them."""
+    """Replace every source by its bytecode, or by nothing where the compiled library has it.
+
+    Docstrings stay in the lab, whose models show them.
+    """
+    listed = stage / "native.json"
+    native = set(json.loads(listed.read_text())) if listed.exists() else set()
     for source in stage.rglob("*.py"):
+        if source.is_relative_to(stage / "lab") and source.relative_to(stage / "lab").as_posix() in native:
+            source.with_suffix(".pyc").touch()  # for who lists the modules of a package
+            source.unlink()
+            continue
         py_compile.compile(
             str(source),
             cfile=str(source.with_suffix(".pyc")),

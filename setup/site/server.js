@@ -19,7 +19,7 @@ export async function get(path) {
 }
 
 export async function post(path, body) {
-  if (path === "api/back" && busy) { start(); return { said: "the lab begins anew" }; }
+  if (path === "api/back" && busy) { start(); return { said: "the lab restarts" }; }
   return ask(path, body);
 }
 
@@ -48,7 +48,7 @@ export async function share(text, time) {
 
 function start(scenario = null) {
   worker?.terminate();
-  for (const answer of waiting.values()) answer({ error: "the lab was started anew" });
+  for (const answer of waiting.values()) answer({ error: "the lab was restarted" });
   waiting.clear();
   busy = false;
   // A worker of a blob has this page's policy; one of a file would have none where the host sends no headers.

@@ -48,7 +48,8 @@ globalThis.fetch = (wanted, ...more) => parts.get(new URL(wanted.url ?? wanted, 
 // --- the interpreter -------------------------------------------------------------------------------------------------------
 
 const SNAPSHOT = `${engine}snapshot`; // memory of the interpreter once it has imported the lab
-const IMPORTS = "import mrclab.lab.ui.tab, mrclab.lab.ui.shortrun, gc\ngc.collect()";
+const NATIVE = "import importlib.util\nif importlib.util.find_spec('mrclab_native'): import mrclab_native\n"; // compiled modules
+const IMPORTS = NATIVE + "import mrclab.lab.ui.tab, mrclab.lab.ui.shortrun, gc\ngc.collect()";
 const options = { indexURL: engine, stdLibURL: `${engine}std.zip`, env: { HOME: "/home/web_user", PYTHONDONTWRITEBYTECODE: "1" } };
 
 async function unpack(python) {

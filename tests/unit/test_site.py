@@ -62,13 +62,14 @@ def state(t, old, new):
 
 STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and sent again, what is said
     (BAD, [*BEGUN, *[8.0] * 14], [CUT, state(1.04, "GOOD", "ASSUMED_BAD")], 3, 3,
-     "Cable cut. 3 packets lost, all sent again. Path out of use after 40 ms = 2.5 RTT. Goodput as before."),
-    (BAD, [8.0] * 11, [CUT], 0, 0, "Cable cut. Nobody has told the senders yet."),
-    (BAD, [8.0] * 16, [CUT, MENDED], 3, 3, "Cable restored. Probes ask whether the path carries packets again."),
+     "Cable cut. 3 packets lost, all retransmitted. Path out of use after 40 ms = 2.5 RTT. Goodput unchanged."),
+    (BAD, [8.0] * 11, [CUT], 0, 0, "Cable cut. Senders have not detected it yet."),
+    (BAD, [8.0] * 16, [CUT, MENDED], 3, 3, "Cable restored. Probes test whether the path works again."),
     (GOOD, [8.0] * 17, [CUT, MENDED, state(1.5, "PORT_DOWN", "GOOD")], 3, 3,
      "Cable restored. Path in use again at once."),
-    ([], [*[8.0] * 11, *STILL], [CUT], 9, 9, "Cable cut. 9 packets lost, sent again and lost again. Nothing arrives."),
-    ([], [*[8.0] * 11, *STILL], [CUT, MENDED], 9, 9, "Cable restored. The queue pair notices when its timeout ends."),
+    ([], [*[8.0] * 11, *STILL], [CUT], 9, 9,
+     "Cable cut. 9 packets lost, retransmitted and lost again. Goodput is zero."),
+    ([], [*[8.0] * 11, *STILL], [CUT, MENDED], 9, 9, "Cable restored. The queue pair resumes at its next timeout."),
 ]  # fmt: skip
 
 
@@ -233,7 +234,7 @@ def test_roce_beside_mrc_stops_at_the_cut_that_mrc_gets_over(browser, site):
     page.locator("#rival-fabric .cable").first.wait_for(state="attached")
     page.locator("#demo").click()
     page.locator("#rival-fabric .cable.down").wait_for(state="attached")
-    page.locator("#rival-story", has_text="sent again and lost again. Nothing arrives.").wait_for()
+    page.locator("#rival-story", has_text="retransmitted and lost again. Goodput is zero.").wait_for()
     page.locator("#fabric .cable.down").wait_for(state="attached")
     assert mistakes == []
     page.close()

@@ -15,7 +15,7 @@ function steps(layout, rival) {
       [0, `${from} sends to ${to}, over the same fabric twice.`, "traffic", { traffic: { kind: "stream", from, to, duration: LASTS } }],
       [4, "The cable that RoCEv2's queue pair uses is about to be cut, in both.", slow, { ...SLOW, seconds: 11 }],
       [3, "", "inject", () => ({ kind: "link_down", fields: { link: rival.busiest() ?? core, name: "demo-cut" } })],
-      [slow ? 16 : 8, "One sent a few packets again and went on. The other's queue pair waits for the same dead cable.", null, null],
+      [slow ? 16 : 8, "MRC retransmitted a few packets and kept sending. RoCEv2's queue pair keeps retrying the dead cable.", null, null],
       [6, "", "clear", { name: "demo-cut" }],
       [5, "Click any cable to cut it in both.", null, null],
     ];

@@ -11,8 +11,8 @@ const BEGUN = {
 };
 const CLEARED = {
   link_down: "Cable restored.", nic_port_down: "NIC port up again.", nic_down: "NIC up again.", plane_down: "Plane up again.",
-  switch_crash: "Switch up again.", switch_freeze: "Switch goes on.", flap: "Cable stays up.", loss: "Cable loses no more.",
-  silent_drop: "Cable drops no more.",
+  switch_crash: "Switch up again.", switch_freeze: "Switch running again.", flap: "Cable stable again.", loss: "Cable no longer loses packets.",
+  silent_drop: "Cable no longer drops packets.",
 };
 
 const sum = (goodput) => Object.values(goodput).reduce((a, b) => a + b, 0);
@@ -55,14 +55,14 @@ export function narrate(frames, cursor) {
   const base = frames[Math.max(0, frame - 1)].totals, flows = sum(now.goodput);
   const lost = now.totals.lost - base.lost, again = now.totals["sent again"] - base["sent again"];
   const usual = median(frames, event.t - BEFORE, event.t), present = mean(frames, event.t + SETTLED, now.t);
-  if (lost) said.push(`${plural(lost, "packet")} lost, ${again < lost ? `${again} sent again` : usual && present !== null && !flows ? "sent again and lost again" : "all sent again"}.`);
+  if (lost) said.push(`${plural(lost, "packet")} lost, ${again < lost ? `${again} retransmitted` : usual && present !== null && !flows ? "retransmitted and lost again" : "all retransmitted"}.`);
   const out = events.filter((each) => each.kind === "ev.state" && each.old === "GOOD");
   if (out.length) said.push(`${out.length > 1 ? `${out.length} paths` : "Path"} out of use ${after(out[0].t)}${out[0].t - event.t < AT_ONCE / 1e3 ? ": the port lost its carrier" : ""}.`);
-  else if (flows && sprays) said.push("Nobody has told the senders yet.");
+  else if (flows && sprays) said.push("Senders have not detected it yet.");
   if (usual && present !== null) {
     const change = (present / usual - 1) * 100;
-    if (!flows) said.push("Nothing arrives.");
-    else said.push(`Goodput ${Math.abs(change) < 0.05 ? "as before" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`}.`);
+    if (!flows) said.push("Goodput is zero.");
+    else said.push(`Goodput ${Math.abs(change) < 0.05 ? "unchanged" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`}.`);
   }
   return said.join(" ");
 }
@@ -74,9 +74,9 @@ function ended(frames, cursor, event, events, after) {
   const back = events.find((each) => each.kind === "ev.state" && each.new === "GOOD");
   if (back) return `${said} Path in use again ${after(back.t)}.`;
   const out = Object.values(now.evs).flat().some(([, , , state]) => state === "ASSUMED_BAD");
-  if (out) return `${said} Probes ask whether the path carries packets again.`;
+  if (out) return `${said} Probes test whether the path works again.`;
   if (sprayed(now) || !now.qps.length) return said;
-  return `${said} ${sum(now.goodput) ? "The queue pair goes on." : "The queue pair notices when its timeout ends."}`;
+  return `${said} ${sum(now.goodput) ? "The queue pair is sending again." : "The queue pair resumes at its next timeout."}`;
 }
 
 const sprayed = ({ evs, qps }) => Object.values(evs).flat().length > new Set(qps.map(([host, , peer]) => `${host} ${peer}`)).size;

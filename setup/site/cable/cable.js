@@ -169,16 +169,16 @@ class Shown {
     const fell = this.fell.filter((when) => when <= t).length, again = frame.totals["sent again"] - this.frames[0].totals["sent again"];
     if (!this.cut) {
       const trimmed = this.trims.filter((when) => when <= t).length;
-      return trimmed ? `${trimmed} packets trimmed, none dropped; ${again} sent again.` : "The queue has room.";
+      return trimmed ? `${trimmed} packets trimmed, none dropped; ${again} retransmitted.` : "The queue is not full.";
     }
-    if (t < this.cut.t) return "All is well.";
+    if (t < this.cut.t) return "No fault yet.";
     const gray = frame.faulty.length && !frame.down.length, said = [];
-    if (this.healed && t >= this.healed.t) said.push("The cable is back.");
-    else said.push(gray ? "The cable loses packets." : `The cable has been dead for ${this.#long(t - this.cut.t)}.`);
-    said.push(`${fell} data packet${fell === 1 ? "" : "s"} lost, ${again} sent again.`);
+    if (this.healed && t >= this.healed.t) said.push("The cable is up again.");
+    else said.push(gray ? "The cable loses packets." : `The cable has been down for ${this.#long(t - this.cut.t)}.`);
+    said.push(`${fell} data packet${fell === 1 ? "" : "s"} lost, ${again} retransmitted.`);
     if (this.verdict && t >= this.verdict.t) said.push(`Clustermapper: ${this.verdict.text.split(": ").at(-1)}.`);
-    else if (this.learned && t >= this.learned.t) said.push(this.learned.t === this.cut.t ? "The sender knew at once." : `The sender knew after ${this.#long(this.learned.t - this.cut.t)}.`);
-    else if (!(this.healed && t >= this.healed.t)) said.push("The sender does not know.");
+    else if (this.learned && t >= this.learned.t) said.push(this.learned.t === this.cut.t ? "The sender detected it immediately." : `The sender detected it after ${this.#long(this.learned.t - this.cut.t)}.`);
+    else if (!(this.healed && t >= this.healed.t)) said.push("The sender has not detected it yet.");
     return said.join(" ");
   }
 
@@ -186,7 +186,7 @@ class Shown {
     const { end } = this.run, dead = this.cut && this.frames.some((frame) => frame.down.length);
     const late = dead ? [this.cut.t, ...this.arrived.filter((t) => t > this.cut.t).sort((a, b) => a - b), end] : [];
     const gap = Math.max(0, ...late.slice(1).map((t, n) => t - late[n])), data = this.arrived.length;
-    const knew = this.learned ? (this.learned.t === this.cut.t ? "the sender knew at once" : `the sender knew after ${this.#long(this.learned.t - this.cut.t)}`) : this.cut ? "no path was retired" : "";
+    const knew = this.learned ? (this.learned.t === this.cut.t ? "the sender detected it immediately" : `the sender detected it after ${this.#long(this.learned.t - this.cut.t)}`) : this.cut ? "no path was retired" : "";
     const parts = [`${data} data packets arrived`, this.cut ? `${this.fell.length} were lost` : `${this.trims.length} were trimmed`];
     if (gap > PAUSE) parts.push(`nothing arrived for ${(gap * 1e3).toFixed(0)} ms`);
     if (knew) parts.push(knew);
