@@ -1,1 +1,1 @@
-"""Speed of the parts on this machine, beside the best peer at hand. Each needs root and a quiet machine."""
+"""Benchmarks of the parts on this machine, beside the best peer available. Each needs root and a quiet machine."""

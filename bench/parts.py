@@ -37,7 +37,7 @@ class PartTimes:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what happens in the block for a part."""
+        """Count the time of the block for a part."""
         self._count()
         self._stack.append(name)
         try:

@@ -42,7 +42,7 @@ class ControllerResult:
 
 
 def entries(count: int) -> tuple[IntendedEntry, ...]:
-    """`count` entries as a large T0 would hold."""
+    """Return `count` entries as of a large T0."""
     forward = (("port", 1), ("src_mac", 0x020A_0101_0001), ("dst_mac", 0x020B_0101_0001))
     routes = [
         IntendedEntry("usid_fib", (("locator_usid", LOCATOR << 16 | number),), (Act("forward", forward),))
@@ -52,7 +52,7 @@ def entries(count: int) -> tuple[IntendedEntry, ...]:
 
 
 async def provision_all(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> float:
-    """Provision all switches in parallel, as the controller does; seconds it took."""
+    """Provision all switches in parallel, as the controller does; return the seconds."""
     program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
     begun = time.monotonic()
     await asyncio.gather(*(_provision_one(directory, number, program, wanted) for number in range(1, switches + 1)))
@@ -60,7 +60,7 @@ async def provision_all(directory: Path, switches: int, wanted: tuple[IntendedEn
 
 
 async def _twice(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> tuple[float, float]:
-    """Both measurements in one event loop: grpc.aio does not survive a second one in a process."""
+    """Run both measurements in one event loop: grpc.aio does not survive a second one in a process."""
     return await provision_all(directory, switches, wanted), await provision_all(directory, switches, wanted)
 
 
@@ -81,7 +81,7 @@ def address(directory: Path, number: int) -> str:
 
 
 async def serve(directory: Path, switches: int) -> None:
-    """Serve the switches until the process is ended; says when it is ready."""
+    """Serve the switches until the process is ended; print a line when ready."""
     fleet = [MemorySwitch(number) for number in range(1, switches + 1)]
     await asyncio.gather(*(switch.start(address(directory, switch.device_id)) for switch in fleet))
     print("ready", flush=True)  # noqa: T201 - the parent waits for it
@@ -90,7 +90,7 @@ async def serve(directory: Path, switches: int) -> None:
 
 @contextmanager
 def servers(directory: Path, switches: int) -> Iterator[None]:
-    """The switches in a process of their own, ready."""
+    """Context manager: the switches in a process of their own, ready."""
     argv = [sys.executable, "-m", "mrclab.bench.controller", "--serve", str(directory), "--switches", str(switches)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT) as process:
         try:
@@ -114,7 +114,7 @@ def measure(switches: int, count: int) -> ControllerResult:
 
 
 def _p4sh(directory: Path, count: int) -> float | None:
-    """Seconds that p4runtime-sh's client takes for one switch; None where it is not installed."""
+    """Return the seconds that p4runtime-sh's client needs for one switch; None if it is not installed."""
     if not P4SH_PYTHON.exists():
         return None
     argv = [str(P4SH_PYTHON), str(P4SH_SCRIPT), address(directory, 1), str(BUILD), str(count)]

@@ -1,1 +1,1 @@
-"""Benchmark of a host: packets per second, and where its CPU time goes."""
+"""Benchmark of a host: packets per second, and CPU time by part."""

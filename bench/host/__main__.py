@@ -28,13 +28,13 @@ log = logging.getLogger(_MODULE)
 
 SIZES = (64, 1000, PATH_MTU + 142)
 GOAL = 0.5
-"""Share of the bare rate at full size that a sender and a receiver shall reach."""
+"""Share of the bare rate at full size that sender and receiver should reach."""
 
 PACED_RATES = (100, 400)
 """Packets per second and link of the paced part."""
 
 _ATTRIBUTES = {"cc_profile": "none", "mpr": 2}
-_ROUNDS = 3  # of bare and full-speed runs, alternating; the best of each counts, since others may share the machine
+_ROUNDS = 3  # bare and full-speed runs, alternating; the best of each counts, since others may share the machine
 _PACED_PLANES = 4
 _PACED_DELAY_S = 0.024  # one way, as over four links of the demo
 _PACED_S = 4.0
@@ -57,7 +57,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Paced:
-    """Two hosts at the rates of a lab: packets per second and link, and what each spent."""
+    """Two hosts at the rates of a lab: packets per second and link, and CPU time of each."""
 
     rate_pps: float
     sender: Cost
@@ -77,7 +77,7 @@ class HostResult:
 
     @property
     def share(self) -> float:
-        """Rate of the transfer as a share of the bare rate at full size: what arrives of bare sends."""
+        """Rate of the transfer as a share of the bare receive rate at full size."""
         return self.transfer_rate / self.bare_receive[SIZES[-1]].rate
 
 
@@ -100,7 +100,7 @@ def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seco
 
 
 def _splits(load: PairLoad, costs: tuple[Cost, Cost]) -> tuple[Split, Split]:
-    """Sender and receiver: what is known of a whole packet less what its parts cost by themselves."""
+    """Return sender and receiver: CPU time of a whole packet less that of its parts."""
     configs = node_config(1, load), node_config(2, load)
     both = [
         (benchparts.in_memory(configs, load.packets, load.attributes), benchparts.codec(configs[0], load.packets))
@@ -121,7 +121,7 @@ def _paced(names: tuple[str, str], directory: Path, rate: float, seconds: float)
 
 
 def table(result: HostResult) -> str:
-    """The result for people."""
+    """Return the result as text."""
     lines = ["bare AF_PACKET in Python      sent/s  µs CPU    received/s  µs CPU"]
     for size in SIZES:
         rates = "  ".join(
@@ -160,7 +160,7 @@ def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost
 
 
 def _part(kind: str, interface: str, size: int, seconds: float) -> None:
-    """One process of the bare measurement, scheduled as the agents are: prints its cost as JSON."""
+    """Run one process of the bare measurement, scheduled as the agents are; print its cost as JSON."""
     use_realtime()
     if kind == "send":
         cost = benchparts.bare_send(interface, size, seconds)
@@ -183,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # child processes end with it
     if options.part:
         kind, interface, size, seconds = options.part
         _part(kind, interface, int(size), float(seconds))

@@ -1,4 +1,4 @@
-"""Loads of the host benchmark, one function each: bare sockets, and the transport without any.
+"""Loads of the host benchmark, one function each: bare sockets, and the transport without sockets.
 
 CPU times are the process's own (user and system). The transport alone is two endpoints joined in memory by calls, so
 that its cost is seen without a socket, a loop or a scheduler.
@@ -24,10 +24,10 @@ from mrclab.topo import srv6
 from mrclab.topo.nodeconfig import NodeConfig
 
 BARE_BATCH = 200
-"""Frames sent between two looks at the clock."""
+"""Frames sent between two reads of the clock."""
 
 _STEP_S = 20e-6  # time that passes between two frames of the transport in memory
-_BURST = 16  # frames of a port between two looks at the clock there
+_BURST = 16  # frames of a port between two reads of the clock there
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def bare_send(interface: str, size: int, seconds: float) -> Cost:
 
 
 def bare_receive(interface: str, size: int, quiet: float, ready: Callable[[], None]) -> tuple[Cost, int]:
-    """Receive until nothing came for `quiet` seconds; return what it cost and how many frames were lost."""
+    """Receive until idle for `quiet` seconds; return the cost and the number of lost frames."""
     wire = PacketSocket(interface, size)
     ready()
     count, first, last, cpu = 0, 0.0, 0.0, 0.0
@@ -88,7 +88,7 @@ def bare_receive(interface: str, size: int, quiet: float, ready: Callable[[], No
 
 
 def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: dict[str, Any]) -> tuple[Cost, Cost]:
-    """Move `packets` full packets from one endpoint to the other; return what sender and receiver spent."""
+    """Move `packets` full packets from one endpoint to the other; return the costs of sender and receiver."""
     near, far = (MrcEndpoint(config, random.Random(1), lambda _record: None) for config in configs)
     ports = [port.number for port in configs[0].ports]
     now = 1.0
@@ -116,13 +116,13 @@ def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: 
             deadline = endpoint.next_deadline()
             if deadline is not None and deadline <= now:
                 endpoint.on_timer(now)
-    # Shares by the clock, their sum by the CPU time: another process that had the core in between counts for nobody.
+    # shares by the clock, their sum by CPU time: time taken by other processes counts for none
     busy = (time.process_time() - cpu) / (clock() - start)
     return Cost(packets, near_spent, near_spent * busy), Cost(packets, far_spent, far_spent * busy)
 
 
 def _burst(endpoint: MrcEndpoint, ports: list[int], now: float) -> list[tuple[int, Frame]]:
-    """Return the frames that an endpoint sends when every port takes some in turn."""
+    """Return the frames of an endpoint when every port sends some in turn."""
     frames = []
     for _ in range(_BURST):
         for port in ports:
@@ -133,7 +133,7 @@ def _burst(endpoint: MrcEndpoint, ports: list[int], now: float) -> list[tuple[in
 
 
 def codec(config: NodeConfig, packets: int) -> tuple[Cost, Cost]:
-    """Build and parse full packets, ICRC included; return what each costs."""
+    """Build and parse full packets, ICRC included; return the cost of each."""
     own = srv6.from_text(config.host.address)
     port = config.ports[0]
     macs = cable_macs(port)

@@ -17,7 +17,7 @@ from mrclab.topo.nodeconfig import NodeConfig
 PATH_MTU = 4096
 PATIENCE_S = 60.0
 _UNPACED_PPS = 1e6
-_RTT_SLACK_S = 0.01  # what base_rtt counts for the hosts themselves
+_RTT_SLACK_S = 0.01  # share of base_rtt for the hosts themselves
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ def wire(planes: int) -> Iterator[tuple[str, str]]:
 
 
 def spawn(namespace: str, module: str, *words: str) -> subprocess.Popen[str]:
-    """Start a Python module in a namespace; its output can be read."""
+    """Start a Python module in a namespace, with its output readable."""
     argv = ["ip", "netns", "exec", namespace, sys.executable, "-m", module, *words]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
 def transfer(names: tuple[str, str], directory: Path, load: PairLoad) -> tuple[Cost, Cost]:
-    """Move a file between two agents; return what the sender's and the receiver's process spent.
+    """Move a file between two agents; return the costs of the sender's and the receiver's process.
 
     RuntimeError where the file did not arrive bit for bit, or a port does not come up.
     """
@@ -108,7 +108,7 @@ def transfer(names: tuple[str, str], directory: Path, load: PairLoad) -> tuple[C
 
 @contextlib.contextmanager
 def agents(names: tuple[str, str], directory: Path, load: PairLoad) -> Iterator[list[Client]]:
-    """Both agents, up, as their clients; ended afterwards."""
+    """Context manager: both agents, up, as their clients."""
     started: list[subprocess.Popen[str]] = []
     try:
         for host in (1, 2):

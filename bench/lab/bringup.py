@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Weight:
-    """Memory of one process, MB: what is its own alone, receive rings left out; those; and its share of everything."""
+    """Memory of one process, MB: private without receive rings; the rings; proportional share of everything."""
 
     private: float
     rings: float
@@ -78,12 +78,12 @@ class Stopwatch:
         self.parts = dict.fromkeys(PARTS.values(), Part(0.0, 0.0))
 
     def progress(self, stage: str, _done: int, _total: int) -> None:
-        """A step of bring-up; a stage of which nothing is said took no time."""
+        """Record a step of bring-up; a stage without a step took no time."""
         if stage != self._stage:
             self.lap(stage)
 
     def lap(self, stage: str) -> None:
-        """The stage so far ends here."""
+        """End the current stage."""
         now = self._now()
         if self._stage in PARTS:
             before = self.parts[PARTS[self._stage]]
@@ -98,18 +98,18 @@ class Stopwatch:
 
 
 def fabric(switches: int) -> Fabric:
-    """The fabric of a size, with one host per T0. KeyError for a size that there is none of."""
+    """Return the fabric of a size, with one host per T0. KeyError for an unknown size."""
     planes, t0s, t1s = _SHAPES[switches]
     return Fabric(FabricSpec(planes=planes, t0s=t0s, t1s=t1s, hosts_per_t0=1))
 
 
 def sizes() -> list[int]:
-    """Numbers of switches that can be measured."""
+    """Return the numbers of switches that can be measured."""
     return list(_SHAPES)
 
 
 def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) -> BringUp:
-    """Bring a lab up, verified, and take it down again. Raises what a lab that does not come up raises."""
+    """Bring a lab up, verified, and take it down again. Raises the errors of a lab that does not come up."""
     _wait_for_the_kernel(f"{run_dir.parent.name}-wait-{os.getpid()}")
     wanted = fabric(switches)
     watch = Stopwatch(run_dir.parent)
@@ -145,7 +145,7 @@ def _wait_for_the_kernel(name: str) -> None:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds of CPU that a process and its children that ended have taken; 0 where there is none."""
+    """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

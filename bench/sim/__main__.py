@@ -27,12 +27,12 @@ _SIZES = {
 }  # bytes of a transfer; the default loads
 _OTHER_SIZES = {"whole-incast": 64_000}
 _LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # beyond so many hosts, bytes of a permutation
-_LARGE_TRAFFIC = ("permutation", "incast")  # there: the others have a hundred thousand connections
+_LARGE_TRAFFIC = ("permutation", "incast")  # for uet-htsim: the others have a hundred thousand connections
 _LEAST, _MOST = 16, 32_768  # hosts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
+    """Run; return exit status 0, 1 if a simulator failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
     parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,8192 (default: 128)")
     parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: it depends)")
@@ -77,7 +77,7 @@ def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
 
 
 def _words(options: argparse.Namespace) -> str:
-    """Return the words of the command, without the time that it was given."""
+    """Return the command's arguments, without the time limit."""
     given = {name: value for name, value in vars(options).items() if name != "minutes" and value}
     return shlex.join(f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items())
 

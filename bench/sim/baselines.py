@@ -1,4 +1,4 @@
-"""Each baseline beside uet-htsim's own of the same name, on the same matrices.
+"""Each baseline beside uet-htsim's of the same name, on the same matrices.
 
 `python -m mrclab.bench.sim.baselines --seeds 5 --page docs/results/baselines.md` writes the page's tables; it needs
 `htsim_uec`, `htsim_roce` and `htsim_hpcc` on the path. Every run is kept in the folder of `--runs`, and not repeated.
@@ -114,7 +114,7 @@ class Compared:
 
 
 def compare(case: Case, asked: SimLoad, seeds: int, turns: Turns) -> Compared:
-    """Run one baseline here and there with seeds 1 to `seeds`; RuntimeError where a simulator does not end its work."""
+    """Run one baseline in both simulators with seeds 1 to `seeds`; RuntimeError if a simulator does not finish."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     again: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
@@ -130,7 +130,7 @@ def compare(case: Case, asked: SimLoad, seeds: int, turns: Turns) -> Compared:
 
 
 def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
-    """All of them, as they come; runs are kept in a folder, where one is named."""
+    """Yield all of them; runs are kept in a folder, if one is named."""
     turns = Turns(kept)
     for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE, _SMALL):
         for case in CASES:
@@ -139,7 +139,7 @@ def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
 
 
 def text(found: Sequence[Compared]) -> str:
-    """The page's tables: one for each traffic."""
+    """Return the page's tables: one for each traffic."""
     parts = []
     for traffic in dict.fromkeys(one.traffic for one in found):
         head = [f"{traffic}, µs"]
@@ -167,7 +167,7 @@ def _shown(figure: Figure | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; exit status 0, 1 where a simulator failed, 2 for words that mean nothing."""
+    """Run; return exit status 0, 1 if a simulator failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.baselines", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the tables into this page")

@@ -1,4 +1,4 @@
-"""CPU time and memory of a child process: the same measure for a simulator of ours and for another."""
+"""CPU time and memory of a child process: the same measure for both simulators."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class SimCost:
         return replace(self, simulator=simulator, packets=packets, again=again, completions=tuple(completions))
 
     def completed(self, share: float) -> float:
-        """The completion time that this share of all transfers did not exceed."""
+        """Return the completion time that this share of all transfers did not exceed."""
         return self.completions[min(len(self.completions) - 1, int(share * len(self.completions)))]
 
 
 def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, SimCost]:
-    """Run a program to its end; what it said, and what it took. RuntimeError with its last line where it failed.
+    """Run a program to its end; return its output and cost. RuntimeError with its last line if it failed.
 
     `folder`: where it runs; else here.
     """

@@ -1,4 +1,4 @@
-"""One piece of work as both simulators are given it: the same leaf-spine fabric, the same packets, queues and window.
+"""Work that both simulators are given: the same leaf-spine fabric, packets, queues and window.
 
 uet-htsim's packet has a header of 64 bytes, MRC's of 142: links here are quicker by as much, so that a full packet of
 4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where NSCC's constants are what both have (scale
@@ -64,7 +64,7 @@ def incast(hosts: int, rng: random.Random) -> _Pairs:
 
 
 def all_to_all(hosts: int, rng: random.Random) -> _Pairs:
-    """In groups of sixteen, drawn from anywhere, every host sends to every other."""
+    """In groups of sixteen random hosts, every host sends to every other."""
     order = rng.sample(range(hosts), hosts)
     for begin in range(0, hosts, _GROUP):
         group = order[begin : begin + _GROUP]
@@ -80,7 +80,7 @@ def whole_incast(hosts: int, rng: random.Random) -> _Pairs:
 
 
 def poisson(hosts: int, rng: random.Random) -> _Pairs:
-    """Every host sends ten others, drawn each time, which may be the same again; `starts` says when."""
+    """Every host sends to ten others, drawn each time, perhaps the same again; `starts` has the times."""
     for source in range(hosts):
         for _ in range(_FLOWS):
             destination = rng.randrange(hosts - 1)
@@ -142,7 +142,7 @@ class SimLoad:
     htsim_words: tuple[str, ...] = ()
 
     def matrix(self) -> Matrix:
-        """All of it, with the microseconds at which each begins."""
+        """Return all transfers, with the start of each in microseconds."""
         made = matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, random.Random(self.seed)), self.size)
         if self.traffic != "poisson":
             return made
@@ -202,7 +202,7 @@ class SimLoad:
     # --- uet-htsim ----------------------------------------------------------------------------------------------------
 
     def topo(self) -> str:
-        """The fabric as uet-htsim reads it."""
+        """Return the fabric as uet-htsim reads it."""
         group = hosts_per_t0(self.hosts)
         link = f"Downlink_speed_Gbps {GBPS}\nDownlink_Latency_ns {_DELAY_NS}\nSwitch_Latency_ns 0\n"
         return (

@@ -1,4 +1,4 @@
-"""uet-htsim's programs on a load: its files are written, and what it says is read."""
+"""uet-htsim's programs on a load: writes its files and reads its output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mrclab.bench.sim.common import SimLoad
 
 NAME = "uet-htsim"
 MOST_HOSTS = 8192
-"""A switch there has 128 ports: of two tiers, with as many uplinks as hosts at a T0, this is the largest."""
+"""Largest size: a switch there has 128 ports, with as many uplinks as hosts at a T0."""
 _FINISHED = re.compile(r"^Flow \S+(?: flowId (\d+))? .*?finished at ([\d.e+]+)", re.MULTILINE)
 _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)
 
@@ -22,13 +22,13 @@ def program(name: str = "htsim_uec") -> str | None:
 
 
 def run(load: SimLoad, folder: Path) -> SimCost:
-    """Let it do a load in a folder of its own, where it leaves files; RuntimeError where not all connections end."""
+    """Run a load in a folder of its own; RuntimeError if not all connections end."""
     matrix = load.matrix()
     (folder / "load.cm").write_text(matrix.text(), encoding="utf-8")
     (folder / "load.topo").write_text(load.topo(), encoding="utf-8")
     found = program(load.htsim_program)
     assert found is not None
-    topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make fat trees of their own
+    topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make their own fat trees
     files = ["-tm", "load.cm", *topology, "-o", "log"]
     said, cost = measure([found, *files, *load.options()], folder)
     begun = {str(one.number): one.start for one in matrix.connections if one.start}
@@ -39,5 +39,5 @@ def run(load: SimLoad, folder: Path) -> SimCost:
         raise RuntimeError(
             f"{found} ended {len(completions)} of {len(matrix.connections)} connections; it said last: {lines[0]}"
         )
-    new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # of RoCEv2 it does not say that
+    new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # not printed for RoCEv2
     return cost.of(NAME, new + again, again, completions)

@@ -24,20 +24,20 @@ from mrclab.sim.nic import SimNic
 
 NAME = "MRC Lab"
 _LIMIT_S = 10.0  # of virtual time
-_LOOK_S = 5e-6  # of virtual time between two looks at who is done
+_LOOK_S = 5e-6  # of virtual time between two checks for completions
 
 
 def run(load: SimLoad) -> SimCost:
-    """The same in a process of its own."""
+    """Run `simulate` in a process of its own."""
     said, cost = measure([sys.executable, "-m", "mrclab.bench.sim.load", json.dumps(asdict(load))])
     found = json.loads(said.splitlines()[-1])
     return cost.of(NAME, found["packets"], found["again"], found["completions"])
 
 
 def simulate(load: SimLoad) -> dict[str, Any]:
-    """Let all of it happen; RuntimeError where that is not done in ten virtual seconds."""
+    """Simulate to the end; RuntimeError if that takes more than ten virtual seconds."""
     collects = gc.isenabled()
-    gc.disable()  # nothing here refers to itself: looking for what does takes a third of the time at 1,024 hosts
+    gc.disable()  # no reference cycles here: garbage collection takes a third of the time at 1,024 hosts
     try:
         return _simulate(load)
     finally:
@@ -98,7 +98,7 @@ def _post_later(post: Callable[[float], None], nic: SimNic, _about: object) -> N
 
 
 def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], begun: list[float]) -> list[float]:
-    """Run until every write has completed; returns how long each took."""
+    """Run until every write has completed; return the duration of each."""
     found: list[float] = []
     while pending:
         clock.run(clock.now + ticks(_LOOK_S))
@@ -118,9 +118,9 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], be
 
 
 def main() -> None:
-    """Say what came of the load that the words name."""
+    """Print the result of the load that the arguments name."""
     sys.stdout.write(json.dumps(simulate(SimLoad(**json.loads(sys.argv[1])))) + "\n")
-    gc.freeze()  # the process ends: nobody need look through all that is left for what refers to itself
+    gc.freeze()  # the process ends: skip the last garbage collection
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
 
 
 def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Law:
-    """Expectation for a flow of so many packets, beyond the time of its last packet's way."""
+    """Return the expected time and retransmissions of a flow of so many packets."""
     if recovery == "selective_repeat":
         again = loss / (1 - loss)
         return Law(packets * packet_time * (1 + again), again)
@@ -79,7 +79,7 @@ def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float
 
 
 def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> LossRow:
-    """Run with seeds 1 to `seeds`; RuntimeError where a run does not pass."""
+    """Run with seeds 1 to `seeds`; RuntimeError if a run does not pass."""
     whole = _run(scenario(recovery, 0.0, 16), 1)
     longer = _run(scenario(recovery, 0.0, 32), 1)
     packet_time = (longer["seconds"] - whole["seconds"]) / (longer["sent_packets"] - whole["sent_packets"])
@@ -102,14 +102,14 @@ def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
 
 
 def rows(seeds: int) -> Iterator[LossRow]:
-    """All of them, as they come."""
+    """Yield all of them."""
     for recovery in RECOVERIES:
         for loss in LOSSES:
             yield measure(recovery, loss, seeds)
 
 
 def text(found: Sequence[LossRow]) -> str:
-    """The page's table."""
+    """Return the page's table."""
     lines = []
     for row in found:
         time, again = summary([1000 * one for one in row.seconds]), summary([100 * one for one in row.again])
@@ -124,7 +124,7 @@ def text(found: Sequence[LossRow]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; exit status 0, 1 where a run failed, 2 for words that mean nothing."""
+    """Run; return exit status 0, 1 if a run failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.losses", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the table into this page")

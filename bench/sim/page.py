@@ -20,7 +20,7 @@ _TRIED = (
     ("EVs of a large set made as packets take them", "on 1,024 hosts 8 EVs of 32 are made"),
     ("huge pages for memory", "2 to 5 % of CPU time; left out"),
 )
-"""Attempts on small transfers, with what each gave."""
+"""Attempts on small transfers, and their effects."""
 _MEDIAN, _MOST_OF_ALL = table.SHARES["median"], table.SHARES["99 %"]
 
 
@@ -57,13 +57,13 @@ def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """Mean, with the least and the most where there are several."""
+    """Return the mean, with minimum and maximum of several values."""
     mean = f"{fmean(values):.2f}"
     return mean if len(values) < 2 else f"{mean} ({min(values):.2f} to {max(values):.2f})"
 
 
 def _dearer(both: Sequence[tuple[SimRow, SimRow]]) -> str:
-    """Sentence with the loads that take more CPU time here, the worst first, and with those that do not."""
+    """Return a sentence with the loads that need more CPU time here, the worst first, and with the others."""
     found = sorted(((table.times_cpu(*two), two[0].load) for two in both), key=lambda each: -each[0])
     words = [f"{load.traffic} on {load.hosts:,} hosts {times:.2f} times" for times, load in found]
     dearer = sum(times > 1 for times, _load in found)

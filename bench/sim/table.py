@@ -1,4 +1,4 @@
-"""Results of runs side by side: a table for a terminal, one for a page, a picture."""
+"""Results side by side: a table for a terminal, one for a page, a picture."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ COLUMNS = (
     "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "CPU µs/packet", "memory",
     *(f"{name} µs" for name in SHARES),
 )  # fmt: skip
-_LEAST_CPU = 0.01  # seconds: what the clock of processes counts
-_LIMIT = 0.1  # by how much completion times may differ
+_LEAST_CPU = 0.01  # seconds: resolution of process clocks
+_LIMIT = 0.1  # most difference of completion times
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SimRow:
 
     @classmethod
     def of(cls, load: SimLoad, costs: Sequence[SimCost]) -> SimRow:
-        """A row of several runs."""
+        """Make a row of several runs."""
         wall, cpu = (fmean(getattr(cost, what) for cost in costs) for what in ("wall", "cpu"))
         packets, again = (round(fmean(getattr(cost, what) for cost in costs)) for what in ("packets", "again"))
         together = sorted(at for cost in costs for at in cost.completions)
@@ -46,7 +46,7 @@ class SimRow:
         return [self.cost.completed(share) * 1e6 for share in SHARES.values()]
 
     def cells(self) -> list[str]:
-        """As people read it."""
+        """Return the cells as text."""
         load, cost = self.load, self.cost
         return [
             f"{load.hosts:,}", f"{load.traffic}, {load.size:,} B", cost.simulator, f"{cost.packets:,}",
@@ -65,7 +65,7 @@ def terminal(rows: Sequence[SimRow]) -> Table:
 
 
 def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
-    """Here and there, where both did a load."""
+    """Return the pairs of rows of loads that both simulators ran."""
     found: dict[str, list[SimRow]] = {}
     for row in rows:
         found.setdefault(repr(row.load), []).append(row)
@@ -73,27 +73,27 @@ def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
 
 
 def times_cpu(here: SimRow, there: SimRow) -> float:
-    """CPU time here as a multiple of that there."""
+    """Return the CPU time here as a multiple of uet-htsim's."""
     return here.cost.cpu / max(there.cost.cpu, _LEAST_CPU)
 
 
 def times_cpus(here: SimRow, there: SimRow) -> list[float]:
-    """The same of each seed."""
+    """Return the same for each seed."""
     return [one / max(other, _LEAST_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
 
 
 def difference(here: SimRow, there: SimRow, share: float) -> float:
-    """By how much a completion time here is above that there."""
+    """Return the relative difference of a completion time from uet-htsim's."""
     return here.cost.completed(share) / there.cost.completed(share) - 1
 
 
 def within(here: SimRow, there: SimRow) -> bool:
-    """Return True if median and 99 % are near each other."""
+    """Return True if median and 99 % differ by no more than the limit."""
     return all(abs(difference(here, there, SHARES[name])) <= _LIMIT for name in ("median", "99 %"))
 
 
 def picture(rows: Sequence[SimRow], path: Path) -> None:
-    """CPU time per packet and memory against the number of hosts, for each traffic."""
+    """Draw CPU time per packet and memory against the number of hosts, for each traffic."""
     import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
 
     mpl.use("Agg")

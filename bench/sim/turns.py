@@ -1,4 +1,4 @@
-"""A load here and in uet-htsim alternating, with every seed."""
+"""A load in both simulators, alternating, with every seed."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Turns:
         self._folder, self._until = folder, time.monotonic() + minutes * 60
 
     def once(self, asked: SimLoad, seed: int, *, beside: bool) -> list[SimCost]:
-        """One run here, and one there where it is asked for; RuntimeError where a simulator does not end its work."""
+        """Do one run here, and one of uet-htsim if requested; RuntimeError if a simulator does not finish."""
         one = replace(asked, seed=seed)
         return [self.here(one), self.there(one)] if beside else [self.here(one)]
 
     def both(self, asked: SimLoad, seeds: int, *, beside: bool) -> list[SimRow]:
-        """A row for each simulator, of all seeds."""
+        """Return a row for each simulator, of all seeds."""
         rounds = [self.once(asked, seed, beside=beside) for seed in range(1, seeds + 1)]
         return rows(asked, rounds)
 
     def here(self, asked: SimLoad) -> SimCost:
-        """One run of MRC Lab."""
+        """Do one run of MRC Lab."""
         return self._kept([load.NAME, asdict(asked)], lambda: load.run(asked))
 
     def there(self, asked: SimLoad) -> SimCost:
-        """One run of uet-htsim."""
+        """Do one run of uet-htsim."""
 
         def run() -> SimCost:
             with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
@@ -55,7 +55,7 @@ class Turns:
         return self._kept([htsim.NAME, asdict(asked)], run)
 
     def _kept(self, key: list[object], run: Callable[[], SimCost]) -> SimCost:
-        """The run of before, if it is kept; else a new one, which is."""
+        """Return the stored run if there is one; else do a new one and store it."""
         text = json.dumps(key, sort_keys=True)
         path = self._folder and self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if path and path.exists():
@@ -71,5 +71,5 @@ class Turns:
 
 
 def rows(asked: SimLoad, rounds: Sequence[Sequence[SimCost]]) -> list[SimRow]:
-    """A row for each simulator, of the rounds of one load."""
+    """Return a row for each simulator, of the rounds of one load."""
     return [SimRow.of(asked, costs) for costs in zip(*rounds, strict=True)]

@@ -37,7 +37,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def effort(args: argparse.Namespace) -> Effort:
-    """Return how long and how often is measured."""
+    """Return duration and repetitions."""
     if args.quick:
         return QUICK
     sizes = tuple(args.size) if args.size else Effort.sizes
@@ -45,7 +45,7 @@ def effort(args: argparse.Namespace) -> Effort:
 
 
 def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
-    """Measure all that were asked for, one after the other."""
+    """Measure all requested targets, one after the other."""
     cpus = sorted(os.sched_getaffinity(0))
     switch_cpu = cpus[1] if len(cpus) > 1 else None
     if switch_cpu is None:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.geteuid() != 0:
         errors.print("mrclab bench switch: namespaces and packet sockets need root; put sudo in front")
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started ends with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # child processes end with it
     try:
         results = run(args, errors)
     except (BenchError, TopoError, OSError, grpc.RpcError) as error:

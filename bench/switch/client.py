@@ -1,4 +1,4 @@
-"""A P4Runtime client that does what the benchmark needs: become primary, load the program, insert entries."""
+"""P4Runtime client of the benchmark: becomes primary, loads the program, inserts entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class P4RuntimeClient:
         options = [(f"grpc.{name}_reconnect_backoff_ms", 10) for name in ("initial", "min", "max")]
         self._channel = grpc.insecure_channel(f"unix:{path}", options=options)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
-        self.write_seconds: list[float] = []  # of each write request so far, from call to answer
+        self.write_seconds: list[float] = []  # of each write request so far
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
 
     def __enter__(self) -> P4RuntimeClient:
@@ -57,7 +57,7 @@ class P4RuntimeClient:
         next(iter(self._stream))
 
     def load(self, config: Path, info: Path) -> None:
-        """Make a program run."""
+        """Set a program."""
         request = p4r.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
         request.action = request.VERIFY_AND_COMMIT
         text_format.Parse(info.read_text(encoding="utf-8"), request.config.p4info)
@@ -65,7 +65,7 @@ class P4RuntimeClient:
         self._stub.SetForwardingPipelineConfig(request, timeout=TIMEOUT)
 
     def write(self, entries: Sequence[p4r.TableEntry], kind: int = p4r.Update.INSERT, batch: int | None = None) -> None:
-        """Write entries, `batch` with one RPC (None: all)."""
+        """Write entries, `batch` per RPC (None: all)."""
         step = batch or len(entries)
         for start in range(0, len(entries), step):
             request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))

@@ -1,4 +1,4 @@
-"""The frames of the benchmark, and what the switch must know to forward them: one T0 that shifts a micro-SID.
+"""Frames of the benchmark, and the switch's entries to forward them: one T0 that shifts a micro-SID.
 
 A frame is MRC's outermost headers: Ethernet, IPv6 to a list of micro-SIDs, IPv6 inside, UDP, BTH; the payload begins
 with a 64-bit number. It takes the longest way through the lab's program: both micro-SID tables hit, the class is
@@ -22,7 +22,7 @@ NUMBER_AT = 114
 """Offset of the number: behind Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12."""
 
 NEVER = (1 << 19) - 1
-"""A queue depth that no packet meets."""
+"""A queue depth that no packet finds."""
 
 _IPV6, _UDP, _IN_IPV6, _ROCE = 0x86DD, 17, 41, 4791
 _TRIMMABLE, _ECT0, _HOPS = 4, 2, 64
@@ -41,7 +41,7 @@ def frame(size: int, destination: bytes, number: int = 0) -> bytes:
 
 
 def forwarded(sent: bytes) -> bytes:
-    """Return what a P4 switch makes of a frame: new MAC addresses, one hop less, the next micro-SID in front."""
+    """Return a frame as a P4 switch forwards it: new MAC addresses, one hop less, the next micro-SID in front."""
     macs = OUT_DESTINATION.to_bytes(6, "big") + OUT_SOURCE.to_bytes(6, "big")
     usids = sent[38:42] + sent[44:54] + b"\0\0"
     return macs + sent[12:21] + bytes([sent[21] - 1]) + sent[22:38] + usids + sent[54:]

@@ -1,4 +1,4 @@
-"""Offers frames at a rate, and counts and times what comes out of the switch, at little cost of its own.
+"""Traffic generator: offers frames at a rate, counts and times those that leave the switch, at little cost of its own.
 
 Frames go out by sendmmsg(2), many with one call. What comes back is counted by the kernel (PACKET_STATISTICS of a
 socket whose filter knows where the switch sends them), so that no receiver can be the bottleneck; the latency run alone
@@ -22,11 +22,11 @@ from mrclab.bench.switch.wire import BenchWire
 from mrclab.topo.linux.kernel import in_namespace
 
 BATCH = 32
-"""Frames that one call sends at most."""
+"""Most frames of one call."""
 BEHIND_SECONDS = 0.002
-"""A generator that was held up longer than this drops what it is behind with, rather than send it as one burst."""
+"""Backlog beyond which a delayed generator drops frames rather than send them as one burst."""
 SETTLED_SECONDS = 0.03
-"""Nothing has arrived for this long: everything has."""
+"""Idle time after which all frames have arrived."""
 
 _ETH_P_ALL = 3
 _SOL_PACKET, _STATISTICS, _QDISC_BYPASS, _IGNORE_OUTGOING = 263, 6, 20, 23
@@ -55,7 +55,7 @@ class _MsgHdr(ctypes.Structure):  # struct mmsghdr on 64-bit Linux
 
 @dataclass(frozen=True)
 class Offer:
-    """One trial: frames sent and come through, seconds of sending and until the last came, the sender's CPU time."""
+    """One trial: frames sent and received, seconds of sending and until the last arrival, the sender's CPU time."""
 
     sent: int
     received: int
@@ -70,12 +70,12 @@ class Offer:
 
     @property
     def through(self) -> float:
-        """Frames per second that came through."""
+        """Frames per second received."""
         return self.received / self.until_last
 
     @property
     def loss(self) -> float:
-        """Share of the frames that did not come through."""
+        """Share of lost frames."""
         return 1 - self.received / self.sent if self.sent else 0.0
 
 
@@ -155,7 +155,7 @@ class TrafficGenerator:
         return result
 
     def one(self, size: int, timeout: float = 2.0) -> bytes | None:
-        """Send one frame; return what comes out of the switch, None if nothing does."""
+        """Send one frame; return the frame that leaves the switch, None if there is none."""
         _attach(self._listen, _only_to(frames.OUT_DESTINATION, 1 << 16))
         try:
             self._send.send(frames.frame(size, self._mac))
@@ -168,7 +168,7 @@ class TrafficGenerator:
             _attach(self._listen, self._filters[2])
 
     def _settle(self) -> tuple[int, float]:
-        """Return how many frames have arrived when no more do, and when the last was seen."""
+        """Return the number of arrived frames once no more come, and the time of the last."""
         received, last = self.arrived(), time.perf_counter()
         while time.perf_counter() - last < SETTLED_SECONDS:
             time.sleep(SETTLED_SECONDS / 30)

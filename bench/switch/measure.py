@@ -1,4 +1,4 @@
-"""The measurements of one target: rates, CPU time, latency, start-up, inserts, memory."""
+"""Measurements of one target: rates, CPU time, latency, start-up, inserts, memory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mrclab.bench.switch.wire import BenchError, BenchWire, wire
 from mrclab.lab.command.p4build import P4_INFO
 
 LOSS = 0.001
-"""Share of frames that a loss-free rate may lose."""
+"""Loss that a loss-free rate may have."""
 LATE = 0.02
-"""Share of the trial's time by which frames may come later than they were sent; more is a buffer that fills."""
+"""Share of the trial's time by which frames may be late; more means a buffer that fills."""
 INSERTS = 1000
 Say = Callable[[str], None]
 
@@ -58,12 +58,12 @@ class Speed:
     program: float | None = None
     """CPU time of the program alone, without sockets and loop (softswitch)."""
     generator_limit: bool = False
-    """The generator could offer no more: the target may be faster."""
+    """The generator was at its limit: the target may be faster."""
 
 
 @dataclass
 class SwitchResult:
-    """One target. None: not measured, or has no such thing."""
+    """One target. None: not measured, or not available."""
 
     key: str
     title: str
@@ -75,9 +75,9 @@ class SwitchResult:
     inserts_seconds: float | None = None
     inserts_single_seconds: float | None = None
     insert_seconds: float | None = None
-    """Of a write request with one insert, from call to answer, median."""
+    """Median of a write request with one insert, from call to answer."""
     rpc_floor_seconds: float | None = None
-    """The same of an RPC that does nothing, answered by grpc's own server in Python in the same minute."""
+    """The same for an RPC that does nothing, answered by grpc's own server in Python in the same minute."""
     resident_bytes: int | None = None
     private_bytes: int | None = None
     skipped: str | None = None
@@ -118,7 +118,7 @@ def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, say: S
 
 
 def measure_kernel(effort: Effort, say: Say) -> SwitchResult:
-    """Measure the kernel's forwarding; `skipped` says why where it has none."""
+    """Measure the kernel's forwarding; `skipped` has the reason if it is not available."""
     result = SwitchResult("kernel", "Linux seg6local")
     with _bench() as (cables, generator):
         try:
@@ -143,7 +143,7 @@ def _bench() -> Iterator[tuple[BenchWire, TrafficGenerator]]:
 
 
 def _check(generator: TrafficGenerator, title: str) -> None:
-    """See that frames come out as they must. Raises BenchError."""
+    """Check the forwarded frames. Raises BenchError."""
     for size in frames.SIZES:
         got = generator.one(size)
         wanted = frames.forwarded(frames.frame(size, bytes(6)))
@@ -166,7 +166,7 @@ def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchPr
 
 
 def search(trial: Callable[[float], Offer], steps: int) -> tuple[Offer, float, bool]:
-    """Find the highest rate that loses at most LOSS, by halving between what is carried and what is not.
+    """Find the highest rate that loses at most LOSS, by bisection.
 
     Returns the trial at that rate, the rate at saturation, and whether the generator was what limited it.
     """
@@ -191,7 +191,7 @@ def search(trial: Callable[[float], Offer], steps: int) -> tuple[Offer, float, b
 
 
 def _attempt(trial: Callable[[float], Offer], rate: float) -> Offer | None:
-    """Try a rate, and once more where frames were lost: the machine may have been busy with something else."""
+    """Try a rate, and once more after losses: the machine may have been busy."""
     for _ in range(2):
         offer = trial(rate)
         if carried(offer):
@@ -200,7 +200,7 @@ def _attempt(trial: Callable[[float], Offer], rate: float) -> Offer | None:
 
 
 def carried(offer: Offer) -> bool:
-    """Return whether the target keeps up with what was offered."""
+    """Return True if the target keeps up with the offered rate."""
     return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
 
 

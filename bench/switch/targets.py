@@ -27,7 +27,7 @@ from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 START_SECONDS = 30.0
 QUEUE_DEPTH = 1024
-"""Packets per egress queue: none shall be lost for want of a longer one."""
+"""Packets per egress queue: none should be lost in a short queue."""
 _POLL_SECONDS = 0.0005
 _THRIFT_PORT = 9090
 
@@ -41,7 +41,7 @@ class BenchTarget:
     program: Sequence[str]
     flags: Sequence[str]
     target_flags: Sequence[str]
-    """Those that follow the common ones; BMv2 wants them behind `--`."""
+    """Arguments after the common ones; BMv2 needs them behind `--`."""
 
     def argv(self, path: Path, ports: Sequence[int]) -> list[str]:
         """Return the command line of one switch that serves P4Runtime on the socket `path`."""
