@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mrclab.bench.sim import htsim, page, table
 from mrclab.bench.sim.children import SimCost
-from mrclab.bench.sim.common import TRAFFIC, SimLoad, hosts_per_t0
+from mrclab.bench.sim.common import FLOWS, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
 from mrclab.lab.scenario.units import parse_size
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,8192 (default: 128)")
     parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: it depends)")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
+    parser.add_argument("--flows", type=int, metavar="N", help=f"of each host of a Poisson load (default: {FLOWS})")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 3")
+    if options.flows is not None and options.flows < 1:
+        parser.error(f"--flows {options.flows}: each host sends one at least; give for example {FLOWS}")
     if options.page is not None and not options.page.parent.is_dir():
         parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
     loads = list(_asked(parser, options))
@@ -73,7 +76,7 @@ def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iter
         for traffic in options.traffic.split(",") if options.traffic else usual:
             if traffic not in TRAFFIC:
                 parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
-            yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts))
+            yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts), flows=options.flows or FLOWS)
 
 
 def _words(options: argparse.Namespace) -> str:

@@ -36,7 +36,7 @@ _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _LEAST_END_US = 1000
 _GROUP = 16  # hosts of an incast or an all-to-all
-_FLOWS = 10  # of each host of a Poisson load
+FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
 
 
@@ -79,10 +79,10 @@ def whole_incast(hosts: int, rng: random.Random) -> _Pairs:
     return ((sender, target) for sender in senders)
 
 
-def poisson(hosts: int, rng: random.Random) -> _Pairs:
-    """Every host sends to ten others, drawn each time, perhaps the same again; `starts` has the times."""
+def poisson(hosts: int, rng: random.Random, flows: int = FLOWS) -> _Pairs:
+    """Every host sends to `flows` others, drawn each time, perhaps the same again; `starts` has the times."""
     for source in range(hosts):
-        for _ in range(_FLOWS):
+        for _ in range(flows):
             destination = rng.randrange(hosts - 1)
             yield source, destination + (destination >= source)
 
@@ -90,11 +90,10 @@ def poisson(hosts: int, rng: random.Random) -> _Pairs:
 def starts(load: SimLoad) -> Iterator[int]:
     """Microseconds at which Poisson transfers begin, whole as uet-htsim reads them: half of what each link carries."""
     rng = random.Random(f"{load.seed}/starts")
-    gap = 2 * load.size * 8 / (GBPS * 1e3)  # µs
     for _ in range(load.hosts):
         at = 0.0
-        for _ in range(_FLOWS):
-            at += rng.expovariate(1 / gap)
+        for _ in range(load.flows):
+            at += rng.expovariate(1 / load.gap)
             yield round(at)
 
 
@@ -119,6 +118,7 @@ def hosts_per_t0(hosts: int) -> int:
 class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
+    `flows` is the number of transfers that each host of a Poisson load begins.
     `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
     `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
     uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are the words of uet-htsim for its own, where they
@@ -140,12 +140,19 @@ class SimLoad:
     settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the congestion control
     htsim_program: str = "htsim_uec"
     htsim_words: tuple[str, ...] = ()
+    flows: int = FLOWS
+
+    @property
+    def gap(self) -> float:
+        """Mean time between two Poisson transfers of a host, µs: half of what its link carries."""
+        return 2 * self.size * 8 / (GBPS * 1e3)
 
     def matrix(self) -> Matrix:
         """Return all transfers, with the start of each in microseconds."""
-        made = matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, random.Random(self.seed)), self.size)
+        rng = random.Random(self.seed)
         if self.traffic != "poisson":
-            return made
+            return matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, rng), self.size)
+        made = matrix.of_pairs(self.hosts, poisson(self.hosts, rng, self.flows), self.size)
         begun = (replace(one, start=float(at)) for one, at in zip(made.connections, starts(self), strict=True))
         return replace(made, connections=tuple(begun))
 
@@ -215,6 +222,7 @@ class SimLoad:
         """All other records."""
         senders = self.hosts if self.traffic == "whole-incast" else _GROUP
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
+        begun = round(2 * self.gap * self.flows) if self.traffic == "poisson" else 0  # µs in which all have begun
         if self.kind == "roce":
             return [
                 "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),
@@ -225,6 +233,6 @@ class SimLoad:
             "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
             "-sender_cc_algo", self.htsim_control or "nscc", "-enable_accurate_base_rtt",
-            "-end", str(max(_LEAST_END_US, 20 * most)), "-seed", str(self.seed),
+            "-end", str(max(_LEAST_END_US, 20 * most, begun)), "-seed", str(self.seed),
             *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []), *self.htsim_words,
         ]  # fmt: skip

@@ -74,6 +74,7 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
         (["--hosts", "8"], "--hosts '8' is no number of hosts from 16"),
         (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
         (["--seeds", "0"], "--seeds 0: at least one run is needed; give for example 3"),
+        (["--flows", "0"], "--flows 0: each host sends one at least; give for example 10"),
     ],
 )
 def test_words_that_mean_nothing_are_refused(words, said, capsys):
