@@ -45,8 +45,8 @@ _HEAD = """\
 # What a failure costs a training job
 
 Synchronous training waits for its slowest transfer, so that one failed cable can delay every GPU. This page gives the
-delay in milliseconds: jobs of 64, 1,024 and 8,192 NICs are simulated packet by packet in [virtual
-time](../virtual-time.md), with MRC and with RoCEv2, while a cable or a switch fails.
+delay in milliseconds: training jobs are simulated packet by packet in [virtual time](../virtual-time.md), with MRC and
+with RoCEv2, while a cable or a switch fails. [Runs](#runs) states what was run and what was not.
 """
 
 _METHOD = """\
@@ -76,7 +76,7 @@ long as it delayed the largest job above that ran with all transports, a day of 
 _LIMITS = """\
 ## Limits
 
-* Jobs are short (one to four steps of 200 to 400 µs) because every packet is simulated. The runs measure a cost *per
+* Jobs are short (one to four steps of 200 to 650 µs) because every packet is simulated. The runs measure a cost *per
   event*, not a day. The cost of a dead switch covers the rest of such a short job; a longer job loses more where
   bandwidth is missing.
 * A flap lasts 200 µs here, and seconds in data centres. When a T0–T1 cable is down, MRC loses only the time until it
@@ -94,7 +94,7 @@ _RUNS = """\
 
 `make training` makes the missing runs and writes this page; `make training ARGS='--sizes 8192 --seeds 1..5'` makes
 those of one size. When the sources of transport or simulator change, a size's runs start over. A variant is named
-TRANSPORT-FAULT.
+TRANSPORT-FAULT. [training.json](training.json) has the figures of each run.
 """
 
 
@@ -110,17 +110,15 @@ def write(path: Path, found: Kept) -> None:
 
 
 def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    """The page's conclusion: what a flap and a dead T0 cost the job of which most is known."""
-    if not sizes:
-        return ""
-    size = _best_known(sizes, rows)
+    """The page's conclusion: what a flap and a dead T0 cost each job."""
     lines = []
-    for fault in ("flap", "t0"):
-        said = [f"{text} {cost_text(cost)}" for name, text in TRANSPORTS.items()
-                if name in _COMPARED and (cost := costs.cost(rows[size.nics], name, fault))]  # fmt: skip
-        if said:
-            lines.append(f"* {FAULTS[fault][0].upper()}{FAULTS[fault][1:]}: {'; '.join(said)}.")
-    return "\n".join([f"A job of {size.nics:,} NICs loses, in ms:", "", *lines, ""]) if lines else ""
+    for size in sizes:
+        for fault in ("flap", "t0"):
+            found = [costs.cost(rows[size.nics], name, fault) for name in _COMPARED]
+            if any(found):
+                lines.append([FAULTS[fault], f"{size.nics:,} NICs", *map(cost_text, found)])
+    table = markdown(["", "job", *(TRANSPORTS[name] for name in _COMPARED)], lines)
+    return f"What a fault costs the job, in ms:\n\n{table}\n" if lines else ""
 
 
 def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> str:
@@ -189,9 +187,9 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
         if not cost.lost:
             lines.append([text, f"{size.nics:,} NICs", "ends", "–", "–"])
             continue
-        half = cost.half or 0.0
-        day, spread = cost.gpu_hours * FLAPS_PER_DAY, half * 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
-        hours = [f"{cost.gpu_hours:.3f}", f"{day:,.0f} ± {spread:,.0f}"]
+        per_ms = 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
+        spread = f" ± {cost.half * per_ms:,.0f}" if cost.half is not None else ""
+        hours = [f"{cost.gpu_hours:.3f}", f"{cost.mean * per_ms:,.0f}{spread}"]
         lines.append([text, f"{size.nics:,} NICs", cost_text(cost), *hours])
     columns = ["", "job", "ms per flap", "GPU-hours per flap", "GPU-hours per day"]
     return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
@@ -212,7 +210,7 @@ def _runs(found: Kept) -> str:
     words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB.", ""]
     lines = []
     for size in SIZES:
-        for transport in size.transports:
+        for transport in size.transports if size.nics in found else ():
             counts = [_count(found, size, f"{transport}-{case}") for case in cases]
             lines.append([f"{size.nics:,}", f"`{transport}`", *(str(count) if count else "–" for count in counts)])
     words += ["Seeds that ran, by transport and fault:", ""]
