@@ -23,6 +23,7 @@ from mrclab.topo.quantities import parse_duration
 _DRAIN = 30.0  # seconds until traffic must have left, or returned
 _PRECHECK = 10.0
 _LONGEST_SEND = 3600.0
+_TRAFFIC = "from=h1 to=h3 size=1GiB"  # fields, as an example for who writes none
 
 
 @word("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
@@ -117,7 +118,7 @@ def traffic(desk: Desk, arguments: Sequence[str]) -> Answer:
     if not arguments:
         wrong("traffic")
     with desk.lock:
-        name = desk.lab.start_traffic({**fields(arguments[1:]), "kind": arguments[0]}).name
+        name = desk.lab.start_traffic({**fields(arguments[1:], _TRAFFIC), "kind": arguments[0]}).name
     return Answer(f"{name} runs", {"name": name})
 
 

@@ -119,13 +119,13 @@ def wrong(name: str) -> NoReturn:
     raise ValueError(f"write: {WORDS[name].usage}")
 
 
-def fields(words: Sequence[str]) -> dict[str, Any]:
-    """Parse `link=h1-p1 rate=1%` into a dict; values are YAML. ValueError for anything else."""
+def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[str, Any]:
+    """Parse `link=h1-p1 rate=1%` into a dict; values are YAML. ValueError with an example for anything else."""
     found: dict[str, Any] = {}
     for each in words:
         name, equals, value = each.partition("=")
         if not equals:
-            raise ValueError(f"{each!r} is no field; write for example link=h1-p1 rate=1%")
+            raise ValueError(f"{each!r} is no field; write for example {example}")
         try:
             found[name] = yamlfile.parse_value(value)
         except ValueError:

@@ -264,6 +264,11 @@ def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
         remote.ask(tmp_path, "word", line="nodes")
 
 
+def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(desk):
+    with pytest.raises(ValueError, match="'h1' is no field; write for example from=h1 to=h3 size=1GiB"):
+        words.run(desk, "traffic stream h1 h3")
+
+
 def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends_when_nobody_asks(desk, tmp_path):
     with service.served(desk, tmp_path):
         words.run(desk, "traffic stream from=h1 to=h2 size=1MiB")
