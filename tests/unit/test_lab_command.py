@@ -18,6 +18,7 @@ from mrclab.lab.command.display import sink
 from mrclab.lab.command.live import secondterminal
 from mrclab.lab.prompt import prompt, words
 from mrclab.lab.run.wire import attach
+from mrclab.topo.linux import state
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
 
@@ -102,6 +103,7 @@ def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp
 )
 def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeypatch, words):
     asked = []
+    monkeypatch.setattr(state, "running", lambda _base: 1)
     monkeypatch.setattr(attach, "attach", asked.append)
     place = tmp_path / "lab"
     answer = CliRunner().invoke(cli.app, [word.replace("DIR", str(place)) for word in words])
