@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from mrclab.bench.sim import htsim, table
+from mrclab.bench.sim import htsim, section, table
 from mrclab.bench.sim.common import DCQCN_MARK, SimLoad
 from mrclab.bench.sim.turns import Turns
-from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.grid import markdown
 
 PERMUTATION = SimLoad(64, "permutation", 1_000_000)
@@ -95,7 +95,6 @@ CASES = (
 """All of them. uet-htsim's HPCC has no topology but a fat tree of three tiers, of 128 hosts: an incast, with its
 links that much shorter."""
 
-BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 SHARES = {"median": table.SHARES["median"], "99 %": table.SHARES["99 %"]}
 
 
@@ -149,21 +148,16 @@ def text(found: Sequence[Compared]) -> str:
         for one in (one for one in found if one.traffic == traffic):
             line = [one.name]
             for what in SHARES:
-                here = summary(one.here[what])
-                there = summary(one.there[what]) if one.there else None
-                line += [_shown(here), _shown(there), f"{here.mean / there.mean - 1:+.1%}" if there else ""]
+                line.append(section.figure(one.here[what], 1))
+                if one.there:
+                    apart = fmean(one.here[what]) / fmean(one.there[what]) - 1
+                    line += [section.figure(one.there[what], 1), f"{apart:+.1%}"]
+                else:
+                    line += ["–", ""]
             known = one.there and not one.name.startswith("RoCEv2")
             lines.append([*line, f"{one.again[0]:.1%}", f"{one.again[1]:.1%}" if known else "–"])
         parts.append(markdown([*head, "sent again here", "there"], lines))
     return "\n\n".join(parts) + "\n"
-
-
-def _shown(figure: Figure | None) -> str:
-    if figure is None:
-        return "–"
-    if figure.low is None or figure.high is None:
-        return f"{figure.mean:.1f}"
-    return f"{figure.mean:.1f} ± {figure.high - figure.mean:.1f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -189,9 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     if options.page:
-        page = options.page.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        options.page.write_text(before + BEGIN + "\n" + text(found) + "\n" + END + rest.partition(END)[2])
+        section.write(options.page, "figures", text(found))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""RoCEv2's loss recovery beside its law: completion under random loss, go-back-N and selective repeat.
+"""RoCEv2's loss recovery beside theory: completion under random loss with go-back-N and selective repeat.
 
 One flow at full rate over one path with the RTT R, packets of time T, each lost with probability p on its way
 there. Go-back-N sends N = ceil((R + T) / T) packets for each lost one: what left until the NAK came, which the packet
@@ -16,15 +16,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import mrclab
-from mrclab.lab.measure.intervals import summary
+from mrclab.bench.sim import section
 from mrclab.lab.report.grid import markdown
+from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT
 
-RECOVERIES = ("go_back_n", "selective_repeat")
-LOSSES = (0.0001, 0.001, 0.01)
-SIZE_MIB = 128
-BEGIN, END = "<!-- losses -->\n", "<!-- end of losses -->\n"
+_NAMES = {"go_back_n": "go-back-n", "selective_repeat": "selective repeat"}
+_LOSSES = (0.0001, 0.001, 0.01)
+_SIZE_MIB = 128
 
 _TIMEOUT_EXPONENT = 5
 _MPR = 255
@@ -32,7 +33,7 @@ _MPR = 255
 
 
 @dataclass(frozen=True)
-class Law:
+class Expected:
     """Expected time (seconds) of a flow, and packets sent again for each of its packets."""
 
     seconds: float
@@ -41,13 +42,13 @@ class Law:
 
 @dataclass(frozen=True)
 class LossRow:
-    """One recovery at one loss: each seed's time (seconds) and share of packets sent again, and the law's."""
+    """One recovery at one loss: each seed's time (seconds) and share of packets sent again, and theory's."""
 
     recovery: str
     loss: float
     seconds: list[float]
     again: list[float]
-    law: Law
+    expected: Expected
 
 
 def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
@@ -66,28 +67,27 @@ def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
     )  # fmt: skip
 
 
-def law(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Law:
+def theory(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Expected:
     """Return the expected time and retransmissions of a flow of so many packets."""
     if recovery == "selective_repeat":
         again = loss / (1 - loss)
-        return Law(packets * packet_time * (1 + again), again)
+        return Expected(packets * packet_time * (1 + again), again)
     burst = math.ceil((rtt + packet_time) / packet_time)
     timeouts = loss * loss / (1 - loss)  # for each packet
-    retry = 4.096e-6 * 2**_TIMEOUT_EXPONENT
-    stalled = timeouts * retry
-    return Law(packets * (packet_time * (1 + loss * burst) + stalled), loss * burst + stalled / packet_time)
+    stalled = timeouts * ACK_TIMEOUT_UNIT * 2**_TIMEOUT_EXPONENT
+    return Expected(packets * (packet_time * (1 + loss * burst) + stalled), loss * burst + stalled / packet_time)
 
 
-def measure(recovery: str, loss: float, seeds: int, mib: int = SIZE_MIB) -> LossRow:
+def measure(recovery: str, loss: float, seeds: int, mib: int = _SIZE_MIB) -> LossRow:
     """Run with seeds 1 to `seeds`; RuntimeError if a run does not pass."""
     whole = _run(scenario(recovery, 0.0, 16), 1)
     longer = _run(scenario(recovery, 0.0, 32), 1)
     packet_time = (longer["seconds"] - whole["seconds"]) / (longer["sent_packets"] - whole["sent_packets"])
-    way = whole["seconds"] - whole["sent_packets"] * packet_time  # from the last packet's end to its ACK
+    tail = whole["seconds"] - whole["sent_packets"] * packet_time  # from the last packet's end to its ACK
     runs = [_run(scenario(recovery, loss, mib), seed) for seed in range(1, seeds + 1)]
     packets = mib * 2**20 // 4096
-    expected = law(recovery, loss, packets, packet_time, way + packet_time)
-    seconds = [run["seconds"] - way for run in runs]
+    expected = theory(recovery, loss, packets, packet_time, tail + packet_time)
+    seconds = [run["seconds"] - tail for run in runs]
     return LossRow(recovery, loss, seconds, [run["sent_packets"] / packets - 1 for run in runs], expected)
 
 
@@ -103,24 +103,23 @@ def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
 
 def rows(seeds: int) -> Iterator[LossRow]:
     """Yield all of them."""
-    for recovery in RECOVERIES:
-        for loss in LOSSES:
+    for recovery in _NAMES:
+        for loss in _LOSSES:
             yield measure(recovery, loss, seeds)
 
 
 def text(found: Sequence[LossRow]) -> str:
     """Return the page's table."""
-    lines = []
-    for row in found:
-        time, again = summary([1000 * one for one in row.seconds]), summary([100 * one for one in row.again])
-        spread, more = ((one.high or one.mean) - one.mean for one in (time, again))
-        lines.append([
-            row.recovery.replace("_", "-" if "back" in row.recovery else " "), f"{row.loss:.2%}",
-            f"{time.mean:.3f} ± {spread:.3f}", f"{1000 * row.law.seconds:.3f}",
-            f"{time.mean / 1000 / row.law.seconds - 1:+.1%}",
-            f"{again.mean:.2f} ± {more:.2f}", f"{100 * row.law.again:.2f}",
-        ])  # fmt: skip
-    return markdown(["recovery", "loss", "time, ms", "law", "", "sent again, %", "law"], lines) + "\n"
+    lines = [
+        [
+            _NAMES[row.recovery], f"{row.loss:.2%}",
+            section.figure([1000 * one for one in row.seconds], 3), f"{1000 * row.expected.seconds:.3f}",
+            f"{fmean(row.seconds) / row.expected.seconds - 1:+.1%}",
+            section.figure([100 * one for one in row.again], 2), f"{100 * row.expected.again:.2f}",
+        ]
+        for row in found
+    ]  # fmt: skip
+    return markdown(["recovery", "loss", "time, ms", "theory", "", "sent again, %", "theory"], lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,9 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     sys.stdout.write(made)
     if options.page:
-        page = options.page.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        options.page.write_text(before + BEGIN + "\n" + made + "\n" + END + rest.partition(END)[2])
+        section.write(options.page, "losses", made)
     return 0
 
 

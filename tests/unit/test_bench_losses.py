@@ -1,4 +1,4 @@
-"""RoCEv2's loss recovery beside its law: what one lost packet costs, and the page's table."""
+"""RoCEv2's loss recovery beside theory: what one lost packet costs, and the page's table."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def test_go_back_n_sends_a_round_trip_of_packets_again_for_a_lost_one():
     flow, dropped = run_of("go_back_n", 0.001)
     assert dropped == 1
     assert flow["sent_packets"] - PACKETS == 29
-    law = losses.law("go_back_n", 0.001, PACKETS, 0.334e-6, 9.16e-6)
-    assert law.again == pytest.approx(0.029, rel=0.02)
+    expected = losses.theory("go_back_n", 0.001, PACKETS, 0.334e-6, 9.16e-6)
+    assert expected.again == pytest.approx(0.029, rel=0.02)
 
 
 def test_selective_repeat_sends_each_lost_packet_once_more_and_nothing_else():
@@ -31,5 +31,5 @@ def test_selective_repeat_sends_each_lost_packet_once_more_and_nothing_else():
 
 
 def test_the_page_has_a_row_for_each_recovery_and_loss_with_its_interval():
-    rows = [losses.LossRow("go_back_n", 0.001, [0.005, 0.006], [0.02, 0.03], losses.Law(0.0055, 0.029))]
+    rows = [losses.LossRow("go_back_n", 0.001, [0.005, 0.006], [0.02, 0.03], losses.Expected(0.0055, 0.029))]
     assert "| go-back-n | 0.10% | 5.500 ± 6.353 | 5.500 | +0.0% | 2.50 ± 6.35 | 2.90 |" in losses.text(rows)
