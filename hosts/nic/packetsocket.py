@@ -104,20 +104,18 @@ class PacketSocket:
         words, offsets, unpack, slots = self._words, self._offsets, _HEADER.unpack_from, self.slots
         since = self._seen_until
         now, to_monotonic = _wall_to_monotonic()
-        looked = now
         at = self._next
         for _ in range(limit):
             offset = offsets[at]
             if not words[offset >> 2] & TP_STATUS_USER:
-                self._seen_until = looked
+                self._seen_until = now
                 return
             length, captured, mac, seconds, nanoseconds = unpack(self._map, offset)
             if length == captured:
                 arrival = seconds * 1_000_000_000 + nanoseconds + to_monotonic
                 # A step of the wall clock must not move a frame out of the time in which it can have come.
                 if arrival > now:  # it came since the clocks were read, or they stepped
-                    now = time.monotonic_ns()
-                    arrival = min(now, arrival)
+                    arrival = min(time.monotonic_ns(), arrival)
                 elif arrival < since:
                     arrival = since
                 start = offset + mac
