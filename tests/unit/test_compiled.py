@@ -96,7 +96,7 @@ print(requestor.__file__.rsplit(".", 1)[1], len(worlds))
 
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_a_world_is_freed_after_its_run(built, transport):
-    """Of each class the collector must see every reference once: mypyc visits what a subclass declares again twice."""
+    """The collector sees every reference of a world's objects exactly once."""
     assert _python(_FREED, transport, use="1") == "so 0"
 
 
@@ -109,7 +109,7 @@ print("\\n".join(map(str, compiled.chosen())))
 
 
 def test_no_class_declares_an_attribute_of_its_base_again():
-    """What `test_a_world_is_freed_after_its_run` sees of the classes in a world, for all that are compiled."""
+    """mypyc visits such an attribute twice, so that the collector frees nothing that hangs on it."""
     bases: dict[str, list[str]] = {}
     declared: dict[str, set[str]] = {}
     for path in _python(_SCRIPT, use="0").splitlines():

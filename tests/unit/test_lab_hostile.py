@@ -1,4 +1,4 @@
-"""Whatever a scenario file holds, `mrclab run --dry-run` answers with sentences and status 2, and starts nothing."""
+"""Hostile scenario files: `mrclab run --dry-run` responds with sentences and status 2, and starts nothing."""
 
 import sys
 
