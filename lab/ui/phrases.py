@@ -44,7 +44,7 @@ _PHRASES = {
     "fault.end": "{fault} cleared",
     "faults.cleared": "all faults are cleared {problems}",
     "flow.failed": "{flow} of {traffic} failed: {error}",
-    "lab.up": "the lab is ready",
+    "lab.up": "ready",
     "link.failed": "cable {link} is {state}: {reason}",
     "peer.ports": "NIC ports of {peer} that are up: {mask}",
     "port.state": "NIC port {port} {up}",
