@@ -278,7 +278,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.qp.wake()
 
     def _lost(self, reason: str, seq: int, count: int) -> None:
-        """Log the loss of the oldest packet, and the number of packets to be sent again."""
+        """Count a lost packet and log it, with the number of packets to be sent again."""
         stats = self.qp.stats
         stats.lost_packets += 1
         stats.lost_nack += reason == "nack"
