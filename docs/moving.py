@@ -15,7 +15,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.report.palette import BROKEN, PLANES
 from mrclab.lab.run.virtual import virtual_world
-from mrclab.sim.crossings import FEEDBACK, Crossing
+from mrclab.sim.links.crossings import FEEDBACK, Crossing
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

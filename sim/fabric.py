@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
-from mrclab.sim.balancing import balancer
-from mrclab.sim.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.clock import Clock, ticks
-from mrclab.sim.linkend import LinkEnd
-from mrclab.sim.port import SimSwitchPort
-from mrclab.sim.shared import Pausable, PausablePort, SwitchBuffer
-from mrclab.sim.switch import SimSwitch
+from mrclab.sim.links.cable import Cable, CableEnd, HalfLink
+from mrclab.sim.links.linkend import LinkEnd
+from mrclab.sim.switches.loadbalancing import balancer
+from mrclab.sim.switches.port import SimSwitchPort
+from mrclab.sim.switches.sharedbuffer import Pausable, PausablePort, SwitchBuffer
+from mrclab.sim.switches.switch import SimSwitch
 from mrclab.topo.economy import LazySequence
 from mrclab.topo.model import Fabric, Link
 from mrclab.topo.nodeconfig import NicPortConfig

@@ -17,8 +17,8 @@ from mrclab.events.switches import FabricVerified, LinkFailed, SwitchDown, Switc
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
-from mrclab.sim.shared import PausablePort
-from mrclab.sim.switch import SimSwitch
+from mrclab.sim.switches.sharedbuffer import PausablePort
+from mrclab.sim.switches.switch import SimSwitch
 from mrclab.topo.model import Switch
 
 PROVISION_S: Final = 0.2

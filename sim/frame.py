@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
     from mrclab.hosts.roce.telemetry import Hop
-    from mrclab.sim.cable import HalfLink
+    from mrclab.sim.links.cable import HalfLink
 
 MALFORMED, FOREIGN, HOPS_OVER, UNKNOWN_USID, USID_MISS, IPV6_MISS, WRONG_SOURCE = range(1, 8)
 """Drop reasons, the cells of the P4 program's counter `drops`."""

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.clock import SECOND
-from mrclab.sim.faults import FrameFault, HalfLinkDetour, injected
 from mrclab.sim.frame import of_bytes
+from mrclab.sim.links.faults import FrameFault, HalfLinkDetour, injected
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Action, Direction, Match
 from mrclab.topo.cables.impairment import Impairer, Impairment
 from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import Cable, HalfLink
     from mrclab.sim.fabric import SimFabric
+    from mrclab.sim.links.cable import Cable, HalfLink
     from mrclab.topo.nodecontrol import Cleared, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}

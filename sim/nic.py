@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
-from mrclab.sim.cable import Cable, HalfLink
 from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
-from mrclab.sim.port import takes
+from mrclab.sim.links.cable import Cable, HalfLink
+from mrclab.sim.switches.port import takes
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
 from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig

@@ -11,7 +11,7 @@ from mrclab.lab import history
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.report.palette import BROKEN, PASSED, PLANES
 from mrclab.lab.run.virtual import virtual_world
-from mrclab.sim.crossings import FEEDBACK
+from mrclab.sim.links.crossings import FEEDBACK
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

@@ -6,10 +6,10 @@ A frame sent while its cable has no carrier is in no capture: it never reaches t
 from collections.abc import Callable, Sequence
 
 from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interface
-from mrclab.sim.cable import HalfLink
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
-from mrclab.sim.tap import Tap
+from mrclab.sim.links.cable import HalfLink
+from mrclab.sim.links.tap import Tap
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000

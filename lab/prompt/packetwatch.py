@@ -7,7 +7,7 @@ from typing import Any
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.run.virtual import VirtualWorld
-from mrclab.sim.crossings import Crossings
+from mrclab.sim.links.crossings import Crossings
 
 ON_THE_WIRE = "Single packets are drawn in virtual time only: a host on the wire counts them without recording each."
 LONGEST_SLOW = 120.0  # seconds

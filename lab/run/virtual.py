@@ -22,7 +22,7 @@ from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
-from mrclab.sim.crossings import Crossings
+from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
 from mrclab.topo.economy import CompressedLog

@@ -13,7 +13,7 @@ from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.framestream import FrameStream, patch
 from mrclab.lab.ui.model import PageModel
-from mrclab.sim.crossings import Crossings
+from mrclab.sim.links.crossings import Crossings
 from mrclab.topo.errors import TopoError
 
 _MOST = 20_000  # packets on cables that one figure shows

@@ -12,10 +12,10 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from mrclab.sim.cable import CableEnd, HalfLink
 from mrclab.sim.clock import Clock
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
+from mrclab.sim.links.cable import CableEnd, HalfLink
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.numbers import Dscp

@@ -11,7 +11,7 @@ import mrclab
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.sim.clock import Clock
-from mrclab.sim.faults import decider
+from mrclab.sim.links.faults import decider
 from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle
 
 FILE = {"name": "a", "kind": "write", "from": "h1", "to": "h3", "size": "64 KiB"}

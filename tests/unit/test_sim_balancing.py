@@ -10,7 +10,7 @@ from test_sim_world import until_done, write
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import worlds
 from mrclab.lab.scenario import scenario
-from mrclab.sim.balancing import Adaptive
+from mrclab.sim.switches.loadbalancing import Adaptive
 from mrclab.sim.world import SimWorld
 from mrclab.topo import spec as specs
 from mrclab.topo.model import Fabric

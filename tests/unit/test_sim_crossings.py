@@ -7,7 +7,7 @@ from pathlib import Path
 from mrclab.lab import history
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.run.virtual import virtual_world
-from mrclab.sim.crossings import DATA
+from mrclab.sim.links.crossings import DATA
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

@@ -6,10 +6,10 @@ import pytest
 from sim_pair import Sim, Write, finish
 
 from mrclab.sim.clock import SECOND, Clock, ticks
-from mrclab.sim.faults import decider
 from mrclab.sim.frame import SimFrame
 from mrclab.sim.injector import SimFaultInjector
-from mrclab.sim.tap import Tap
+from mrclab.sim.links.faults import decider
+from mrclab.sim.links.tap import Tap
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,

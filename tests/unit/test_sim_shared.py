@@ -7,11 +7,11 @@ import pytest
 
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
-from mrclab.sim.cable import CableEnd, HalfLink
 from mrclab.sim.clock import SECOND, Clock
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes, usids_of
-from mrclab.sim.shared import PausablePort
+from mrclab.sim.links.cable import CableEnd, HalfLink
+from mrclab.sim.switches.sharedbuffer import PausablePort
 from mrclab.topo import spec as specs
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric

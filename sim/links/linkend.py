@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mrclab.sim.cable import CableEnd
+from mrclab.sim.links.cable import CableEnd
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
+    from mrclab.sim.links.cable import HalfLink
     from mrclab.sim.nic import SimNic
 
 

@@ -16,15 +16,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
 from mrclab.sim.clock import NEVER, SECOND, Work, ticks
-from mrclab.sim.port import CONTROL, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, SimSwitchPort, kind_of, takes
+from mrclab.sim.switches.port import CONTROL, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, SimSwitchPort, kind_of, takes
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
+    from mrclab.sim.links.cable import HalfLink
     from mrclab.topo.spec import FabricSpec
 
 PAUSE_BYTES: Final = 64

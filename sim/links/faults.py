@@ -28,9 +28,9 @@ from mrclab.topo.cables.cablefaults import (
 from mrclab.topo.cables.impairment import Impairer
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
+    from mrclab.sim.links.cable import HalfLink
 
 _ETHERNET: Final = 14
 _PATH_MASK: Final = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)

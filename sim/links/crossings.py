@@ -9,8 +9,8 @@ from mrclab.sim.clock import SECOND
 from mrclab.sim.frame import SimFrame  # at run time: compiled, a NamedTuple needs the types of its fields
 
 if TYPE_CHECKING:
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.fabric import SimFabric
+    from mrclab.sim.links.cable import HalfLink
 
 DATA, FEEDBACK, TRIMMED = range(3)
 _SMALL: Final = 400  # bytes: what is smaller carries no data

@@ -23,9 +23,9 @@ from mrclab.topo.numbers import FULL_HEADER_BYTES, SACK_BYTES, Dscp
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
+    from mrclab.sim.links.cable import HalfLink
     from mrclab.topo.spec import FabricSpec
 
 _ECN_NOT_ECT: Final = 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mrclab.sim.frame import Flow
-    from mrclab.sim.port import SimSwitchPort
+    from mrclab.sim.switches.port import SimSwitchPort
     from mrclab.topo.spec import FabricSpec
 
 _FLOWS_KEPT: Final = 65536  # of a flowlet table; a chip has some thousands

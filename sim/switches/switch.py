@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mrclab.sim.cable import CableEnd
 from mrclab.sim.frame import (
     FOREIGN,
     HOPS_OVER,
@@ -23,16 +22,17 @@ from mrclab.sim.frame import (
     is_from,
     word,
 )
-from mrclab.sim.port import CONTROL, TRIMMED, kind_of
+from mrclab.sim.links.cable import CableEnd
+from mrclab.sim.switches.port import CONTROL, TRIMMED, kind_of
 from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
     from mrclab.controller.provisioning.watchedevs import WatchedEvs
-    from mrclab.sim.balancing import Balancer
-    from mrclab.sim.cable import HalfLink
     from mrclab.sim.frame import SimFrame
-    from mrclab.sim.port import SimSwitchPort
+    from mrclab.sim.links.cable import HalfLink
+    from mrclab.sim.switches.loadbalancing import Balancer
+    from mrclab.sim.switches.port import SimSwitchPort
     from mrclab.topo.economy import LazySequence
     from mrclab.topo.model import Fabric, Switch
 

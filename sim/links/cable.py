@@ -14,7 +14,7 @@ from mrclab.sim.clock import NEVER
 if TYPE_CHECKING:
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
-    from mrclab.sim.port import SimSwitchPort
+    from mrclab.sim.switches.port import SimSwitchPort
 
 _ALWAYS: Final = -NEVER
 

@@ -1,0 +1,1 @@
+"""Switches in virtual time: forwarding, egress ports, shared buffer, load balancing."""
