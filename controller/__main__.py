@@ -20,11 +20,12 @@ from mrclab.controller.wire.app import Controller
 from mrclab.events.controller import ControllerDown, ControllerUp
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
-from mrclab.topo import fabricfile, transport
+from mrclab.topo import fabricfile
+from mrclab.topo.config import transport
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
-from mrclab.topo.transport import TransportSpec
 
 BUILD = HOME / "p4src" / "build"
 ELECTION_ID = 100  # room below for people who attach as backup

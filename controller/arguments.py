@@ -10,7 +10,7 @@ from mrclab.controller.health.checks import MaintenanceError
 from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.rpc.errors import RpcError
-from mrclab.topo import sentences
+from mrclab.topo.input import sentences
 from mrclab.topo.model import UnknownName
 
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]

@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from mrclab.topo import nodeconfig, srv6
-from mrclab.topo.economy import LazySequence
-from mrclab.topo.model import Fabric, Host
-from mrclab.topo.nodeconfig import (
+from mrclab.topo import srv6
+from mrclab.topo.config import nodeconfig
+from mrclab.topo.config.nodeconfig import (
     ACK_TIMEOUT_UNIT,
     MPR_UNIT,
     DenyRule,
@@ -28,8 +27,10 @@ from mrclab.topo.nodeconfig import (
     Template,
     TransportSection,
 )
+from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
+from mrclab.topo.economy import LazySequence
+from mrclab.topo.model import Fabric, Host
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
 MPR_BDPS = 16  # window of PSNs in bandwidth-delay products: several RTTs of sending beyond one missing packet

@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.numbers import Dscp
 
 CYCLE_S = 0.5

@@ -8,8 +8,8 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.roce import packets as roce
 from mrclab.hosts.roce.endpoint import RoceEndpoint
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets, SeededSecrets
-from mrclab.topo.nodeconfig import NodeConfig
 
 Endpoint = MrcEndpoint | RoceEndpoint
 

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mrclab.events.event import Event
-from mrclab.topo import files
 from mrclab.topo.economy import CompressedLog
+from mrclab.topo.input import files
 
 _SAMPLE = "sample"
 _HEAD = ("t", "node", "kind")

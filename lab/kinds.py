@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from mrclab.topo.registry import KindError, import_entry_points, modules
+from mrclab.topo.config.registry import KindError, import_entry_points, modules
 
 WorldName = Literal["wire", "sim"]
 _KIND = re.compile(r'^    kind: Literal\["([^"]+)"\]', re.MULTILINE)

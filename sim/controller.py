@@ -26,9 +26,9 @@ from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.fleet import SimFleet
 from mrclab.sim.nic import SimNic
+from mrclab.topo.config.nodeconfig import MapperSection, NodeConfig
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import MapperSection, NodeConfig
-from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.sim.servedpage import ServedPage

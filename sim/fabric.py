@@ -18,9 +18,9 @@ from mrclab.sim.switches.loadbalancing import balancer
 from mrclab.sim.switches.port import SimSwitchPort
 from mrclab.sim.switches.sharedbuffer import Pausable, PausablePort, SwitchBuffer
 from mrclab.sim.switches.switch import SimSwitch
+from mrclab.topo.config.nodeconfig import NicPortConfig
 from mrclab.topo.economy import LazySequence
 from mrclab.topo.model import Fabric, Link
-from mrclab.topo.nodeconfig import NicPortConfig
 
 if TYPE_CHECKING:
     from mrclab.sim.frame import SimFrame

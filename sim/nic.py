@@ -16,9 +16,9 @@ from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.links.cable import Cable, HalfLink
 from mrclab.sim.switches.port import takes
+from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
-from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
 
 _ENDPOINT_REQUEST: Final = 0xD8
 _OPCODE_AT: Final = 14 + 40 + 40 + 8

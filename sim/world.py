@@ -35,10 +35,11 @@ from mrclab.sim.fleet import MOST_SHOWN
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.nic import SimNic
 from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
-from mrclab.topo import fabricfile, nodeconfig
+from mrclab.topo import fabricfile
+from mrclab.topo.config import nodeconfig
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.model import Fabric
-from mrclab.topo.transport import TransportSpec
 
 CONTROLLER: Final = "controller"
 LAB: Final = "lab"

@@ -7,7 +7,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import ReusedAnchorWarning, YAMLError
 
-from mrclab.topo import files, spec
+from mrclab.topo import spec
+from mrclab.topo.input import files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from mrclab.topo.quantities import BitRate, Delay, Length
+from mrclab.topo.input.quantities import BitRate, Delay, Length
 
 LinkTier = Literal["nic", "t0-t1", "t1-t2"]
 """Cables of NICs, those between T0s and T1s, and those between T1s and T2s."""

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mrclab.topo import cablenames, names, sentences, srv6
+from mrclab.topo import names, srv6
 from mrclab.topo.economy import LazySequence
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input import sentences
 from mrclab.topo.links import LinkRule, LinkTimes
 from mrclab.topo.names import Tier
 from mrclab.topo.shape import Shape
@@ -304,7 +305,7 @@ class Fabric:
 
         `t1-p1-2/t0-p1-1`, `t0-p1-1 t1-p1-2`, `h1-p2`, `t0-p1-1-3`, `h1 2` and `h1/p2` are all understood.
         """
-        found = cablenames.find(self, text)
+        found = names.cable(self, text)
         if found is None:
             raise UnknownName("cable", text, self.near(text, "link", "port"))
         return found

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input.quantities import BitRate, Delay, Duration
+from mrclab.topo.input.sentences import nearest, shown
 from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
-from mrclab.topo.quantities import BitRate, Delay, Duration
-from mrclab.topo.sentences import nearest, shown
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them

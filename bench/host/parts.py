@@ -21,7 +21,7 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig
 
 BARE_BATCH = 200
 """Frames sent between two reads of the clock."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from mrclab.bench.host.parts import Cost
 from mrclab.rpc.client import Client
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig
 
 PATH_MTU = 4096
 PATIENCE_S = 60.0

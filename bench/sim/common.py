@@ -16,10 +16,10 @@ from typing import Literal
 from mrclab.hosts.roce import headers as roce
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.matrix import Matrix
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
-from mrclab.topo.transport import TransportSpec
 
 PAYLOAD = 4096
 HTSIM_HEADER = 64

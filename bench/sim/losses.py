@@ -21,7 +21,7 @@ from statistics import fmean
 import mrclab
 from mrclab.bench.sim import section
 from mrclab.lab.report.grid import markdown
-from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT
+from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT
 
 _NAMES = {"go_back_n": "go-back-n", "selective_repeat": "selective repeat"}
 _LOSSES = (0.0001, 0.001, 0.01)

@@ -21,8 +21,8 @@ from mrclab.bench.switch import frames
 from mrclab.bench.switch.client import DEVICE_ID, Entries, P4RuntimeClient
 from mrclab.bench.switch.wire import BenchError, BenchWire, ip, run
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
-from mrclab.topo.linux import thrift
-from mrclab.topo.linux.targets import BMV2_PROGRAM
+from mrclab.topo.linux.switches import thrift
+from mrclab.topo.linux.switches.targets import BMV2_PROGRAM
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 START_SECONDS = 30.0

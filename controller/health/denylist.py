@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element, cut_off, element, rules
-from mrclab.topo import files
+from mrclab.topo.config.nodeconfig import DenyRule
+from mrclab.topo.input import files
 from mrclab.topo.model import Fabric, UnknownName
-from mrclab.topo.nodeconfig import DenyRule
 
 
 class DenyError(ControllerError):

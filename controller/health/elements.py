@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mrclab.topo.config.nodeconfig import DenyRule
 from mrclab.topo.model import Fabric, Link, UnknownName
-from mrclab.topo.nodeconfig import DenyRule
 
 ElementKind = Literal["t0", "t1", "t2", "fabric-link", "nic-link", "plane", "path"]
 

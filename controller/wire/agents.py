@@ -13,7 +13,7 @@ from mrclab.events.controller import AgentDown, AgentRefused, AgentTold, AgentUp
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import LineSplitter, decode, encode
 from mrclab.rpc.peers import STOPPED_S, is_stopped, peer_pid, stopped_text
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from mrclab.controller.wire import lateness as pulse
 from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
+from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 

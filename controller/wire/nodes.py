@@ -13,9 +13,9 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.wire.agents import AgentLink
 from mrclab.events.controller import NodeDamaged, NodesWritten
 from mrclab.rpc.errors import RpcError
+from mrclab.topo.config.nodeconfig import MapperSection
+from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import MapperSection
-from mrclab.topo.transport import DEFAULT_TRANSPORT, TransportSpec
 
 log = logging.getLogger(__name__)
 

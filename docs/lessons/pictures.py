@@ -13,9 +13,9 @@ from mrclab.lab.report.palette import BROKEN, PASSED, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import FEEDBACK
 from mrclab.topo import srv6
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 HERE = Path(__file__).parent
 WIDE = 900

@@ -22,7 +22,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import grid
-from mrclab.topo.sentences import nearest
+from mrclab.topo.input.sentences import nearest
 
 app = typer.Typer()
 out = console.console()

@@ -15,7 +15,7 @@ from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report.summary import state_of
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrclab.lab.scenario.units import parse_line_share, parse_percent, parse_size
-from mrclab.topo.quantities import parse_bit_rate, parse_duration
+from mrclab.topo.input.quantities import parse_bit_rate, parse_duration
 
 _KINDS: Final[tuple[tuple[str, Callable[[object], Any]], ...]] = (
     ("1", parse_percent),

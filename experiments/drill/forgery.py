@@ -11,7 +11,8 @@ from pathlib import Path
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import control_frame
-from mrclab.topo import nodeconfig, srv6
+from mrclab.topo import srv6
+from mrclab.topo.config import nodeconfig
 
 _ETH_P_IPV6 = 0x86DD
 

@@ -24,8 +24,8 @@ from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.mrc.peers import OwnSide
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.settings import QpSettings
+from mrclab.topo.config.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 from mrclab.topo.economy import EMPTY_QUEUE
-from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 SHARED: Final = (
     int, float, str, bytes, bool, type(None), Enum, type, random.Random, Flight, Space, Ends, EvRoute, MrcCodec,

@@ -26,10 +26,10 @@ from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import QpState
 from mrclab.topo import srv6
+from mrclab.topo.config.nodeconfig import NodeConfig
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import NodeConfig
 from mrclab.topo.spec import FabricSpec, LinkSpec
-from mrclab.topo.transport import TransportSpec
 
 GUARD: Final = 16
 DELAY: Final = 0.25e-3  # seconds per link: a base RTT of 2 ms over four

@@ -12,7 +12,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.summary import state_of
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 SECONDS = "-seconds"
 """Suffix of the name of an expectation in round trips, for its value in seconds."""

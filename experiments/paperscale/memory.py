@@ -15,10 +15,10 @@ from typing import Any
 from mrclab import compiled
 from mrclab.sim.nic import SimNic
 from mrclab.sim.world import SimWorld
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
-from mrclab.topo.transport import TransportSpec
 
 _FABRIC = {"planes": 8, "t0s": 2, "t1s": 32, "hosts_per_t0": 1, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
 _QPS = 8

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, naming
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 Row = dict[str, Any]
 _MOST = 1 << 30  # bytes of a file of rows

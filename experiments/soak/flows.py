@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mrclab.topo.config.transport import Kind
 from mrclab.topo.model import Fabric
-from mrclab.topo.transport import Kind
 
 NEVER: Final = math.inf
 _LARGEST: Final = 16 << 20  # bytes of a message

@@ -13,9 +13,9 @@ from typing import Any
 from mrclab.controller import nodefiles
 from mrclab.experiments.soak.faults import Blow, draw_blow
 from mrclab.experiments.soak.flows import SoakFlow, draw_flow
+from mrclab.topo.config.transport import Kind
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, LinkSpec, QueueSpec
-from mrclab.topo.transport import Kind
 
 _LINKS = (
     *(LinkSpec(rate_pps=20_000, delay=delay) for delay in (0.0, 1e-5, 1e-3)),

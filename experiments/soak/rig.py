@@ -23,8 +23,8 @@ from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.nic import SimNic
 from mrclab.topo.cables.cablefaults import Corrupt, Drop, Match, RateLimit, SeededLoss
 from mrclab.topo.cables.impairment import Impairment
-from mrclab.topo.nodeconfig import NodeConfig
-from mrclab.topo.transport import TransportSpec
+from mrclab.topo.config.nodeconfig import NodeConfig
+from mrclab.topo.config.transport import TransportSpec
 
 _MOST_NOISE = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]

@@ -59,6 +59,6 @@ def _name(world: WorldName, target: str | None) -> str:
     """Of the folder in which the records of a world, or a target, stand."""
     if world == "sim":
         return world
-    from mrclab.topo.linux import targets  # noqa: PLC0415 - Linux alone has what the wire needs
+    from mrclab.topo.linux.switches import targets  # noqa: PLC0415 - Linux alone has what the wire needs
 
     return targets.choose(target).name

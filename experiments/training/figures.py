@@ -14,7 +14,7 @@ from typing import Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training.costs import went_well
 from mrclab.experiments.training.sizes import SIZES, STEPS, kept
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _STEPS = "traffic.job.steps"
 _AVERAGE, _USUAL = "step_time (average)", "step_time (usual)"

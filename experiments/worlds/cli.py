@@ -16,7 +16,7 @@ from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario.seeds import parse as parse_seeds
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 app = typer.Typer()
 out = console.console()

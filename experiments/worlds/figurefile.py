@@ -11,7 +11,7 @@ from mrclab.experiments.worlds.figures import RunFigure
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.page import About, BothWorlds, WorldRuns
 from mrclab.lab.errors import LabError
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 
 def dump(made: Sequence[BothWorlds], about: About) -> str:

@@ -17,7 +17,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.yamlfile import read
-from mrclab.topo import sentences
+from mrclab.topo.input import sentences
 
 FILE = Path(__file__).with_name("because.yaml")
 WITHIN = 0.03  # of the wire's median

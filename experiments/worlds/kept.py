@@ -11,7 +11,7 @@ from mrclab.lab.kinds import WorldName
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario.scenario import Loaded, loads
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
 

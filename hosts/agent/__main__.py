@@ -30,7 +30,7 @@ from mrclab.hosts.nic.seam import Transport
 from mrclab.hosts.transports import draws
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
-from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, load
+from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, load
 
 log = logging.getLogger("agent")
 

@@ -15,8 +15,8 @@ from mrclab.hosts.agent.sampling import Sampler
 from mrclab.hosts.nic.seam import Carrier
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.rpc.errors import RpcError
-from mrclab.topo import sentences
-from mrclab.topo.nodeconfig import NodeConfig, NodeConfigError, loads
+from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, loads
+from mrclab.topo.input import sentences
 
 Result = dict[str, Any]
 API_VERSION = 1

@@ -22,8 +22,8 @@ from mrclab.hosts.nic.seam import Carrier, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.rpc.errors import RpcError
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
-from mrclab.topo.nodeconfig import NodeConfig
 
 Record = dict[str, Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.topo.nodeconfig import load
+from mrclab.topo.config.nodeconfig import load
 
 
 class ProcessOperations:

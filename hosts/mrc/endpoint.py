@@ -35,8 +35,8 @@ from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.topo import srv6
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
-from mrclab.topo.nodeconfig import NodeConfig
 
 _REVERSE_PROBE_RTTS: Final = 8.0  # until a probe for a reverse path has failed
 _PROBE_BYTES: Final = 150  # of a probe on a link, with all headers, preamble and gap

@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NodeConfig, Template
+from mrclab.topo.config.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mrclab.hosts.mrc.peers import HEADER_BYTES
-from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
+from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
 
 _PENALTY_FROM: Final = 0.5  # of the packet buffer: above this senders are slowed down
 _RESTORE_BELOW: Final = 0.25  # of the packet buffer: below this senders may restore their windows

@@ -29,8 +29,8 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.topo.config.nodeconfig import MPR_UNIT
 from mrclab.topo.economy import EMPTY_QUEUE
-from mrclab.topo.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.topo.config.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 from mrclab.topo.economy import IdentityCache
-from mrclab.topo.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
 
 IDLE_RTTS: Final = 0.25
 """A SACK is due after this idle time; peers rely on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from mrclab.topo.nodeconfig import NicPortConfig, NodeConfig
+from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 HEADER_BYTES: Final = FULL_HEADER_BYTES

@@ -15,8 +15,8 @@ from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
-from mrclab.topo.nodeconfig import NodeConfig
 
 _DISCARDS: Final = ("icrc_errors", "malformed", "foreign", "misdelivered", "no_qp")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.topo.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
-from mrclab.topo.registry import Registry
+from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
+from mrclab.topo.config.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair
 from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
+from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
 from mrclab.topo.economy import Secrets
-from mrclab.topo.nodeconfig import MPR_UNIT, NodeConfig
 
 MAX_QP: Final = 1024
 MAX_MESSAGE: Final = 1 << 31

@@ -23,8 +23,8 @@ from mrclab.hosts.roce.packets import WIRE, RoceCodec
 from mrclab.hosts.roce.provider import RoceProvider
 from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
 from mrclab.topo import srv6
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
-from mrclab.topo.nodeconfig import NodeConfig
 
 
 class RocePort(rc.TransportPort):

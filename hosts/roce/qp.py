@@ -22,7 +22,7 @@ from mrclab.hosts.roce.responder import RoceResponder
 from mrclab.hosts.roce.settings import RoceQpSettings
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NicPortConfig
+from mrclab.topo.config.nodeconfig import NicPortConfig
 
 if TYPE_CHECKING:
     from mrclab.hosts.roce.endpoint import RoceEndpoint

@@ -8,7 +8,7 @@ from typing import Any
 from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.roce import headers as h
-from mrclab.topo.nodeconfig import DcqcnSection, NodeConfig, Template
+from mrclab.topo.config.nodeconfig import DcqcnSection, NodeConfig, Template
 
 RECOVERIES = ("go_back_n", "selective_repeat")
 _DEFAULT_CONTROL = "dcqcn"

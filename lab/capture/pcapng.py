@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6  # block types
 _BYTE_ORDER = 0x1A2B3C4D

@@ -15,8 +15,9 @@ from mrclab.lab.command.live import p4sh
 from mrclab.lab.measure.machine import MIN_STEAL
 from mrclab.lab.run.wire.watch import steal_seconds
 from mrclab.lab.run.worlds import missing_packages
-from mrclab.topo.linux import processes, state, targets
+from mrclab.topo.linux import processes, state
 from mrclab.topo.linux.paths import RUN_DIR
+from mrclab.topo.linux.switches import targets
 
 _BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
 _ONLY_ROOT = "only root can try"

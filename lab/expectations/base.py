@@ -19,7 +19,7 @@ from mrclab.lab.measure.evidence import NoEvidence, span
 from mrclab.lab.measure.flows import Selection
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
 from mrclab.lab.scenario.units import show_rate
-from mrclab.topo.sentences import brief
+from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures

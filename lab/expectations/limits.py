@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Validatio
 
 from mrclab.lab.scenario.names import hinted
 from mrclab.lab.scenario.units import show_seconds
-from mrclab.topo.quantities import parse_duration
-from mrclab.topo.sentences import brief
+from mrclab.topo.input.quantities import parse_duration
+from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures

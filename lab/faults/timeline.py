@@ -16,7 +16,7 @@ from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.topo.errors import TopoError
-from mrclab.topo.sentences import nearest
+from mrclab.topo.input.sentences import nearest
 
 _RECOVERY_TIMEOUT = 15.0  # seconds that switches and controller get to find each other after the last fault
 

@@ -17,8 +17,8 @@ from mrclab.lab.prompt.desk import ClientGone, Desk
 from mrclab.lab.prompt.words import Answer, fields, word, wrong
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.running.flows import Running
+from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.model import Link
-from mrclab.topo.quantities import parse_duration
 
 _DRAIN = 30.0  # seconds until traffic must have left, or returned
 _PRECHECK = 10.0

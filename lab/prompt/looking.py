@@ -17,8 +17,8 @@ from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
 from mrclab.lab.scenario.units import show_bytes, show_rate
 from mrclab.topo import srv6
+from mrclab.topo.input.sentences import nearest
 from mrclab.topo.model import Fabric, Host, Link, Switch
-from mrclab.topo.sentences import nearest
 
 _COUNTED = {"sent": "tx_packets", "marked": "ecn_marked", "trimmed": "trimmed"}
 LOOK_S = 1.0  # seconds in which switches and agents must respond

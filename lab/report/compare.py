@@ -17,7 +17,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 if TYPE_CHECKING:
     from mrclab.lab.report.plots.compare import Bar

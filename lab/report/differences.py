@@ -9,7 +9,7 @@ from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.scenario import yamlfile
 from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.variants import leaves
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
 _MOST = 12  # fields listed before the rest is only counted

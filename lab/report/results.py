@@ -31,8 +31,8 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.report import summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
-from mrclab.topo import files
 from mrclab.topo.economy import CompressedLog
+from mrclab.topo.input import files
 
 _LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")

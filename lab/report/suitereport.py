@@ -15,7 +15,7 @@ from mrclab.lab.report.results import machine, page_of, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_seconds
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
 

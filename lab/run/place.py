@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Protocol
 
 from mrclab.lab.errors import LabError
-from mrclab.topo import fabricfile, trust
+from mrclab.topo import fabricfile
 from mrclab.topo.errors import UntrustedPlace
+from mrclab.topo.input import trust
 from mrclab.topo.model import Fabric
 
 OVER = "over"  # marker file: the lab whose history is kept has ended

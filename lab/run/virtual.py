@@ -25,10 +25,10 @@ from mrclab.rpc.errors import RpcError
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
-from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.lab.capture.virtual import VirtualTaps

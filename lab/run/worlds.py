@@ -16,12 +16,12 @@ from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_seconds
-from mrclab.topo.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab.topo import files, sentences
+from mrclab.topo.input import files, sentences
 
 
 def text_of(name: str, context: Mapping[str, Any] | None, what: str) -> str:

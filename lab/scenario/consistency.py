@@ -18,8 +18,8 @@ from mrclab.lab.scenario import overlaps, timeorder
 from mrclab.lab.scenario.timeorder import Mistake
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input.sentences import nearest
 from mrclab.topo.model import Fabric
-from mrclab.topo.sentences import nearest
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario

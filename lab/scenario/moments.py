@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from mrclab.topo.quantities import parse_duration
-from mrclab.topo.sentences import brief
+from mrclab.topo.input.quantities import parse_duration
+from mrclab.topo.input.sentences import brief
 
 _PROGRESS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _MOMENT = re.compile(r"\s*([A-Za-z_][\w-]*(?:\.end)?)\s*(?:([+-])\s*(.+?))?\s*")

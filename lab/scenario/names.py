@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.moments import Trigger, TriggerField, Window, WindowField
 from mrclab.topo import srv6
+from mrclab.topo.input.sentences import brief, nearest, shown
 from mrclab.topo.model import Fabric, Host, Link, Switch, UnknownName
-from mrclab.topo.sentences import brief, nearest, shown
 
 _HINTS = 20  # messages per file that suggest the nearest name, for which all names are compared
 _SPENT = "hints"

@@ -25,10 +25,10 @@ from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTran
 from mrclab.lab.scenario.variants import Variant
 from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.models import Traffic
-from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
+from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.config.registry import OneOf, Registry
 from mrclab.topo.links import LinkRule
-from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
-from mrclab.topo.registry import OneOf, Registry
 from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
 
 FILE = HOME / "docs" / "scenario-reference.md"
@@ -151,7 +151,7 @@ def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:
     """Return names only: defaults follow from the fabric, and `mrclab plan` and node configs show them."""
     yield f"\n## {title}\n"
     names = [name for name in model.model_fields if name not in {"name", *SET_ELSEWHERE}]
-    yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/nodeconfig.py` says what each does."
+    yield f"Any of {', '.join(f'`{name}`' for name in names)}; `topo/config/nodeconfig.py` says what each does."
 
 
 def _algorithms(title: str, *registries: Registry) -> Iterator[str]:

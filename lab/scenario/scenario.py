@@ -36,10 +36,10 @@ from mrclab.lab.scenario.variants import Variant
 from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.base import Flow, SourceFile, all_flows
 from mrclab.lab.traffic.models import Traffic
-from mrclab.topo import sentences
+from mrclab.topo.config.transport import fabric_defaults
+from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
-from mrclab.topo.transport import fabric_defaults
 
 _LEAST = ("integrity", "qp_errors", "health")  # expectations of a scenario that lists none
 _TOPOLOGY_FILE = "fabric.topology"  # reserved: no traffic can have this name

@@ -1,4 +1,4 @@
-"""Transport of a scenario: that of `topo.transport`, the number of QPs, and every override checked.
+"""Transport of a scenario: that of `topo.config.transport`, the number of QPs, and every override checked.
 
 Overrides are fields of the node config's sections; an unknown one is reported with the nearest, on its own line.
 """
@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
-from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
-from mrclab.topo.quantities import parse_duration
-from mrclab.topo.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
+from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.config.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
+from mrclab.topo.input.quantities import parse_duration
 
 MAX_QPS = 64  # of one flow
 SET_ELSEWHERE = frozenset({*SAID_BY_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from mrclab.topo.quantities import Duration
-from mrclab.topo.sentences import brief
+from mrclab.topo.input.quantities import Duration
+from mrclab.topo.input.sentences import brief
 
 __all__ = [
     "Duration",

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from mrclab.lab.scenario.base import Strict
-from mrclab.topo.sentences import nearest
-from mrclab.topo.transport import TransportSpec
+from mrclab.topo.config.transport import TransportSpec
+from mrclab.topo.input.sentences import nearest
 
 _KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be
 _PATTERN = r"^[a-z0-9][a-z0-9-]*$"

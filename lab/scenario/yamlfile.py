@@ -14,8 +14,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.kinds import OneKind
-from mrclab.topo import fabricfile, files, sentences
-from mrclab.topo.sentences import nearest
+from mrclab.topo import fabricfile
+from mrclab.topo.input import files, sentences
+from mrclab.topo.input.sentences import nearest
 
 Location = Sequence[int | str]
 

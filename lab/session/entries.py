@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from mrclab.lab.kinds import Kinds
+from mrclab.topo.input.sentences import nearest
 from mrclab.topo.model import Fabric
-from mrclab.topo.sentences import nearest
 from mrclab.topo.spec import explain
 
 M = TypeVar("M", bound=BaseModel)

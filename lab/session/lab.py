@@ -26,7 +26,7 @@ from mrclab.lab.session.entries import entry
 from mrclab.lab.session.handles import TIMEOUT, LabLink, LabSwitch, StartedTraffic, Transferred
 from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
-from mrclab.topo.quantities import parse_duration
+from mrclab.topo.input.quantities import parse_duration
 
 _LATE = 0.01  # seconds: the history has it when time went on for longer than asked
 _REST = 0.1  # seconds between two looks at what no event tells

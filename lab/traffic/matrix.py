@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from mrclab.topo.sentences import nearest
+from mrclab.topo.input.sentences import nearest
 
 _MAX_TEXT = 1 << 26  # characters
 _MAX_SIZE = 1 << 40  # bytes of a connection

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonS
 
 from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.traces import chakra, goal, recorded
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 MOST_BYTES = 1 << 28
 """Bytes of all files of a trace together."""

@@ -7,7 +7,7 @@ from typing import Any
 from mrclab.lab.errors import LabError
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.ui.sources import Replay
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 _NEEDED = ("history.jsonl", "fabric.yaml")
 _MOST = 200  # runs listed, the newest

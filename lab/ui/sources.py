@@ -19,7 +19,8 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.framestream import Film, Frame, FrameStream, beat, frames
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.topo import fabricfile, files
+from mrclab.topo import fabricfile
+from mrclab.topo.input import files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 

@@ -32,10 +32,10 @@ from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 Publish = Callable[[str], None]
 

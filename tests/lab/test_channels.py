@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from mrclab.topo.cables import channels
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import channels
 
 pytestmark = [
     pytest.mark.root,

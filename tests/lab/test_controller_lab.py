@@ -18,7 +18,7 @@ from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.nodeconfig import load
+from mrclab.topo.config.nodeconfig import load
 
 pytestmark = [
     pytest.mark.root,

@@ -7,7 +7,7 @@ from bmv2 import TARGETS
 from controller_lab import controlled_lab
 
 from mrclab.topo.cables import cablefaults
-from mrclab.topo.nodeconfig import load
+from mrclab.topo.config.nodeconfig import load
 
 pytestmark = [
     pytest.mark.root,

@@ -11,8 +11,9 @@ import pytest
 from topo_helpers import StandIn, named_namespaces, remains, run_dir, small_fabric
 
 from mrclab.topo.errors import EmulationError, LabRunning
-from mrclab.topo.linux import processes, state, targets
+from mrclab.topo.linux import processes, state
 from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.switches import targets
 
 pytestmark = [
     pytest.mark.root,
@@ -186,7 +187,7 @@ def test_a_switch_crashes_freezes_and_restarts(lab):
 
 def test_switches_are_forks_of_one_process_and_outlive_it(lab, directory):
     names = {pid: _words(pid) for pid in processes.with_token(token_of(directory))}
-    (server,) = (pid for pid, words in names.items() if "mrclab.topo.linux.forkserver" in words)
+    (server,) = (pid for pid, words in names.items() if "mrclab.topo.linux.forkserver.server" in words)
     before = lab.processes()
     for name, pid in before.items():
         assert names[pid] == lab.target.argv(targets.Launch(lab.fabric.switch(name), lab.fabric.spec, lab.run_dir))

@@ -10,8 +10,8 @@ from topo_helpers import END, ports, run_dir, small_fabric
 
 from mrclab.topo import srv6
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import thrift
 from mrclab.topo.linux.emulation import Emulation
+from mrclab.topo.linux.switches import thrift
 from mrclab.topo.model import mac_bytes
 
 pytestmark = [

@@ -15,7 +15,7 @@ from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
 from mrclab.hosts.nic.seam import HEADER_BYTES
 from mrclab.topo import linkcheck
-from mrclab.topo.nodeconfig import NicPortConfig
+from mrclab.topo.config.nodeconfig import NicPortConfig
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 

@@ -14,8 +14,8 @@ from controller_lab import ControlledLab, controlled_lab
 from mrclab.lab.history import HistoryWriter, load
 from mrclab.lab.measure.switches import Switches
 from mrclab.lab.run.wire.watch import Watch
-from mrclab.topo.linux import thrift
-from mrclab.topo.linux.depths import REGISTER, DepthReply, QueueDepths
+from mrclab.topo.linux.switches import thrift
+from mrclab.topo.linux.switches.depths import REGISTER, DepthReply, QueueDepths
 
 pytestmark = [
     pytest.mark.root,

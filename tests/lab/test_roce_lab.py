@@ -11,7 +11,7 @@ import pytest
 from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
-from mrclab.topo import transport
+from mrclab.topo.config import transport
 
 pytestmark = [
     pytest.mark.root,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from mrclab.topo.linux import kernel, processes
-from mrclab.topo.linux.targets import Softswitch
+from mrclab.topo.linux.switches.targets import Softswitch
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 

@@ -13,7 +13,7 @@ from p4runtime_client import Client
 
 from mrclab.softswitch.objects import runtime_api as api
 from mrclab.softswitch.switch import SoftSwitch
-from mrclab.topo.linux import thrift
+from mrclab.topo.linux.switches import thrift
 
 THRIFT_STRING = 11
 

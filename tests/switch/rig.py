@@ -10,7 +10,7 @@ from pathlib import Path
 
 from netns import Namespace
 
-from mrclab.topo.linux import thrift
+from mrclab.topo.linux.switches import thrift
 
 SOL_PACKET, PACKET_OUTGOING, PACKET_AUXDATA = 263, 4, 8
 VLAN_VALID, VLAN_TPID_VALID = 1 << 4, 1 << 6  # TP_STATUS_*, if_packet.h

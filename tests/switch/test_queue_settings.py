@@ -16,7 +16,7 @@ from p4runtime_client import Client, Names
 from rig import THRIFT_PORT, Rig
 
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import thrift
+from mrclab.topo.linux.switches import thrift
 
 PROGRAM = Path(__file__).parent / "p4runtime"
 NAMES = Names(text_format.Parse((PROGRAM / "everything.p4info.txtpb").read_text(), p4i.P4Info()))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import (
+from mrclab.topo.config.nodeconfig import (
     EvProfileConfig,
     HostSection,
     LinkSection,

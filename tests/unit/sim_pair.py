@@ -13,9 +13,9 @@ from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.nic import SimNic
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 
 class Sim:

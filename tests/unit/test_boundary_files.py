@@ -18,8 +18,8 @@ from mrclab.rpc import peers
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
-from mrclab.topo import files, trust
 from mrclab.topo.errors import UntrustedPlace
+from mrclab.topo.input import files, trust
 from mrclab.topo.linux import processes, state
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

@@ -15,8 +15,8 @@ from mrclab.controller.wire import agents
 from mrclab.controller.wire.agents import AgentLink
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
+from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import NodeConfig
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())

@@ -14,7 +14,7 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.controller.wire.app import Controller
 from mrclab.rpc.errors import RpcError
-from mrclab.topo import nodeconfig
+from mrclab.topo.config import nodeconfig
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

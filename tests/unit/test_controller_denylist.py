@@ -9,8 +9,8 @@ import pytest
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element, cut_off, element, rules
+from mrclab.topo.config.nodeconfig import DenyRule
 from mrclab.topo.model import Fabric, UnknownName
-from mrclab.topo.nodeconfig import DenyRule
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec(planes=3, t0s=3, t1s=2, hosts_per_t0=2))

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from mrclab.controller import nodefiles
-from mrclab.topo import nodeconfig, srv6
+from mrclab.topo import srv6
+from mrclab.topo.config import nodeconfig
+from mrclab.topo.config.nodeconfig import DenyRule
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import DenyRule
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 
 def fabric(**changes: object) -> Fabric:

@@ -14,9 +14,9 @@ from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.healthmap import HealthMap
 from mrclab.controller.health.localise import Localiser, ProbePath
 from mrclab.hosts.mapper import ProbePaths
+from mrclab.topo.config.transport import DEFAULT_TRANSPORT
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import DEFAULT_TRANSPORT
 
 FABRIC = Fabric(FabricSpec(planes=1, t0s=16, t1s=16, hosts_per_t0=4))
 CROSSED = Localiser(FABRIC).crossed

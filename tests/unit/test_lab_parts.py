@@ -21,7 +21,7 @@ from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import random_file, sha256
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
-from mrclab.topo.sentences import nearest
+from mrclab.topo.input.sentences import nearest
 
 
 def test_a_counter_is_read_between_its_samples():

@@ -6,7 +6,7 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 
 PACKETS = 120
 SWITCHES = ("spray", "ecn_skip", "ecn_echo", "sack_loss", "quick_adapt", "port_status_update")

@@ -8,7 +8,7 @@ import mrc_sim
 import pytest
 from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer
 
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 pytestmark = pytest.mark.once
 

@@ -7,7 +7,7 @@ from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import DenyRule
+from mrclab.topo.config.nodeconfig import DenyRule
 
 PLANES, UPLINKS = 4, 2
 PLANE, UPLINK = 1, 2

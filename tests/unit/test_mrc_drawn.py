@@ -3,10 +3,10 @@
 import pytest
 
 from mrclab.sim.world import SimWorld
+from mrclab.topo.config.nodeconfig import DenyRule
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodeconfig import DenyRule
 from mrclab.topo.spec import load
-from mrclab.topo.transport import TransportSpec
 
 FABRIC = {"planes": 2, "t0s": 2, "t1s": 16, "hosts_per_t0": 1, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
 ALLOWED = {11, 12, 13, 14, 15, 16}

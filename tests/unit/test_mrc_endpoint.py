@@ -7,7 +7,7 @@ from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.states import QpState
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP + 1 / RATE
 MIB = 1 << 20

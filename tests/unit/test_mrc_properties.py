@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mrc_sim import FULL_SIZE, Simulation, Transfer, Transit
 
 from mrclab.hosts.mrc.evs.states import EvState
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 pytestmark = pytest.mark.once
 

@@ -4,7 +4,7 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.evs.states import EvState
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 RTT = 8 * HOP + 1 / RATE
 DEAD = (2, 1)  # plane and uplink

@@ -12,7 +12,7 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer, Transit
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 RUNS = int(os.environ.get("MRCLAB_SOAK", "30"))
 FIRST = int(os.environ.get("MRCLAB_SOAK_FROM", "0"))

@@ -8,7 +8,7 @@ from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.hosts.mrc.recovery.window import SendWindow
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, wrap
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import MPR_UNIT
+from mrclab.topo.config.nodeconfig import MPR_UNIT
 
 
 def start(packets: int, **config) -> tuple[Simulation, Transfer]:

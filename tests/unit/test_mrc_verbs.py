@@ -10,7 +10,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import TRANSITIONS, QpState
-from mrclab.topo.nodeconfig import DenyRule, EvProfileConfig
+from mrclab.topo.config.nodeconfig import DenyRule, EvProfileConfig
 
 PEER = "fdcb:bb00:0:2::1"
 

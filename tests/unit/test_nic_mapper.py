@@ -8,7 +8,7 @@ from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig
 
 OWN = "fdcb:bb00:0:1::2"
 CYCLE_S = 0.6

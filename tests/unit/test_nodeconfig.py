@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.topo import nodeconfig
-from mrclab.topo.nodeconfig import DenyRule, NodeConfig, NodeConfigError
+from mrclab.topo.config import nodeconfig
+from mrclab.topo.config.nodeconfig import DenyRule, NodeConfig, NodeConfigError
 
 
 def example() -> dict[str, object]:

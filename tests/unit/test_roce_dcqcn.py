@@ -7,7 +7,7 @@ from roce_sim import PORT_RATE, Bottleneck, Simulation
 from mrclab.hosts.roce.cc import RateFacts, rate_control
 from mrclab.hosts.roce.cc.dcqcn import Dcqcn, advance, on_cnp, on_sent, parameters, start
 from mrclab.hosts.roce.cc.none import NoRateControl
-from mrclab.topo.nodeconfig import DcqcnSection
+from mrclab.topo.config.nodeconfig import DcqcnSection
 
 pytestmark = pytest.mark.once
 

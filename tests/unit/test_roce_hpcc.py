@@ -8,7 +8,7 @@ from mrclab.hosts.roce.cc.hpcc import Hpcc
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import worlds
-from mrclab.topo.nodeconfig import DcqcnSection
+from mrclab.topo.config.nodeconfig import DcqcnSection
 
 LINE = 12.5e9  # bytes per second
 RTT = 10e-6

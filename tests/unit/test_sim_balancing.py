@@ -13,8 +13,8 @@ from mrclab.lab.scenario import scenario
 from mrclab.sim.switches.loadbalancing import Adaptive
 from mrclab.sim.world import SimWorld
 from mrclab.topo import spec as specs
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
-from mrclab.topo.transport import TransportSpec
 
 FABRIC: dict[str, Any] = {
     "planes": 1, "t0s": 2, "t1s": 4, "hosts_per_t0": 1, "link": {"rate": "100 Gb/s", "delay": "600ns"},

@@ -8,9 +8,9 @@ import pytest
 
 from mrclab.controller.nodefiles import Configs
 from mrclab.sim.world import SimWorld
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
-from mrclab.topo.transport import TransportSpec
 
 PAPER = {"planes": 8, "t0s": 512, "t1s": 256, "hosts_per_t0": 256, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
 

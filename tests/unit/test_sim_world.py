@@ -15,9 +15,9 @@ from mrclab.rpc.errors import RpcError
 from mrclab.sim.controller import TELEMETRY_S
 from mrclab.sim.world import SimWorld
 from mrclab.topo.cables.cablefaults import EVERY_PACKET, SeededLoss
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportSpec
 
 STREAM = {"kind": "stream", "size": 1 << 20}
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
-from mrclab.topo.linux.forked import ForkServer
+from mrclab.topo.linux.forkserver.client import ForkServer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks as only Linux makes them")
 

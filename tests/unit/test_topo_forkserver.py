@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mrclab.topo.linux import processes
-from mrclab.topo.linux.forked import ForkServer
+from mrclab.topo.linux.forkserver.client import ForkServer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks as only Linux makes them")
 
@@ -140,7 +140,8 @@ def test_a_fork_that_is_killed_frozen_or_fails_is_known_as_one_of_subprocess_is(
 def test_a_killed_or_frozen_fork_server_takes_nothing_with_it_and_another_takes_its_place(
     server, tmp_path, monkeypatch, how
 ):
-    monkeypatch.setattr("mrclab.topo.linux.forked._SILENCE", 3600.0)  # it is not by the clock that it is given up
+    # the clock is not what decides that it is given up
+    monkeypatch.setattr("mrclab.topo.linux.forkserver.client._SILENCE", 3600.0)
     first, log = server.pid, tmp_path / "log"
     log.touch()
     with started(server, log, "wait") as process:
@@ -159,7 +160,7 @@ def test_a_fork_server_that_does_nothing_at_all_is_given_up(tmp_path, monkeypatc
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "__main__.py").write_text("import signal; signal.pause()")
-    monkeypatch.setattr("mrclab.topo.linux.forked._SILENCE", 0.05)
+    monkeypatch.setattr("mrclab.topo.linux.forkserver.client._SILENCE", 0.05)
     server = ForkServer({"never_ready": ""}, {**os.environ, "PYTHONPATH": str(tmp_path)}, 0o022)
     argv = [sys.executable, "-m", "never_ready"]
     try:
@@ -189,7 +190,7 @@ def test_only_command_lines_of_its_packages_are_served(server):
 
 _LAB = """
 import os, sys
-from mrclab.topo.linux.forked import ForkServer
+from mrclab.topo.linux.forkserver.client import ForkServer
 server = ForkServer({"forks_run_this": ""}, os.environ, 0o022)
 with open(os.devnull, "ab") as output:
     fork = server.start("h1", [sys.executable, "-m", "forks_run_this", "wait"], None, output)

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.topo.linux import targets
-from mrclab.topo.linux.targets import Launch, UnknownTarget
+from mrclab.topo.linux.switches import targets
+from mrclab.topo.linux.switches.targets import Launch, UnknownTarget
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 

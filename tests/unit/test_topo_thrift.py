@@ -6,7 +6,7 @@ import pytest
 
 from mrclab.softswitch.process.thrift_server import ThriftServer
 from mrclab.softswitch.switch import SoftSwitch
-from mrclab.topo.linux import thrift
+from mrclab.topo.linux.switches import thrift
 
 
 def answer(*values: int) -> bytes:

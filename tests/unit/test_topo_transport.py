@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from mrclab.topo import transport
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config import transport
+from mrclab.topo.config.nodeconfig import EvProfileConfig
+from mrclab.topo.config.transport import TransportError, TransportSpec
 from mrclab.topo.spec import FabricSpec
-from mrclab.topo.transport import TransportError, TransportSpec
 
 DEFAULTS = {
     "mpr": 4, "timeout_exponent": 18, "sack_gen_threshold": 3072, "trimming": True, "trim_threshold": 16,

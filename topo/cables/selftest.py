@@ -19,7 +19,7 @@ from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, expect, ports,
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel
 from mrclab.topo.linux.emulation import Emulation
-from mrclab.topo.linux.targets import Launch, Softswitch
+from mrclab.topo.linux.switches.targets import Launch, Softswitch
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 

@@ -21,12 +21,13 @@ from typing import IO, Any
 
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import kernel, processes, targets
+from mrclab.topo.linux import kernel, processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
-from mrclab.topo.linux.depths import QueueDepths
-from mrclab.topo.linux.forked import ForkServer, Process
+from mrclab.topo.linux.forkserver.client import ForkServer, Process
 from mrclab.topo.linux.state import RunState, namespace
-from mrclab.topo.linux.targets import Launch, Target
+from mrclab.topo.linux.switches import targets
+from mrclab.topo.linux.switches.depths import QueueDepths
+from mrclab.topo.linux.switches.targets import Launch, Target
 from mrclab.topo.model import Fabric
 
 Progress = Callable[[str, int, int], None]  # stage, done, total

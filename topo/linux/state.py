@@ -23,8 +23,8 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from mrclab.topo import files, sentences, trust
 from mrclab.topo.errors import DamagedRecord, EmulationError, LabRunning
+from mrclab.topo.input import files, sentences, trust
 from mrclab.topo.linux import kernel, killed, processes
 from mrclab.topo.linux.paths import BASE
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 
 class Aimd(CongestionController):

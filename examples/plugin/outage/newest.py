@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.scheduling import QpScheduler
-from mrclab.topo.algorithms import QP_SCHEDULERS
+from mrclab.topo.config.algorithms import QP_SCHEDULERS
 
 
 class Newest(QpScheduler):

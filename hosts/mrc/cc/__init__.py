@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.rdma.settings import make_algorithm
-from mrclab.topo.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.registry import Registry, Setting
 from mrclab.topo.economy import EMPTY_QUEUE
-from mrclab.topo.registry import Registry, Setting
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair

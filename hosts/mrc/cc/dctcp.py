@@ -14,7 +14,7 @@ from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
 from mrclab.hosts.mrc.cc.windowed import Windowed
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

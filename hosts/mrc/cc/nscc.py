@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 _MAX_WINDOW_BDP = 1.5  # initial window, as of the other controls
 _REQUEST_WINDOWS = 0.125  # of the window by which the target moves until it is sent

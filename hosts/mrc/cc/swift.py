@@ -16,7 +16,7 @@ from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
 from mrclab.hosts.mrc.cc.windowed import Windowed
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 _TARGET_RTTS = 2.0
 _RANGE_TARGETS = 5.0

@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.evs.plane import shuffle
 from mrclab.hosts.mrc.evs.selections import path_selection
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
-from mrclab.topo.nodeconfig import EvProfileConfig
+from mrclab.topo.config.nodeconfig import EvProfileConfig
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.peers import Peer

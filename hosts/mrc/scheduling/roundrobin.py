@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mrclab.hosts.mrc.scheduling import QpScheduler
-from mrclab.topo.algorithms import QP_SCHEDULERS
+from mrclab.topo.config.algorithms import QP_SCHEDULERS
 
 
 class RoundRobin(QpScheduler):

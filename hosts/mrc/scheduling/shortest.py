@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from mrclab.hosts.mrc.scheduling import QpScheduler
-from mrclab.topo.algorithms import QP_SCHEDULERS
+from mrclab.topo.config.algorithms import QP_SCHEDULERS
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from mrclab.hosts.nic.seam import Frame as Frame  # noqa: PLC0414 - for importers of this module
 from mrclab.hosts.rdma.packets import icrc
-from mrclab.topo.nodeconfig import NicPortConfig
+from mrclab.topo.config.nodeconfig import NicPortConfig
 
 _CACHE_LIMIT: Final = 64
 _PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")  # by payload length modulo 4

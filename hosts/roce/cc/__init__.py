@@ -14,9 +14,9 @@ from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.rdma.settings import make_algorithm
 from mrclab.hosts.roce.telemetry import Hop
-from mrclab.topo.algorithms import CONGESTION_CONTROLS
-from mrclab.topo.nodeconfig import DcqcnSection
-from mrclab.topo.registry import Registry, Setting
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.nodeconfig import DcqcnSection
+from mrclab.topo.config.registry import Registry, Setting
 
 CONTROLS: Final[Registry] = CONGESTION_CONTROLS["roce"]
 

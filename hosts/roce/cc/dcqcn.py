@@ -19,8 +19,8 @@ from typing import ClassVar, Final
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
-from mrclab.topo.nodeconfig import DcqcnSection
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.nodeconfig import DcqcnSection
+from mrclab.topo.config.registry import Setting
 
 _AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
 _NEVER: Final = float("inf")

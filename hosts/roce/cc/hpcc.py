@@ -15,7 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
 from mrclab.hosts.roce.telemetry import Hop
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.registry import Setting
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -13,7 +13,7 @@ from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import LabClients
-from mrclab.topo.quantities import parse_duration
+from mrclab.topo.input.quantities import parse_duration
 
 app = typer.Typer()
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from mrclab.lab.prompt import remote
-from mrclab.topo import trust
+from mrclab.topo.input import trust
 from mrclab.topo.linux.paths import RUN_DIR
 
 

@@ -12,7 +12,8 @@ from mrclab.lab.capture import packets as table
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.scenario.trace import COLUMNS, PacketFilter
-from mrclab.topo import fabricfile, sentences
+from mrclab.topo import fabricfile
+from mrclab.topo.input import sentences
 
 app = typer.Typer()
 out = console.console()

@@ -13,8 +13,8 @@ from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
 from mrclab.lab.scenario.names import CableName
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.cables.impairment import Impairment
+from mrclab.topo.input.quantities import Delay as DelayTime
 from mrclab.topo.model import Fabric
-from mrclab.topo.quantities import Delay as DelayTime
 
 _UP: dict[str, Any] = {"link": CABLE, "direction": "up"}
 

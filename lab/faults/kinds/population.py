@@ -11,7 +11,7 @@ from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.units import Percent
-from mrclab.topo import sentences
+from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric
 
 _CABLES = {"all": "cables", "nic": "NIC cables", "t0-t1": "T0–T1 cables", "t1-t2": "T1–T2 cables"}

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from mrclab.lab.measure import FaultSpan, Measures
 from mrclab.lab.report import palette
-from mrclab.topo import files
+from mrclab.topo.input import files
 
 WIDTH = 11.0  # inches
 LEFT, RIGHT = 1.35, 1.75  # inches of margin; labels stand in the right one

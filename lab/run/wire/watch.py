@@ -13,7 +13,7 @@ from mrclab.events.processes import CpuSample, ProcessDied, ProcessEnded
 from mrclab.events.switches import QueueDepthSample
 from mrclab.lab.history import HistoryWriter
 from mrclab.topo.linux.adaptivetimeout import glance
-from mrclab.topo.linux.depths import QueueDepths
+from mrclab.topo.linux.switches.depths import QueueDepths
 from mrclab.topo.linux.waits import CpuWaits
 
 INTERVAL = 0.25  # seconds

@@ -5,11 +5,12 @@ from typing import Protocol
 
 from mrclab.events.event import Event
 from mrclab.events.processes import HelperLate
-from mrclab.topo.cables import cablefaults, cables, channels, relays, senders
+from mrclab.topo.cables import cablefaults, cables, relays, senders
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
+from mrclab.topo.linux import channels
 from mrclab.topo.linux.emulation import Emulation
-from mrclab.topo.linux.targets import Launch
+from mrclab.topo.linux.switches.targets import Launch
 from mrclab.topo.nodecontrol import Cleared
 
 _CONTROLLER = "controller"

@@ -33,6 +33,9 @@ from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
 from mrclab.topo import fabricfile
+from mrclab.topo.config.transport import FILE_NAME as TRANSPORT_FILE
+from mrclab.topo.config.transport import TransportSpec
+from mrclab.topo.config.transport import store as store_transport
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import EmulationError, TopoError
 from mrclab.topo.linux import processes
@@ -40,9 +43,6 @@ from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
-from mrclab.topo.transport import FILE_NAME as TRANSPORT_FILE
-from mrclab.topo.transport import TransportSpec
-from mrclab.topo.transport import store as store_transport
 
 VERIFY_TIMEOUT = 60.0  # seconds
 _FORKS = ("mrclab.controller", "mrclab.hosts.agent")

@@ -23,8 +23,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, Wi
 from mrclab.lab.scenario.besidefile import text_of
 from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
 from mrclab.lab.traffic.base import SourceFile
-from mrclab.topo import sentences
-from mrclab.topo.sentences import nearest
+from mrclab.topo.input import sentences
+from mrclab.topo.input.sentences import nearest
 
 _WHOLE: Final = ("nodes", "tiers", "podsize")
 _OF_TIER: Final = (

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.rdma.settings import make_algorithm
-from mrclab.topo.algorithms import PATH_SELECTIONS
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.algorithms import PATH_SELECTIONS
+from mrclab.topo.config.registry import Setting
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from mrclab.hosts.mrc.evs.selections.oblivious import RotatingPaths
-from mrclab.topo.algorithms import PATH_SELECTIONS
-from mrclab.topo.registry import Setting
+from mrclab.topo.config.algorithms import PATH_SELECTIONS
+from mrclab.topo.config.registry import Setting
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev

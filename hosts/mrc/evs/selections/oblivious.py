@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, ClassVar
 
 from mrclab.hosts.mrc.evs.selections import PathSelection
-from mrclab.topo.algorithms import PATH_SELECTIONS
+from mrclab.topo.config.algorithms import PATH_SELECTIONS
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.evs.ev import Ev

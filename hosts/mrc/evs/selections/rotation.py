@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mrclab.hosts.mrc.evs.selections import PathSelection
-from mrclab.topo.algorithms import PATH_SELECTIONS
+from mrclab.topo.config.algorithms import PATH_SELECTIONS
 
 
 class Rotation(PathSelection):

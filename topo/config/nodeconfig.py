@@ -17,8 +17,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
 
-from mrclab.topo import files, sentences, srv6
+from mrclab.topo import srv6
 from mrclab.topo.economy import LazySequence
+from mrclab.topo.input import files, sentences
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 SCHEMA_VERSION = 1

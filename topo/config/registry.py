@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
-from mrclab.topo.quantities import parse_duration
-from mrclab.topo.sentences import listed, nearest
+from mrclab.topo.input.quantities import parse_duration
+from mrclab.topo.input.sentences import listed, nearest
 
 
 class KindError(RuntimeError):

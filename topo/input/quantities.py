@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from mrclab.topo.sentences import brief
+from mrclab.topo.input.sentences import brief
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)\s*(ns|us|µs|ms|s)?\s*")
 _LONG_DELAY = 0.1  # seconds of delay; what is longer has to be written with its unit

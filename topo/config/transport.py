@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mrclab.topo import files
-from mrclab.topo.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
+from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
+from mrclab.topo.config.registry import OneOf, Registry, checked
 from mrclab.topo.errors import TopoError
-from mrclab.topo.nodeconfig import EvProfileConfig, TransportSection
-from mrclab.topo.registry import OneOf, Registry, checked
+from mrclab.topo.input import files
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"

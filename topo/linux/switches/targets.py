@@ -15,8 +15,8 @@ from typing import Protocol
 
 from mrclab import HOME
 from mrclab.topo.errors import TopoError
-from mrclab.topo.linux import thrift
-from mrclab.topo.linux.depths import REGISTER, DepthQuery, DepthReply
+from mrclab.topo.linux.switches import thrift
+from mrclab.topo.linux.switches.depths import REGISTER, DepthQuery, DepthReply
 from mrclab.topo.model import Switch
 from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_PORT, PRIORITIES
 from mrclab.topo.spec import FabricSpec
@@ -61,7 +61,7 @@ class Target(Protocol):
     """Kind of switch, and how to start it.
 
     `schedules_itself`: the process asks for real-time scheduling where it helps; else the lab asks for all its threads.
-    `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver`).
+    `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver.server`).
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mrclab.topo.registry import Registry
+from mrclab.topo.config.registry import Registry
 
 CONGESTION_CONTROLS: Final = {
     "mrc": Registry("congestion control", "mrc", "mrclab.congestion_controls", "mrclab.hosts.mrc.cc"),

@@ -1,5 +1,5 @@
 """Fork server: a process that has imported what others run, and starts each of them by a fork: `python -m
-mrclab.topo.linux.forkserver --socket FD MODULE=WORD…`.
+mrclab.topo.linux.forkserver.server --socket FD MODULE=WORD…`.
 
 A new Python that imports gRPC takes as long as fifty forks, and nothing of what it imports is shared. Each process is
 forked twice: the one in between exits at once, and the kernel hands its child to the lab, which is a subreaper
@@ -146,12 +146,12 @@ def _gap_fillers() -> list[bytes]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the lab hangs up; return the exit status."""
-    parser = argparse.ArgumentParser(prog="mrclab.topo.linux.forkserver")
+    parser = argparse.ArgumentParser(prog="mrclab.topo.linux.forkserver.server")
     parser.add_argument("--socket", type=int, required=True, help="descriptor on which requests come")
     parser.add_argument("--room", default="", help="only takes up room, for the titles of forks")
     parser.add_argument("modules", nargs="+", metavar="MODULE=WORD", help="package that forks run")
     options = parser.parse_args(argv)
-    entitle("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver"])
+    entitle("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver.server"])
     gc.disable()
     modules = _prepare(options.modules)
     gc.collect()

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from mrclab.topo.linux import forkserver
+from mrclab.topo.linux.forkserver import server
 
-_MODULE = "mrclab.topo.linux.forkserver"
+_MODULE = "mrclab.topo.linux.forkserver.server"
 _ANSWER_TIMEOUT = 60.0  # seconds; the first answer comes when all is imported, one or two seconds after the start
 _LOOK = 0.1  # seconds between two looks at a server that has not answered
 _SILENCE = 5.0  # seconds without any CPU time, and without wanting some, after which it will not answer
@@ -124,14 +124,14 @@ class ForkServer:
         self._silent += 1
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(_ANSWER_TIMEOUT)
-        argv = [sys.executable, "-m", _MODULE, "--socket", str(theirs.fileno()), "--room", "." * forkserver.ROOM]
+        argv = [sys.executable, "-m", _MODULE, "--socket", str(theirs.fileno()), "--room", "." * server.ROOM]
         with theirs:
             self._process = subprocess.Popen(
                 [*argv, *(f"{name}={word}" for name, word in self._modules.items())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=self._environment | {forkserver.NO_ENVIRONMENT: "1"},
+                env=self._environment | {server.NO_ENVIRONMENT: "1"},
                 start_new_session=True,
                 umask=self._umask,
                 pass_fds=[theirs.fileno()],
@@ -173,7 +173,7 @@ class ForkServer:
             if not self._will_answer():
                 self._process.kill()
                 self._process.wait()  # what it said last can still be read
-            reply: dict[str, Any] = json.loads(self._socket.recv(forkserver.MAX_REQUEST) or "{}")
+            reply: dict[str, Any] = json.loads(self._socket.recv(server.MAX_REQUEST) or "{}")
         except OSError:
             return {}
         return reply

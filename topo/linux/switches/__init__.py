@@ -1,0 +1,1 @@
+"""Switch processes: kinds of P4 switch, and their queues."""
