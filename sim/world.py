@@ -26,6 +26,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.roce.qp import RoceQueuePair
 from mrclab.hosts.transports import WIRE, draws
+from mrclab.hosts.workloads.digests import Meetings
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -111,6 +112,7 @@ class SimWorld:
         self._operations = by_name(self._controller.core, waits=False)
         self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
+        self._meetings = Meetings()
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
         self._controller.nodes.gone = self._gone
@@ -205,6 +207,7 @@ class SimWorld:
             codecs=WIRE if self._wire_format else OBJECTS,
             samples=0 if self._is_large else KEPT,
             sampled=self._has_history,
+            meetings=self._meetings,
         )
         self.hosts[name] = host
         self._controller.nodes.running[name] = host

@@ -20,6 +20,7 @@ from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
+from mrclab.hosts.workloads.digests import Meetings
 from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
 from mrclab.rpc.errors import RpcError
 
@@ -35,6 +36,7 @@ class WorkloadOperations:
     """Methods without underscore are operations.
 
     `directory` maps host names to inner addresses. `record` writes history and publishes, `publish` only publishes.
+    `meetings` are for hosts that share a process.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class WorkloadOperations:
         record: Callable[[dict[str, Any]], Any],
         publish: Callable[[dict[str, Any]], Any],
         pace: float = 1.0,
+        meetings: Meetings | None = None,
     ) -> None:
         self._transport = transport
         self._loop = loop
@@ -53,6 +56,7 @@ class WorkloadOperations:
         self._directory = directory
         self._record = record
         self._publish = publish
+        self._meetings = meetings
         self._look_s = PROGRESS_S * pace
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}
@@ -66,8 +70,9 @@ class WorkloadOperations:
             raise RpcError("EEXIST", f"there is a workload {name!r} already; release it first")
         directory = self._directory()
         try:
+            wanted = WorkloadSpec.model_validate(spec)
             workload = Workload(
-                name, WorkloadSpec.model_validate(spec), self._transport, self._memory, self._queue(), self._record
+                name, wanted, self._transport, self._memory, self._queue(), self._record, self._meetings
             )
             given = [FlowSpec.model_validate(flow) for flow in flows]
         except ValidationError as error:

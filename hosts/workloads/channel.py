@@ -19,6 +19,7 @@ from typing import Any
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.workloads.digests import Digest
 
 SHIFT = 4096  # most bytes by which the contents of messages are shifted against each other
 _STEP = 67  # prime to SHIFT, for as many different messages
@@ -82,6 +83,8 @@ class _ChannelEnd:
     """Common part of both ends of a flow."""
 
     def __init__(self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
+        self.digests: list[Digest] = [hashlib.sha256() for _ in qps]
+        """Digest of each QP's bytes, in order."""
         self.verbs = verbs
         self.name = name
         self.peer = peer
@@ -90,7 +93,6 @@ class _ChannelEnd:
         self.bytes = 0  # whole messages acknowledged, or received
         self.error = ""
         self.place = {qp: place for place, qp in enumerate(qps)}
-        self._digests = [hashlib.sha256() for _ in qps]  # digest of each QP's bytes, in order
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the connection parameters for the peer, QP by QP."""
@@ -113,7 +115,7 @@ class _ChannelEnd:
         """Digest of all messages so far, over those of the QPs; empty where files are compared instead."""
         if not self.slots.digest:
             return ""
-        return hashlib.sha256(b"".join(digest.digest() for digest in self._digests)).hexdigest()
+        return hashlib.sha256(b"".join(digest.digest() for digest in self.digests)).hexdigest()
 
     def release(self, now: float) -> None:
         """Destroy the QPs."""
@@ -183,7 +185,7 @@ class ChannelSender(_ChannelEnd):
         target = self._remote_va + self.slots.at(number)
         for place, (begin, size) in enumerate(parts, first):
             if self.slots.digest:
-                self._digests[place].update(source.view[offset + begin : offset + begin + size])
+                self.digests[place].update(source.view[offset + begin : offset + begin + size])
             self.verbs.post_send(
                 self.qps[place], number, "RDMA_WRITE_WITH_IMM", source.lkey, offset + begin, size,
                 target + begin, self._rkey, number, now,
@@ -261,7 +263,7 @@ class Receiver(_ChannelEnd):
         offset, size = parts[place]
         if self.slots.digest:
             view = self.memory.view[begin + offset : begin + offset + size]
-            self._digests[place].update(view)
+            self.digests[place].update(view)
         self._missing[number] = self._missing.get(number, len(parts)) - 1
         if self._missing[number]:
             return None
@@ -270,7 +272,7 @@ class Receiver(_ChannelEnd):
 
     def _whole(self, number: int, begin: int, place: int, completion: WorkCompletion) -> Received:
         if self.slots.digest:
-            self._digests[place].update(self.memory.view[begin : begin + completion.byte_len])
+            self.digests[place].update(self.memory.view[begin : begin + completion.byte_len])
         return self._count(number, begin, completion.byte_len, completion.t)
 
     def _count(self, number: int, begin: int, length: int, at: float) -> Received:

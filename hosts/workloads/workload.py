@@ -17,6 +17,7 @@ from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
+from mrclab.hosts.workloads.digests import Meetings
 from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
@@ -75,6 +76,7 @@ class Workload:
         memory: Memory,
         cq: int,
         record: Callable[[Record], Any],
+        meetings: Meetings | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -86,6 +88,7 @@ class Workload:
         self._memory = memory
         self._cq = cq
         self._record = record
+        self._meetings = None if spec.kind == "ring" else meetings  # a ring changes what it has sent
         self._regions: list[MemoryRegion] = []
         self._files: list[Buffer] = []
         self._source = bytearray()
@@ -126,6 +129,7 @@ class Workload:
         if flow.role == "send":
             memory = self._file(flow.path, "read") if flow.path else self._sent_from()
             sender = ChannelSender(self._verbs, flow.name, flow.peer, qps, self.slots, memory)
+            self._share(sender, "send")
             self.senders[flow.name] = sender
             self.by_qp |= dict.fromkeys(qps, sender)
             return {"qps": sender.infos()}
@@ -138,9 +142,15 @@ class Workload:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
         made = PieceReceiver if self.spec.kind == "graph" else Receiver
         receiver = made(self._verbs, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
+        self._share(receiver, "recv")
         self.receivers[flow.name] = receiver
         self.by_qp |= dict.fromkeys(qps, receiver)
         return {"qps": receiver.infos(), "region": receiver.info()}
+
+    def _share(self, end: ChannelSender | Receiver, role: str) -> None:
+        """Give an end the digests that it has in common with its peer, if that one is of this process."""
+        if self._meetings is not None and self.slots.digest:
+            end.digests = self._meetings.digests(self.name, end.name, role, len(end.qps))
 
     def connect(self, flow: str, remote: Mapping[str, Any], now: float) -> None:
         """Connect one end with its peer's, given the result of that one's `add`."""
