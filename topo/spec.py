@@ -86,7 +86,13 @@ class PfcSpec(_Strict):
         default=0, ge=0, description="of each port, for data in flight when the pause is sent; default: that"
     )
     watchdog: Duration | None = Field(
-        default=None, gt=0, le=10, description="a port whose data is paused for so long drops it; default: never"
+        default=None, gt=0, le=10, description="a port whose data a pause holds for so long drops it; default: never"
+    )
+    watchdog_restoration: Duration | None = Field(
+        default=None, gt=0, le=60, description="time without a pause after which it stops dropping; default: at once"
+    )
+    watchdog_action: Literal["drop", "forward"] = Field(
+        default="drop", description="`forward`: in place of dropping, the port sends in spite of pauses"
     )
 
 

@@ -169,7 +169,7 @@ class _Service(Work):
 
 
 class _Watchdog(Work):
-    """A look at a port some time after it was paused."""
+    """End of a port's detection time: has a pause held data for all of it?"""
 
     __slots__ = ("_port", "_since")
 
@@ -178,23 +178,37 @@ class _Watchdog(Work):
         self._since = since
 
     def happen(self) -> None:
-        """Look whether it still is."""
+        """Look."""
         self._port.watch(self._since)
+
+
+class _Restoration(_Watchdog):
+    """End of a port's restoration time: has no pause come in the course of it?"""
+
+    __slots__ = ()
+
+    def happen(self) -> None:
+        """Look."""
+        self._port.restore(self._since)
 
 
 class PausablePort(SimSwitchPort):
     """Egress port of a switch with a shared buffer: control first, then data unless a peer has paused it.
 
-    `storms` counts how often the watchdog found data paused for too long: what waits is then dropped, and what comes
-    until the peer lets go.
+    `storms` counts how often the watchdog found data that a pause had held for too long. As in SONiC, waiting data and
+    data that arrives is then dropped (or sent in spite of pauses) until no pause was there for the restoration time.
     """
 
     __slots__ = (
         "_buffer",
         "_control_queue",
         "_data_queue",
+        "_forwards",
+        "_held_since",
         "_paused_since",
         "_paused_ticks",
+        "_restoration",
+        "_resumed_at",
         "_service",
         "_serving",
         "_storming",
@@ -229,6 +243,10 @@ class PausablePort(SimSwitchPort):
         self.storms = 0
         pfc = spec.queue.pfc
         self._watchdog = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
+        self._restoration = ticks(pfc.watchdog_restoration or 0) if pfc is not None else 0
+        self._forwards = pfc is not None and pfc.watchdog_action == "forward"
+        self._held_since = NEVER  # since when a pause holds data here
+        self._resumed_at = 0
 
     def send(self, frame: SimFrame) -> None:
         """Queue a frame, trimmed where the queue is long, or drop it where the buffer has no room."""
@@ -242,13 +260,15 @@ class PausablePort(SimSwitchPort):
                 return
             self._control_queue.append(frame)
             self._waiting_control += frame.size
-        elif self._storming or not self._buffer.admit(frame, depth):
+        elif (self._storming and not self._forwards) or not self._buffer.admit(frame, depth):
             self.dropped += 1
             return
         else:
             self._data_queue.append(frame)
             self.waiting += 1
             self._backlog += frame.size
+            if self.paused and self._held_since == NEVER:
+                self._hold()
         if self._serving is None:
             self._serve()
 
@@ -256,7 +276,7 @@ class PausablePort(SimSwitchPort):
         if self._control_queue:
             frame = self._control_queue.popleft()
             self._waiting_control -= frame.size
-        elif self._data_queue and not self.paused:
+        elif self._data_queue and (not self.paused or (self._storming and self._forwards)):
             frame = self._data_queue.popleft()
         else:
             return
@@ -294,21 +314,43 @@ class PausablePort(SimSwitchPort):
         self.paused = on
         if on:
             self._paused_since = now
-            if self._watchdog < NEVER:
-                self._clock.put(now + self._watchdog, _Watchdog(self, now))
+            if self._data_queue:
+                self._hold()
             return
         self._paused_ticks += now - self._paused_since
-        self._storming = False
+        self._held_since = NEVER
+        self._resumed_at = now
+        if self._storming:
+            if self._restoration:
+                self._clock.put(now + self._restoration, _Restoration(self, now))
+            else:
+                self._storming = False
         if self._serving is None:
             self._serve()
 
+    def _hold(self) -> None:
+        """Begin the watchdog's detection time: a pause holds data from now on."""
+        if self._watchdog < NEVER and not self._storming:
+            self._held_since = now = self._clock.now
+            self._clock.put(now + self._watchdog, _Watchdog(self, now))
+
     def watch(self, since: int) -> None:
-        """Give up what waits where data has been paused since then."""
-        if self.paused and self._paused_since == since:
-            self._storming = True
-            self.storms += 1
+        """Act on a storm where a pause has held data since then."""
+        if self._held_since != since:
+            return
+        self._held_since = NEVER
+        self._storming = True
+        self.storms += 1
+        if not self._forwards:
             self.dropped += len(self._data_queue)
             self._lose_data()
+        elif self._serving is None:
+            self._serve()
+
+    def restore(self, since: int) -> None:
+        """End a storm where no pause has come since then."""
+        if not self.paused and self._resumed_at == since:
+            self._storming = False
 
     @property
     def xoffs(self) -> int:
@@ -343,3 +385,4 @@ class PausablePort(SimSwitchPort):
             if not TRIMMED <= kind_of(frame.dscp) <= CONTROL:
                 self._buffer.release(frame)
         self.waiting = self._backlog = 0
+        self._held_since = NEVER

@@ -177,6 +177,70 @@ def test_a_storm_is_ended_by_the_watchdog() -> None:
     assert rig.sinks[1].got > before
 
 
+def test_a_storm_ends_after_the_restoration_time_without_a_pause() -> None:
+    """SONiC: PFC works again on a queue where no pause was seen for the restoration time."""
+    rig = Rig(500e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "50us", "watchdog_restoration": "80us"})
+    rig.sends(2, 1)
+    port = rig.port(1)
+    port.pause(True)
+    rig.run(60e-6)
+    assert port.storms == 1
+    port.pause(False)
+    rig.run(60e-6)
+    port.pause(True)  # within the restoration time: the storm goes on
+    rig.run(60e-6)
+    port.pause(False)
+    rig.run(70e-6)
+    assert (port.storms, rig.sinks[1].got) == (1, 0)
+    rig.run(20e-6)
+    assert rig.sinks[1].got > 0
+
+
+def test_detection_begins_when_a_pause_holds_data() -> None:
+    """SONiC: packets wait, none leaves and the peer pauses, all for the detection time."""
+    rig = Rig(0, buffer=4_000_000, pfc={"watchdog": "50us"})
+    port = rig.port(1)
+    port.pause(True)
+    rig.run(200e-6)
+    assert port.storms == 0  # nothing waits
+    rig.ways[2].enter(frame(1), rig.clock.now)
+    rig.run(45e-6)
+    assert (port.storms, port.depth()) == (0, 1)
+    rig.run(10e-6)
+    assert (port.storms, port.depth(), port.dropped) == (1, 0, 1)
+
+
+def test_a_pause_shorter_than_the_detection_time_is_no_storm() -> None:
+    rig = Rig(500e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "50us"})
+    rig.sends(2, 1)
+    port = rig.port(1)
+    for _ in range(4):
+        port.pause(True)
+        rig.run(45e-6)
+        port.pause(False)
+        rig.run(1e-6)
+    assert (port.storms, port.dropped) == (0, 0)
+
+
+def test_a_storm_may_be_forwarded_in_spite_of_pauses() -> None:
+    """SONiC: action forward."""
+    rig = Rig(200e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "50us", "watchdog_action": "forward"})
+    rig.sends(2, 1)
+    port = rig.port(1)
+    port.pause(True)
+    rig.run(45e-6)
+    assert rig.sinks[1].got == 0
+    rig.run(50e-6)
+    assert (port.storms, port.dropped) == (1, 0)
+    assert rig.sinks[1].got > 50
+    port.pause(False)
+    port.pause(True)  # the storm is over: pauses count again
+    rig.run(10e-6)
+    before = rig.sinks[1].got
+    rig.run(20e-6)
+    assert rig.sinks[1].got == before
+
+
 def test_control_is_never_paused() -> None:
     rig = Rig(0, buffer=4_000_000, pfc={})
     rig.port(1).pause(True)
