@@ -81,9 +81,9 @@ def journeys(fabric: Fabric, crossings: Iterable[Crossing], again: Mapping[int, 
         ways[id(crossing.frame)].append(crossing)
     found = []
     for hops in ways.values():
-        links = [fabric.links[hop.way // 2] for hop in hops]
-        froms = [link.ends[hop.way % 2].node for hop, link in zip(hops, links, strict=True)]
-        last = links[-1].ends[1 - hops[-1].way % 2].node
+        links = [fabric.links[hop.half_link // 2] for hop in hops]
+        froms = [link.ends[hop.half_link % 2].node for hop, link in zip(hops, links, strict=True)]
+        last = links[-1].ends[1 - hops[-1].half_link % 2].node
         if not froms[0].startswith("h") or (hops[-1].arrived and not last.startswith("h")):
             continue
         began = hops[0].entered

@@ -1,10 +1,10 @@
 """Virtual time: scheduled events in whole picoseconds, and their conversion to the seconds of the host classes.
 
 A picosecond divides the time of a byte on every link speed in use (10 ps at 800 Gb/s), so that times add up exactly,
-whatever the order of adding. What is due at one time happens in the order in which it was asked for.
+whatever the order of adding. Events of one time fire in the order in which they were scheduled.
 
-Events wait in bins of some dozens, which are sorted when their time comes: that costs the same per event however many
-there are, and a heap of all events would cost more the more hosts there are.
+The event queue is a calendar queue: buckets of some dozens of events, each sorted when its time comes. The cost per
+event does not depend on how many are scheduled; that of a heap would grow with the number of hosts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SECOND: Final = 10**12
 """Picoseconds."""
 
 NEVER: Final = 1 << 61
-"""A tick after the end of every run, that is a machine's own number still."""
+"""A tick after the end of every run; it fits into a machine integer."""
 
 _FIRST_SHIFT: Final = 20  # a bucket is 2^20 ps wide until the event rate is known
 _LEAST_SHIFT, _MOST_SHIFT = 8, 34
-_PER_BIN: Final = 128  # events at most, mostly half as many
-_RING: Final = 4096  # bins from the one that is worked off on that are found by their place
+_PER_BUCKET: Final = 128  # events at most, mostly half as many
+_NEAR_BUCKETS: Final = 4096  # buckets from the current one on that are found by their place
 _COMPILED: Final = not __file__.endswith(".py")
 
 _due: Final = attrgetter("due")
@@ -36,47 +36,47 @@ def ticks(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-class Work:
+class ScheduledEvent:
     """An event: its action and its time. It is scheduled for one time only."""
 
     __slots__ = ("due",)
 
     due: int
 
-    def happen(self) -> None:
-        """The time has come."""
+    def fire(self) -> None:
+        """Do what is scheduled: its time has come."""
         raise NotImplementedError
 
 
-class _Callback(Work):
-    """A function as work."""
+class _Callback(ScheduledEvent):
+    """A function as an event."""
 
-    __slots__ = ("_about", "_function")
+    __slots__ = ("_argument", "_function")
 
-    def __init__(self, function: Callable[[Any], object], about: Any) -> None:
+    def __init__(self, function: Callable[[Any], object], argument: Any) -> None:
         self._function = function
-        self._about = about
+        self._argument = argument
 
-    def happen(self) -> None:
+    def fire(self) -> None:
         """Call it."""
-        self._function(self._about)
+        self._function(self._argument)
 
 
 class Clock:
     """Calendar queue of events. `now` is in picoseconds since the world began."""
 
-    __slots__ = ("_ahead", "_bin", "_bins", "_open_bin", "_ring", "_shift", "halted", "now")
+    __slots__ = ("_current", "_current_number", "_far", "_near", "_shift", "_starts", "halted", "now")
 
     def __init__(self) -> None:
         self.now = 0
-        self.halted = False  # set it to have `run` return
-        self._bin = -1  # the one that is being worked off:
-        self._open_bin: list[Work] = []  # last first
+        self.halted = False  # an event sets it to have `run` return
+        self._current_number = -1  # of the current bucket
+        self._current: list[ScheduledEvent] = []  # events of the current bucket, last first
         self._shift = _FIRST_SHIFT
-        # near ones by their start, shifted, modulo the size; each in the order in which it was asked for
-        self._ring: list[list[Work]] = [[] for _ in range(_RING)]
-        self._bins: dict[int, list[Work]] = {}  # those beyond, by their start, shifted
-        self._ahead: list[int] = []  # heap of the starts of all
+        # near buckets by start >> shift, modulo the size; events in order of scheduling
+        self._near: list[list[ScheduledEvent]] = [[] for _ in range(_NEAR_BUCKETS)]
+        self._far: dict[int, list[ScheduledEvent]] = {}  # far buckets by start >> shift
+        self._starts: list[int] = []  # heap of start >> shift of all buckets
 
     @property
     def seconds(self) -> float:
@@ -84,72 +84,72 @@ class Clock:
         return self.now / SECOND
 
     @property
-    def waiting(self) -> int:
-        """Number of events to come."""
-        far = sum([len(found) for found in self._bins.values()])
-        return len(self._open_bin) + sum([len(found) for found in self._ring]) + far
+    def pending(self) -> int:
+        """Number of scheduled events."""
+        far = sum([len(found) for found in self._far.values()])
+        return len(self._current) + sum([len(found) for found in self._near]) + far
 
-    def expect(self, events_per_second: float) -> None:
-        """Say how much will happen, for bins that hold some dozens of events; nothing else depends on it."""
-        width = int(_PER_BIN * SECOND / max(events_per_second, 1.0))
+    def set_event_rate(self, events_per_second: float) -> None:
+        """Choose the width of buckets so that each holds some dozens of events; nothing else depends on it."""
+        width = int(_PER_BUCKET * SECOND / max(events_per_second, 1.0))
         shift = min(max(width.bit_length() - 1, _LEAST_SHIFT), _MOST_SHIFT)
-        events = self._open_bin[::-1]
-        for number in sorted(self._ahead):
-            events += self._taken(number)
+        events = self._current[::-1]
+        for number in sorted(self._starts):
+            events += self._take_bucket(number)
         self.clear()
         self._shift = shift
         for event in events:
-            self.put(event.due, event)
+            self.schedule(event.due, event)
 
-    def at(self, when: int, work: Callable[[Any], object], about: Any = None) -> None:
-        """Call `work(about)` at a time; ValueError where that has gone by."""
+    def call_at(self, when: int, callback: Callable[[Any], object], argument: Any = None) -> None:
+        """Call `callback(argument)` at a time; ValueError if it has passed."""
         if when < self.now:
-            raise ValueError(f"{when} ps has gone by: it is {self.now} ps")
-        self.put(when, _Callback(work, about))
+            raise ValueError(f"{when} ps is in the past: it is {self.now} ps")
+        self.schedule(when, _Callback(callback, argument))
 
-    def put(self, when: int, work: Work) -> None:
-        """The same for work that is ready, and does not wait yet, at a time that has not gone by."""
-        work.due = when
+    def schedule(self, when: int, event: ScheduledEvent) -> None:
+        """Schedule an event that is not scheduled yet, at a time that has not passed."""
+        event.due = when
         number = when >> self._shift
-        if number == self._bin:
-            self._squeeze_in(work, when)
+        if number == self._current_number:
+            self._insert(event, when)
             return
-        if number - self._bin < _RING:
-            near = self._ring[number & _RING - 1]
-            if not near and number not in self._bins:
-                heappush(self._ahead, number)
-            near.append(work)
+        if number - self._current_number < _NEAR_BUCKETS:
+            near = self._near[number & _NEAR_BUCKETS - 1]
+            if not near and number not in self._far:
+                heappush(self._starts, number)
+            near.append(event)
             return
-        found = self._bins.get(number)
+        found = self._far.get(number)
         if found is None:
-            self._bins[number] = [work]
-            heappush(self._ahead, number)
+            self._far[number] = [event]
+            heappush(self._starts, number)
         else:
-            found.append(work)
+            found.append(event)
 
-    def _taken(self, number: int) -> list[Work]:
-        """Take out a bin. What was asked for when it was far off comes first."""
-        place = number & _RING - 1
-        found, self._ring[place] = self._ring[place], []
-        far = self._bins.pop(number, None)
+    def _take_bucket(self, number: int) -> list[ScheduledEvent]:
+        """Remove a bucket and return its events; those scheduled while it was far off come first."""
+        place = number & _NEAR_BUCKETS - 1
+        found, self._near[place] = self._near[place], []
+        far = self._far.pop(number, None)
         return found if far is None else far + found
 
-    def _squeeze_in(self, work: Work, when: int) -> None:
-        """Into the bin that is being worked off, behind all that is due by then."""
-        waiting = self._open_bin
-        low, high = 0, len(waiting)
+    def _insert(self, event: ScheduledEvent, when: int) -> None:
+        """Insert into the current bucket, behind all events of the same time."""
+        pending = self._current
+        low, high = 0, len(pending)
         while low < high:
             middle = low + high >> 1
-            if waiting[middle].due <= when:
+            if pending[middle].due <= when:
                 high = middle
             else:
                 low = middle + 1
-        waiting.insert(low, work)
+        pending.insert(low, event)
 
     def run(self, until: int) -> None:
-        """Let everything happen that is due up to a time, which it is then; or less, where somebody set `halted`.
+        """Fire all events up to a time and set the clock to it; return early where an event sets `halted`.
 
-        Meanwhile no garbage is looked for: frames and events never refer to themselves, and there are many.
+        The garbage collector is off meanwhile: frames and events never form cycles, and there are many.
         """
         collects = gc.isenabled()
         gc.disable()
@@ -161,51 +161,51 @@ class Clock:
 
     def _run(self, until: int) -> None:
         self.halted = False
-        while self._open(until):
-            waiting = self._open_bin
-            while waiting:
-                work = waiting.pop()
-                when = work.due
+        while self._next_bucket(until):
+            pending = self._current
+            while pending:
+                event = pending.pop()
+                when = event.due
                 if when > until:
-                    waiting.append(work)
+                    pending.append(event)
                     break
                 self.now = when
-                work.happen()
+                event.fire()
                 if self.halted:
                     return
-            if waiting:
+            if pending:
                 break
         self.now = max(self.now, until)
 
-    def _open(self, until: int) -> bool:
-        """Return True if something is left of a bin that begins by then; it is the one that is worked off."""
-        if self._open_bin:
+    def _next_bucket(self, until: int) -> bool:
+        """Make the next bucket that begins by `until` the current one; return False if there is none."""
+        if self._current:
             return True
-        ahead = self._ahead
-        if not ahead or ahead[0] << self._shift > until:
+        starts = self._starts
+        if not starts or starts[0] << self._shift > until:
             return False
-        self._bin = heappop(ahead)
-        found = self._taken(self._bin)
-        self._open_bin = _in_order(found, self._bin << self._shift) if _COMPILED else _sorted(found)
+        self._current_number = heappop(starts)
+        found = self._take_bucket(self._current_number)
+        self._current = _by_numbers(found, self._current_number << self._shift) if _COMPILED else _by_key(found)
         return True
 
     def clear(self) -> None:
         """Cancel all scheduled events."""
-        self._ring = [[] for _ in range(_RING)]
-        self._bins.clear()
-        self._ahead.clear()
-        self._open_bin.clear()
-        self._bin = -1
+        self._near = [[] for _ in range(_NEAR_BUCKETS)]
+        self._far.clear()
+        self._starts.clear()
+        self._current.clear()
+        self._current_number = -1
 
     def next_due(self) -> int | None:
         """Return the time of the next event, None where nothing is left."""
-        if self._open_bin:
-            return self._open_bin[-1].due
-        if not self._ahead:
+        if self._current:
+            return self._current[-1].due
+        if not self._starts:
             return None
-        first = self._ahead[0]
-        due = [event.due for event in self._ring[first & _RING - 1]]
-        due += [event.due for event in self._bins.get(first, ())]
+        first = self._starts[0]
+        due = [event.due for event in self._near[first & _NEAR_BUCKETS - 1]]
+        due += [event.due for event in self._far.get(first, ())]
         return min(due)
 
     def not_before(self, deadline: float) -> int:
@@ -216,22 +216,22 @@ class Clock:
         return max(at, self.now)
 
 
-def _in_order(found: list[Work], begin: int) -> list[Work]:
-    """A bin that begins then, first asked for first, as a list whose last happens first.
+def _by_numbers(found: list[ScheduledEvent], begin: int) -> list[ScheduledEvent]:
+    """Sort a bucket that begins at a time, in order of scheduling, into a list whose last event fires first.
 
-    Compiled, small numbers that say time and place are sorted in less than half the time that a key for each takes.
+    Compiled, sorting small integers made of time and place takes less than half the time of a key function.
     """
     bits = len(found).bit_length()
     keys: list[int] = []
-    for work in found:
-        keys.append(work.due - begin << bits | len(keys))
+    for event in found:
+        keys.append(event.due - begin << bits | len(keys))
     keys.sort(reverse=True)
     mask = (1 << bits) - 1
     return [found[key & mask] for key in keys]
 
 
-def _sorted(found: list[Work]) -> list[Work]:
-    """The same, as plain Python does it best. What is due together: asked for last, first in the list."""
+def _by_key(found: list[ScheduledEvent]) -> list[ScheduledEvent]:
+    """The same in the way that is fastest in plain Python: of equal times the one scheduled last comes first."""
     found.reverse()
     found.sort(key=_due, reverse=True)
     return found

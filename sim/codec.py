@@ -51,7 +51,7 @@ def _made(
     """A frame as it leaves its host, with so many bytes of headers."""
     frame = SimFrame()
     frame.path, frame.body, frame.payload, frame.read, frame.raw = path, body, payload, read, None
-    frame.behind = frame.telemetry = None
+    frame.next_queued = frame.telemetry = None
     size = headers + wire.ICRC_LEN
     if payload is not None:
         size += len(payload) + 3 & -4
@@ -59,7 +59,7 @@ def _made(
     frame.dscp, frame.ecn = traffic_class >> 2, traffic_class & 3
     frame.hops = _HOPS
     frame.at = frame.fault = frame.leave = 0
-    frame.trimmed = frame.marked = frame.gone = False
+    frame.trimmed = frame.marked = frame.flushed = False
     return frame
 
 
@@ -266,7 +266,7 @@ class ObjectPlainPath(PlainPath):
         frame.trimmable = False
         return frame
 
-    def telling(self, frame: seam.Frame, hops: list[Hop]) -> seam.Frame:
+    def with_telemetry(self, frame: seam.Frame, hops: list[Hop]) -> seam.Frame:
         """The frame with room for telemetry, or with telemetry."""
         assert isinstance(frame, SimFrame)
         frame.telemetry = hops

@@ -52,7 +52,7 @@ class SimHosts:
     ) -> None:
         self.running: dict[str, RunningHost] = {}
         self.gone: Collection[str] = ()  # hosts that were ended
-        self.waken: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
+        self.start_host: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
         self.configs: Mapping[str, NodeConfig] = {}
         self._denylist = denylist
         self._record = record
@@ -88,7 +88,7 @@ class SimHosts:
         return {name: self._ports_of(name) for name in self.configs}
 
     def _ports_of(self, name: str) -> Sequence[tuple[str, bool]] | str:
-        self.waken(name)
+        self.start_host(name)
         host = self.running.get(name)
         if host is None:
             return "it has ended"
@@ -107,13 +107,13 @@ class SimController:
         transport: TransportSpec,
         mapper: Mapping[str, Any] | None,
         write: Callable[[Event], object],
-        let_pass: Callable[[float], None],
+        advance: Callable[[float], None],
         of_hosts: Mapping[str, TransportSpec] = NO_TRANSPORTS,
     ) -> None:
         self.fabric: Fabric = fabric.model
         self._clock = fabric.clock
         self._write = write
-        self._let_pass = let_pass
+        self._advance = advance
         denylist = Denylist(self.fabric)
         self.fleet = self.ev_watch = SimFleet(fabric, self.record, self._verified)
         self._section: MapperSection | None = None
@@ -182,12 +182,12 @@ class SimController:
     def _every(self, seconds: float, work: Callable[[], None]) -> None:
         step = ticks(seconds)
 
-        def run(_about: object) -> None:
-            self._clock.at(self._clock.now + step, run)
+        def run(_argument: object) -> None:
+            self._clock.call_at(self._clock.now + step, run)
             if self.alive:
                 work()
 
-        self._clock.at(self._clock.now + step, run)
+        self._clock.call_at(self._clock.now + step, run)
 
     def _verified(self) -> None:
         if self.mapper is not None:
@@ -222,14 +222,14 @@ class SimController:
 
     async def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
-        self._let_pass(seconds)
+        self._advance(seconds)
 
     async def until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Let virtual time pass until something holds, at most so long; looks ever more rarely."""
         deadline = self.now + seconds
         pause = max(self.fabric.spec.link.delay, 1e-6)
         while not ready() and (left := deadline - self.now) > 0:
-            self._let_pass(min(pause, left))
+            self._advance(min(pause, left))
             pause = min(2 * pause, _LONGEST_STEP_S)
 
     async def look(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""A fabric in virtual time: the switches and cables of the pure model, joined port by port, each made when first used.
+"""A fabric in virtual time: switches and cables of the pure model, joined port by port, each made on first use.
 
-A cable that nobody has used or touched is as the model says; so is a switch that has seen no frame. Making them late
-changes nothing: what a port draws comes from the seed and its name.
+A cable that was never used or faulted is as the model says; so is a switch that has seen no frame. Lazy creation does
+not change a run: a port's random numbers come from the seed and its name.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class SimSwitches(Mapping[str, SimSwitch]):
         return len(self._model.switches)
 
     def at(self, place: int) -> SimSwitch:
-        """The switch at this place of the model's."""
+        """The switch with this index in the model."""
         found = self._by_place.get(place)
         if found is None:
             found = self._by_place[place] = self._make(place)
         return found
 
     def known(self, name: str) -> SimSwitch | None:
-        """A switch if it exists: else it is as it would be made."""
+        """Return a switch if it was made; any other is as the model says."""
         return self._by_place.get(self._model.switch_place(name))
 
     @property
@@ -70,15 +70,15 @@ class SimFabric:
     """Switches by name, cables by their place in the model. Equal fabrics, seeds and frames give equal runs.
 
     `packet_in` is called with frames for the controller; `waken(host)` returns the NIC of a host that a frame comes to.
-    `touched` are the nodes and cables that somebody did something to: all others are as the model says.
+    `touched` names nodes and cables that had a fault or an operation: all others are as the model says.
     """
 
     def __init__(self, clock: Clock, model: Fabric, seed: int) -> None:
         self.clock = clock
         self.model = model
-        clock.expect(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
+        clock.set_event_rate(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
         self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
-        self.waken: Callable[[str], object] | None = None
+        self.start_host: Callable[[str], object] | None = None
         self.watched = WatchedEvs()
         self.touched: dict[str, None] = {}
         self._seed = seed
@@ -86,18 +86,18 @@ class SimFabric:
         self._behind_switch = self._delay + ticks(model.spec.latency)
         self._nic = ticks(model.spec.nic_latency)
         self._cables: dict[int, Cable] = {}
-        self._plugs: dict[int, LinkEnd] = {}
+        self._host_ends: dict[int, LinkEnd] = {}
         self._buffers: dict[int, SwitchBuffer] = {}  # by place of the switch, where its ports share one
         self.switches = SimSwitches(model, self._make_switch)
 
     # --- cables -----------------------------------------------------------------------------------------------------
 
     def cable(self, link: Link | str) -> Cable:
-        """The cable of a link, or of what a person calls it."""
+        """The cable of a link, or of its name."""
         return self.cable_at((self.model.link(link) if isinstance(link, str) else link).index)
 
     def cable_at(self, index: int) -> Cable:
-        """The cable of the link at this place of the model's."""
+        """The cable of the link with this index in the model."""
         found = self._cables.get(index)
         if found is None:
             found = self._cables[index] = self._make_cable(index)
@@ -109,9 +109,9 @@ class SimFabric:
             delay = ticks(self.model.link_times(index).delay)
             behind_switch = delay + ticks(self.model.spec.latency)
         made = Cable(self.clock, index, delay)
-        for way, (far, port) in zip(made.ways, reversed(self._ends(index)), strict=True):
-            way.lead_to(far, port)
-        up, down = made.ways
+        for half_link, (far, port) in zip(made.half_links, reversed(self._ends(index)), strict=True):
+            half_link.attach(far, port)
+        up, down = made.half_links
         if index < self.model.shape.nic_links:
             up.delay += self._nic
             down.delay = behind_switch + self._nic
@@ -126,7 +126,7 @@ class SimFabric:
         found: list[tuple[CableEnd, int]] = []
         for tier, number, port in ends:
             if tier is None:
-                found.append((self._plug(number), plane))
+                found.append((self._host_end(number), plane))
             else:
                 found.append((self.switches.at(shape.switch_index(tier, plane, number)), port))
         return found
@@ -141,7 +141,7 @@ class SimFabric:
         return SimSwitch(self.model, known, ports, self, balancer(self.model.spec, f"{self._seed}/{known.name}/lb"))
 
     def _make_port(self, place: int, number: int) -> SimSwitchPort:
-        """A port of the switch at this place of the model's; its number counts from 0 here."""
+        """Make a port of the switch with this index in the model; ports are numbered from 0 here."""
         model = self.model
         tier, plane, switch = model.shape.switch_at(place)
         to_host = tier == "t0" and number < model.spec.hosts_per_t0
@@ -149,14 +149,14 @@ class SimFabric:
         cable = self.cable_at(index)
         spec = model.spec
         rate = model.link_times(index).rate if spec.links else spec.link.rate
-        way = cable.ways[0 if model.shape.is_up(tier, number + 1) else 1]
+        half_link = cable.half_links[0 if model.shape.is_up(tier, number + 1) else 1]
         seed = f"{self._seed}/{tier}-p{plane}-{switch}-{number + 1}"
         if spec.queue.buffer:
             buffer = self._buffer(place)
-            made: SimSwitchPort = PausablePort(self.clock, number + 1, spec, to_host, way, seed, buffer, rate)
+            made: SimSwitchPort = PausablePort(self.clock, number + 1, spec, to_host, half_link, seed, buffer, rate)
         else:
-            made = SimSwitchPort(self.clock, number + 1, spec, to_host, way, seed, rate)
-        way.port = made
+            made = SimSwitchPort(self.clock, number + 1, spec, to_host, half_link, seed, rate)
+        half_link.port = made
         made.evs = self.switches.at(place).evs
         return made
 
@@ -167,39 +167,39 @@ class SimFabric:
             found = self._buffers[place] = SwitchBuffer(self.clock, self.model.spec, ports, self._sender)
         return found
 
-    def _sender(self, way: HalfLink) -> Pausable | None:
-        """Return who sends into a way: a port of a switch, or what stands for a host's."""
-        if isinstance(way.port, PausablePort):
-            return way.port
+    def _sender(self, half_link: HalfLink) -> Pausable | None:
+        """Return the port that sends into a half-link: a switch's, or one that stands for a host's."""
+        if isinstance(half_link.port, PausablePort):
+            return half_link.port
         for index, cable in self._cables.items():
-            if cable.ways[0] is way and index < self.model.shape.nic_links:
+            if cable.half_links[0] is half_link and index < self.model.shape.nic_links:
                 plane, host, _ = self.model.shape.link_ends(index)
-                return self._plug(host.number).port(plane)
+                return self._host_end(host.number).port(plane)
         return None
 
     # --- hosts ------------------------------------------------------------------------------------------------------
 
-    def _plug(self, host: int) -> LinkEnd:
-        found = self._plugs.get(host)
+    def _host_end(self, host: int) -> LinkEnd:
+        found = self._host_ends.get(host)
         if found is None:
-            found = self._plugs[host] = LinkEnd()
-            if self.waken is not None:
-                found.waken = partial(self.waken, f"h{host}")
+            found = self._host_ends[host] = LinkEnd()
+            if self.start_host is not None:
+                found.start_host = partial(self.start_host, f"h{host}")
         return found
 
-    def plug(self, host: str) -> LinkEnd:
-        """Return the link ends of a host."""
-        return self._plug(self.model.host(host).number)
+    def host_end(self, host: str) -> LinkEnd:
+        """Return the link end of a host."""
+        return self._host_end(self.model.host(host).number)
 
-    def plug_in(self, host: str, nic: SimNic) -> None:
-        """Put a NIC in the place of what was there before."""
-        plug = self.plug(host)
-        before, plug.nic = plug.nic, nic
+    def connect(self, host: str, nic: SimNic) -> None:
+        """Connect a NIC to the cables of a host; it replaces the one before."""
+        host_end = self.host_end(host)
+        before, host_end.nic = host_end.nic, nic
         if before is not None:
-            before.unplug()
-        nic.plug_in()
+            before.disconnect()
+        nic.connect()
 
     def nic_cable(self, port: NicPortConfig) -> tuple[Cable, HalfLink]:
-        """The cable of a NIC port, and the way that begins there."""
+        """Return the cable of a NIC port, and the half-link that begins there."""
         cable = self.cable(port.name)
-        return cable, cable.ways[0]
+        return cable, cable.half_links[0]

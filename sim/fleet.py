@@ -85,7 +85,7 @@ class SimFleet:
 
     def came(self, switch: SimSwitch) -> None:
         """A switch is back, empty."""
-        self._clock.at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
+        self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
 
     def adopt(self) -> None:
         """A controller is there again: it takes the switches as they are, and provisions what is empty."""
@@ -133,13 +133,13 @@ class SimFleet:
         if not self._probing:
             self._probe(None)
 
-    def _probe(self, _about: object) -> None:
+    def _probe(self, _argument: object) -> None:
         pending = [end for end in self.book.pending() if self.on and not self.switches[end.node].is_empty]
         self._probing = bool(pending)
         for end in pending:
             self.switches[end.node].send_out(of_bytes(self.book.probe(end)), end.port)
         if pending:
-            self._clock.at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
+            self._clock.call_at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
 
     def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
         sighting = self.book.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None

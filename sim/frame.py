@@ -1,8 +1,8 @@
-"""A frame on its way: what switches and cables look at as numbers, what only hosts read left as the transport made it.
+"""A frame in flight: header fields that switches read as numbers, the rest left as the transport made it.
 
-A frame has one of two forms. Most keep the transport's own objects: the path, what stands behind UDP, the payload where
-it lies. Those that came as bytes (`raw`), or whose bytes were changed on the way, are bytes and are read as such. The
-numbers are the same for both, and `to_bytes` gives what a capture would show.
+A frame has one of two forms. Most keep the transport's own objects: path, bytes behind UDP, payload without a copy. A
+frame that arrived as bytes, or was corrupted, is bytes (`raw`) and is parsed as such. The header fields are the same
+for both; `to_bytes` returns the frame as a capture would show it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mrclab.sim.clock import Work
+from mrclab.sim.clock import ScheduledEvent
 from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
@@ -43,7 +43,7 @@ Flow = tuple[int, ...]
 
 
 def usids_of(address: int) -> tuple[int, ...] | None:
-    """The words behind the locator, padded with zeros; None for an address outside the locator."""
+    """The uSIDs behind the locator, padded with zeros; None for an address outside the locator."""
     if address >> 96 != _LOCATOR:
         return None
     return (*(word(address >> shift & 0xFFFF) for shift in _SHIFTS), 0, 0)
@@ -53,28 +53,28 @@ _words: dict[int, int] = {}
 
 
 def word(value: int) -> int:
-    """The same number, as the one object that all paths share."""
+    """Return an equal number, one object for all paths (interning)."""
     return _words.setdefault(value, value)
 
 
 class Packer(Protocol):
-    """A path that can say how a frame on it looks as bytes."""
+    """A path that can encode a frame as bytes."""
 
     def pack(self, frame: SimFrame) -> seam.Frame:
         """The frame as its host sends it."""
 
 
-class SimFrame(Work):
-    """One frame, an event while it is on its way. Whoever holds it may change it: what is sent twice is copied."""
+class SimFrame(ScheduledEvent):
+    """One frame; in flight it is the event of its arrival. Its holder may change it: copy it to send it twice."""
 
     __slots__ = (
-        "at", "behind", "body", "dscp", "ecn", "ev", "fault", "flow", "gone", "hops", "leave", "marked", "path",
-        "payload", "raw", "read", "size", "telemetry", "trimmable", "trimmed", "usids", "way",
+        "at", "body", "dscp", "ecn", "ev", "fault", "flow", "flushed", "half_link", "hops", "leave", "marked",
+        "next_queued", "path", "payload", "raw", "read", "size", "telemetry", "trimmable", "trimmed", "usids",
     )  # fmt: skip
 
-    way: HalfLink  # that it is on
+    half_link: HalfLink  # where it is in flight
     leave: int  # when it leaves the queue it is in
-    behind: SimFrame | None  # the next in that queue
+    next_queued: SimFrame | None  # the next in that queue
     size: int  # bytes of the whole Ethernet frame, without FCS
     dscp: int
     ecn: int
@@ -86,18 +86,18 @@ class SimFrame(Work):
     trimmable: bool  # an inner IPv6 header and a BTH are there
     trimmed: bool  # the end is cut off
     marked: bool  # with ECN-CE, by a switch
-    gone: bool  # lost while it waited in a switch that died
-    flow: Flow | None  # None until somebody has to hash it
+    flushed: bool  # lost in a queue of a switch that was killed
+    flow: Flow | None  # None until it is hashed
     path: Packer | None
     body: bytes  # BTH to the payload, where `path` is given and `read` is not
-    read: MrcPacket | None  # what its receiver will read
+    read: MrcPacket | None  # as its receiver will parse it
     payload: memoryview | None
     raw: bytes | None
-    telemetry: list[Hop] | None  # that switches write into, as it leaves their data queues
+    telemetry: list[Hop] | None  # INT records of the switches, written as it leaves their data queues
 
-    def happen(self) -> None:
-        """It comes out at the end of the way."""
-        self.way.leave(self, self.due)
+    def fire(self) -> None:
+        """Arrive at the far end of the half-link."""
+        self.half_link.leave(self, self.due)
 
     @property
     def wire_len(self) -> int:
@@ -119,14 +119,14 @@ class SimFrame(Work):
         return self.path.pack(self)
 
     def copy(self) -> SimFrame:
-        """A second frame like it, on no way yet."""
+        """Return a copy that is on no half-link yet."""
         made = SimFrame()
         made.path, made.body, made.payload, made.raw = self.path, self.body, self.payload, self.raw
-        made.read, made.behind = self.read, None
+        made.read, made.next_queued = self.read, None
         made.size, made.dscp, made.ecn, made.ev = self.size, self.dscp, self.ecn, self.ev
         made.usids, made.at, made.hops, made.flow = self.usids, self.at, self.hops, self.flow
         made.fault, made.trimmable, made.trimmed = self.fault, self.trimmable, self.trimmed
-        made.marked, made.gone, made.leave = self.marked, self.gone, self.leave
+        made.marked, made.flushed, made.leave = self.marked, self.flushed, self.leave
         made.telemetry = None if self.telemetry is None else list(self.telemetry)
         return made
 
@@ -171,15 +171,15 @@ def _set_class(data: bytearray, at: int, traffic_class: int) -> None:
 
 
 def of_bytes(raw: bytes) -> SimFrame:
-    """A frame that came as bytes, read as far as the P4 program parses it."""
+    """Make a frame of bytes, parsed as far as the P4 program does."""
     frame = SimFrame()
     frame.raw, frame.path, frame.body, frame.payload, frame.read = raw, None, b"", None, None
-    frame.behind = frame.telemetry = None
+    frame.next_queued = frame.telemetry = None
     frame.size = len(raw)
     frame.dscp = frame.ecn = frame.ev = frame.at = frame.leave = 0
     frame.hops = HOP_LIMIT
     frame.usids, frame.flow = None, None
-    frame.trimmable = frame.trimmed = frame.marked = frame.gone = False
+    frame.trimmable = frame.trimmed = frame.marked = frame.flushed = False
     frame.fault = _read(frame, raw)
     return frame
 
@@ -195,7 +195,7 @@ def is_from(frame: SimFrame, address: bytes) -> bool:
 
 
 def _read(frame: SimFrame, raw: bytes) -> int:  # noqa: PLR0911 - one for each header that may be cut off
-    """Fill in what the headers say; returns the drop reason that they earn."""
+    """Fill in the header fields; return the drop reason, or UNCHECKED."""
     if len(raw) < _ETHERNET:
         return MALFORMED
     ethertype = raw[12] << 8 | raw[13]

@@ -29,8 +29,8 @@ class _Injected:
     def clear(self) -> tuple[int, int]:
         """No longer; packets seen, and hit."""
         places, self._places = self._places, []
-        for way, fault in places:
-            way.faults = tuple(other for other in way.faults if other is not fault)
+        for half_link, fault in places:
+            half_link.faults = tuple(other for other in half_link.faults if other is not fault)
         return sum(fault.seen for _, fault in places), sum(fault.hit for _, fault in places)
 
 
@@ -45,9 +45,9 @@ class _Impaired:
         What still waits leaves in its time and counts as left, as if the relay had been waited for.
         """
         places, self._places = self._places, []
-        for way, detour in places:
-            if way.detour is detour:
-                way.detour = None
+        for half_link, detour in places:
+            if half_link.detour is detour:
+                half_link.detour = None
         counts = [detour.impairer.counts for _, detour in places]
         lost = sum(count.lost for count in counts)
         received = sum(count.received for count in counts)
@@ -64,17 +64,17 @@ class BackgroundSender:
         self._interval = max(1, round(SECOND / rate_pps))
         self._on = True
         self._sent = self._refused = 0
-        self._clock.at(self._clock.now, self._send)
+        self._clock.call_at(self._clock.now, self._send)
 
-    def _send(self, _about: object) -> None:
+    def _send(self, _argument: object) -> None:
         if not self._on:
             return
-        self._clock.at(self._clock.now + self._interval, self._send)
+        self._clock.call_at(self._clock.now + self._interval, self._send)
         number = (self._sent & 0xFFFF_FFFF).to_bytes(_NUMBER_BYTES, "big")
         self._frame[NUMBER_AT : NUMBER_AT + _NUMBER_BYTES] = number
         if self._cable.up:
             self._sent += 1
-            self._cable.ways[0].enter(of_bytes(bytes(self._frame)), self._clock.now)
+            self._cable.half_links[0].enter(of_bytes(bytes(self._frame)), self._clock.now)
         else:
             self._refused += 1
 
@@ -138,9 +138,9 @@ class SimFaultInjector:
             for side in _SIDES[direction]:
                 self._count += 1
                 seed = f"{self._seed}/kernel/{self._count}"
-                way, fault = cable.ways[side], injected(self._fabric.clock, match, action, seed)
-                way.faults = (*way.faults, fault)
-                made.append((way, fault))
+                half_link, fault = cable.half_links[side], injected(self._fabric.clock, match, action, seed)
+                half_link.faults = (*half_link.faults, fault)
+                made.append((half_link, fault))
         return _Injected(made)
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _Impaired:
@@ -148,17 +148,17 @@ class SimFaultInjector:
         cable, made = self._touch(link), []
         for number, side in enumerate(_SIDES[direction]):
             detour = HalfLinkDetour(self._fabric.clock, Impairer(impairment, f"{seed}/{number}"))
-            cable.ways[side].detour = detour
-            made.append((cable.ways[side], detour))
+            cable.half_links[side].detour = detour
+            made.append((cable.half_links[side], detour))
         return _Impaired(made)
 
     def swap(self, one: str, other: str) -> None:
         """Two cables lead to each other's far ends; the same again undoes it."""
         first, second = self._touch(one), self._touch(other)
-        for way, twin in zip(first.ways, second.ways, strict=True):
-            here, there = way.end, twin.end
-            way.lead_to(*there)
-            twin.lead_to(*here)
+        for half_link, twin in zip(first.half_links, second.half_links, strict=True):
+            here, there = half_link.end, twin.end
+            half_link.attach(*there)
+            twin.attach(*here)
         for cable in (first, second):
             cable.swapped = not cable.swapped
 

@@ -1,7 +1,7 @@
 """A simulated NIC: the ports of a host on simulated cables, and the loop that calls everything on it at its time.
 
-Ports send at the link's rate, one frame behind the other; a port that is free is given what the transport has as soon
-as there is something. Nothing is ever late.
+Ports serialize one frame after the other at the link's rate; an idle port takes the transport's next frame as soon as
+there is one. Nothing is ever late.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
-from mrclab.sim.clock import NEVER, SECOND, Clock, Work, ticks
+from mrclab.sim.clock import NEVER, SECOND, Clock, ScheduledEvent, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.links.cable import Cable, HalfLink
-from mrclab.sim.switches.port import takes
+from mrclab.sim.switches.port import serialization_ticks
 from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
@@ -24,71 +24,71 @@ _ENDPOINT_REQUEST: Final = 0xD8
 _OPCODE_AT: Final = 14 + 40 + 40 + 8
 
 
-class SimNicPort(Work):
-    """One NIC port: when its link is free again, its counters, and what is to be sent before the transport's frames."""
+class SimNicPort(ScheduledEvent):
+    """One NIC port: when its link is free, its counters, and injected frames, which go before the transport's."""
 
     __slots__ = (
-        "_free_then", "_nic", "armed", "bits_per_second", "cable", "config", "foreign", "free_at", "injected",
-        "number", "paused", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up", "way",
+        "_free_then", "_nic", "armed", "bits_per_second", "cable", "config", "foreign", "free_at", "half_link",
+        "injected", "number", "paused", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up",
     )  # fmt: skip
 
-    def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, way: HalfLink) -> None:
+    def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, half_link: HalfLink) -> None:
         self._nic = nic
         self.number = config.number
         self.config = config
         self.cable = cable
-        self.way = way
+        self.half_link = half_link
         self.up = False
         self.bits_per_second = 0
         self.free_at = 0
-        self.armed = False  # somebody comes when it is free
-        self.paused = False  # by the switch: it is not free until that lets go
-        self._free_then = 0  # when it would have been
+        self.armed = False  # an event is scheduled for `free_at`
+        self.paused = False  # by the switch, until that resumes it
+        self._free_then = 0  # `free_at` without the pause
         self.injected: list[seam.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
-    def happen(self) -> None:
-        """The link is free again."""
+    def fire(self) -> None:
+        """Report that the link is free again."""
         self.armed = self.paused
         if not self.paused:
-            self._nic.is_free()
+            self._nic.on_link_free()
 
     def pause(self, on: bool, now: int) -> None:
-        """Stop sending after the frame under way, or go on."""
+        """Stop sending after the frame in transmission, or resume."""
         if on and not self.paused:
             self.paused = self.armed = True
             self._free_then, self.free_at = self.free_at, NEVER
         elif self.paused and not on:
-            self.go_on(max(self._free_then, now))
+            self.resume(max(self._free_then, now))
 
-    def go_on(self, free_at: int) -> None:
-        """Be paused no longer, and free at a time."""
+    def resume(self, free_at: int) -> None:
+        """End a pause; the link is free at `free_at`."""
         if self.paused:
             self.paused = self.armed = False
         self.free_at = free_at
 
     def counters(self) -> PortCounters:
-        """Return all counters; no frame is ever lost for want of room here."""
+        """Return all counters; no frame is ever dropped for lack of space here."""
         return PortCounters(
             self.number, self.up, self.tx_packets, self.tx_bytes, self.rx_packets, self.rx_bytes, 0, self.foreign, 0
         )
 
 
-class _Deadline(Work):
-    """A time at which the transport may want to be called."""
+class _Deadline(ScheduledEvent):
+    """A deadline of the transport."""
 
     __slots__ = ("_nic",)
 
     def __init__(self, nic: SimNic) -> None:
         self._nic = nic
 
-    def happen(self) -> None:
-        """Check whether it does."""
-        self._nic.look_at_deadline(self.due)
+    def fire(self) -> None:
+        """Call the transport, unless its deadline has moved."""
+        self._nic.on_deadline(self.due)
 
 
 class SimNic:
-    """All ports of one host; `cables` gives the cable of each port and the way that begins there.
+    """All ports of one host; `cables` gives the cable of each port and the half-link that begins there.
 
     With `wire_format` every frame is packed when it is sent and parsed when it arrives; the run is the same.
     """
@@ -108,15 +108,15 @@ class SimNic:
         self._wire_format = wire_format
         self.ports = tuple(SimNicPort(self, port, *cables(port)) for port in config.ports)
         self._set_rate(config)
-        # by number: a place in a list is found sooner than a key
+        # by number: a list index is faster than a dict key
         self._by_number: list[SimNicPort | None] = [None] * (1 + max([port.number for port in self.ports], default=0))
         for port in self.ports:
             self._by_number[port.number] = port
         self._up: tuple[SimNicPort, ...] = ()
         self._soon: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
-        self._wakes = inf  # deadline of the transport that has an event, and the time of the event
-        self._wakes_at = NEVER
+        self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
+        self._deadline_at = NEVER
         self._on = True
         self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
 
@@ -126,23 +126,23 @@ class SimNic:
         for port in self.ports:
             own = port.config.rate
             port.bits_per_second = 8 * (bytes_per_second if own is None else round(own / 8))
-        self._stores = link.rate is not None  # a frame is on its way when its last bit is
+        self._stores = link.rate is not None  # store and forward: a frame leaves with its last bit
 
     def _listener(self, port: SimNicPort) -> Callable[[bool], None]:
         return lambda up: self._carrier(port, up)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    def plug_in(self) -> None:
-        """Take carrier from the cables from now on; frames come by `receive`."""
+    def connect(self) -> None:
+        """Follow the carrier of the cables from now on; frames arrive by `receive`."""
         for cable, listener in self._listeners:
             cable.listen(listener)
         for port in self.ports:
             if port.cable.up:
                 self._carrier(port, True)
 
-    def unplug(self) -> None:
-        """The host is gone: nothing reaches it, and nothing of it happens any more."""
+    def disconnect(self) -> None:
+        """End the NIC: it receives no frames, and its scheduled events do nothing."""
         self._on = False
         for cable, listener in self._listeners:
             cable.forget(listener)
@@ -155,16 +155,16 @@ class SimNic:
         return self._clock.now / SECOND
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
-        """Call `work(now)` every `interval` seconds, first after one."""
+        """Call `work(now)` every `interval` seconds, for the first time after one interval."""
         step = max(1, ticks(interval))
 
-        def run(_about: object) -> None:
+        def run(_argument: object) -> None:
             if self._on:
-                self._clock.at(self._clock.now + step, run)
+                self._clock.call_at(self._clock.now + step, run)
                 work(self.now)
                 self.serve()
 
-        self._clock.at(self._clock.now + step, run)
+        self._clock.call_at(self._clock.now + step, run)
 
     def soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
@@ -174,38 +174,38 @@ class SimNic:
         """Call `step(now)` every `interval` seconds, first at once, until it returns False."""
         pause = max(1, ticks(interval))
 
-        def run(_about: object) -> None:
+        def run(_argument: object) -> None:
             if self._on:
                 if step(self.now):
-                    self._clock.at(self._clock.now + pause, run)
+                    self._clock.call_at(self._clock.now + pause, run)
                 self.serve()
 
-        self._clock.at(self._clock.now, run)
+        self._clock.call_at(self._clock.now, run)
 
     def serve(self) -> None:
-        """Do what is to be done soon, send what can be sent, and look when the transport wants to be called next."""
+        """Run what `soon` was given, send what can be sent, and schedule the transport's next deadline."""
         self._transmit()
-        if self._transport.not_before() < self._wakes:
-            self._wake_by_deadline()
+        if self._transport.not_before() < self._deadline:
+            self._schedule_deadline()
 
-    def _wake_by_deadline(self) -> None:
-        """Come when the transport wants to be called; an event that comes too early by then looks again."""
+    def _schedule_deadline(self) -> None:
+        """Schedule an event at the transport's deadline; one that has become too early is rescheduled when it fires."""
         deadline = self._transport.next_deadline()
-        if deadline is not None and deadline < self._wakes:
-            self._wakes = deadline
-            self._wakes_at = at = self._clock.not_before(deadline)
-            self._clock.put(at, _Deadline(self))
+        if deadline is not None and deadline < self._deadline:
+            self._deadline = deadline
+            self._deadline_at = at = self._clock.not_before(deadline)
+            self._clock.schedule(at, _Deadline(self))
 
-    def look_at_deadline(self, at: int) -> None:
-        """A time has come that was the transport's deadline once."""
-        if at != self._wakes_at or not self._on:
-            return  # an earlier one came since
-        self._wakes, self._wakes_at = inf, NEVER
+    def on_deadline(self, at: int) -> None:
+        """Call the transport if its deadline has come; `at` is when the event was due."""
+        if at != self._deadline_at or not self._on:
+            return  # an earlier event replaced it
+        self._deadline, self._deadline_at = inf, NEVER
         deadline = self._transport.next_deadline()
         if deadline is None:
             return
         if self._clock.not_before(deadline) > at:
-            self._wake_by_deadline()
+            self._schedule_deadline()
             return
         self._transport.on_timer(self.now)
         self.serve()
@@ -213,7 +213,7 @@ class SimNic:
     # --- the wire ---------------------------------------------------------------------------------------------------
 
     def inject(self, port: int, frame: seam.Frame) -> None:
-        """Send a frame before the next of the transport's, if the port is up."""
+        """Send a frame before the transport's next one, if the port is up."""
         known = self._by_number[port] if 0 <= port < len(self._by_number) else None
         if known is not None and known.up:
             known.injected.append(frame)
@@ -223,24 +223,24 @@ class SimNic:
         self._taker = taker
 
     def configure(self, config: NodeConfig) -> None:
-        """Take a changed rate; ports cannot change while the NIC runs, and the delay is the cables' own."""
+        """Apply a new link rate; ports cannot change while the NIC runs, and delays belong to the cables."""
         if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
             raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
         self._set_rate(config)
-        self._clock.at(self._clock.now, self._look)  # what the transport makes of it may be to send
+        self._clock.call_at(self._clock.now, self._serve_event)  # the transport may have something to send now
 
     def strain(self) -> dict[str, Any]:
-        """Nothing strains a NIC in virtual time."""
+        """Return zeros: a NIC in virtual time is never overloaded."""
         return {"cpu": 0.0, "delayed_frames": 0, "delay_line_drops": 0}
 
     def lateness(self) -> dict[str, float]:
-        """Nothing is late in virtual time."""
+        """Return zeros: nothing is late in virtual time."""
         return {"late": 0.0, "receive_late": 0.0}
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def receive(self, frame: SimFrame, port: int) -> None:
-        """Take a frame from a cable."""
+        """Receive a frame from a cable."""
         if not self._on:
             return
         entry = self._by_number[port]
@@ -277,10 +277,10 @@ class SimNic:
         except LinkCheckError:
             port.foreign += 1
             return
-        port.way.enter(of_bytes(bytes(reply)), self._clock.now)
+        port.half_link.enter(of_bytes(bytes(reply)), self._clock.now)
 
     def _transmit(self) -> None:
-        """Give every free port a frame. One that had none is asked again after another got one: planes keep step."""
+        """Give every idle port a frame; ask those without one again after another got one: planes stay in step."""
         soon, clock, transport = self._soon, self._clock, self._transport
         now = clock.now
         seconds = now / SECOND
@@ -298,7 +298,7 @@ class SimNic:
         for port in self._up:
             if not port.armed and port.free_at > now and (port.injected or transport.has_work(port.number, seconds)):
                 port.armed = True
-                clock.put(port.free_at, port)
+                clock.schedule(port.free_at, port)
 
     def _send(self, port: SimNicPort, frame: seam.Frame, now: int) -> None:
         if not isinstance(frame, SimFrame):
@@ -306,8 +306,8 @@ class SimNic:
         size = frame.size
         port.tx_packets += 1
         port.tx_bytes += size
-        port.free_at = now + takes(size, port.bits_per_second)
-        port.way.enter(frame, port.free_at if self._stores else now)
+        port.free_at = now + serialization_ticks(size, port.bits_per_second)
+        port.half_link.enter(frame, port.free_at if self._stores else now)
 
     def pause(self, number: int, on: bool) -> None:
         """A switch pauses a port, or resumes it."""
@@ -317,19 +317,19 @@ class SimNic:
             if not on:
                 self.serve()
 
-    def is_free(self) -> None:
-        """A link that was busy is free again."""
+    def on_link_free(self) -> None:
+        """Serve the port whose link is free again."""
         if self._on:
             self.serve()
 
-    def _look(self, _about: object) -> None:
+    def _serve_event(self, _argument: object) -> None:
         if self._on:
             self.serve()
 
     def _carrier(self, port: SimNicPort, up: bool) -> None:
         port.up = up
         port.injected.clear()
-        port.go_on(self._clock.now)
+        port.resume(self._clock.now)
         self._up = tuple(entry for entry in self.ports if entry.up)
         self._transport.port_event(port.number, up, self.now)
         self.serve()

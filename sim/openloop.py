@@ -94,9 +94,9 @@ class SimOpenLoop:
         if self._next is None:
             self.over = not self.open
             return
-        self._clock.at(max(self._clock.now, self._began + ticks(self._next[0])), self._arrive)
+        self._clock.call_at(max(self._clock.now, self._began + ticks(self._next[0])), self._arrive)
 
-    def _arrive(self, _about: object) -> None:
+    def _arrive(self, _argument: object) -> None:
         arrival = self._next
         if arrival is None:
             return  # it was stopped
@@ -157,7 +157,7 @@ class SimOpenLoop:
         """Completions came: take them once the notifier has finished."""
         if not end.waits:
             end.waits = True
-            self._clock.at(self._clock.now, self._take, end)
+            self._clock.call_at(self._clock.now, self._take, end)
 
     def _take(self, end: _End) -> None:
         end.waits = False
@@ -176,7 +176,7 @@ class SimOpenLoop:
         self.open -= 1
         self._done(flow, at, error)
         rest = _REST_RTTS * end.verbs.qp(flow.qp).settings.base_rtt
-        self._clock.at(self._clock.now + ticks(rest), self._close, flow)
+        self._clock.call_at(self._clock.now + ticks(rest), self._close, flow)
         if self._next is None and not self.open:
             self.over = True
 

@@ -108,7 +108,7 @@ class SimWorld:
         self._last_output: dict[str, str] = {}
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
-        self._controller = SimController(self.sim, transport, mapper, record, self._let_pass, of_hosts or {})
+        self._controller = SimController(self.sim, transport, mapper, record, self._advance, of_hosts or {})
         self._operations = by_name(self._controller.core, waits=False)
         self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
@@ -116,12 +116,12 @@ class SimWorld:
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
         self._controller.nodes.gone = self._gone
-        self.sim.waken = self._controller.nodes.waken = self._start_if_new
+        self.sim.start_host = self._controller.nodes.start_host = self._start_if_new
         for name in self._controller.probing:
             self._start_host(name)
         self.injector = SimFaultInjector(self.sim, self, seed)
         if history:
-            self._clock.at(0, self._record_depths)
+            self._clock.call_at(0, self._record_depths)
         self._controller.begin()
         self.record(LabUp(seconds=self.now))
 
@@ -140,7 +140,7 @@ class SimWorld:
         events, self._events = self._events, []
         return events
 
-    def _let_pass(self, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         """Let time pass, and collect the events published meanwhile."""
         until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
@@ -213,7 +213,7 @@ class SimWorld:
         self._controller.nodes.running[name] = host
         self._used.append(name)
         host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
-        self.sim.plug_in(name, _nic(host))
+        self.sim.connect(name, _nic(host))
 
     def last_output(self, node: str) -> str:
         """Return the last output of a node that ended."""
@@ -268,8 +268,8 @@ class SimWorld:
             host = self.hosts.pop(node)
             self._gone.add(node)
             self._controller.nodes.running.pop(node, None)
-            _nic(host).unplug()
-            self.sim.plug(node).nic = None
+            _nic(host).disconnect()
+            self.sim.host_end(node).nic = None
             self._last_output[node] = "it was ended on purpose"
             self._tell(node, self.now, {"kind": GONE})
         self.record(ProcessEnded(process=node))
@@ -341,8 +341,8 @@ class SimWorld:
         self._events.append((name, event))
         self._clock.halted = True
 
-    def _record_depths(self, _about: object) -> None:
-        self._clock.at(self._clock.now + self._depths_every, self._record_depths)
+    def _record_depths(self, _argument: object) -> None:
+        self._clock.call_at(self._clock.now + self._depths_every, self._record_depths)
         waiting, silent = self.depths()
         self.record(QueueDepthSample(switches=waiting, silent=silent))
 
@@ -366,7 +366,7 @@ class SimWorld:
         """End the world: every host stops, the heap is forgotten."""
         for host in self.hosts.values():
             host.record({"kind": "agent.stop"})
-            _nic(host).unplug()
+            _nic(host).disconnect()
         self.hosts.clear()
         self._controller.close()
         self._clock.clear()

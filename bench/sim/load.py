@@ -55,7 +55,7 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
         rng = random.Random(f"{load.seed}/{name}")
         made = endpoints[name] = transports.endpoint(config, rng, lambda _record: None, codecs=OBJECTS)
         nics[name] = SimNic(clock, sim.nic_cable, False, config, made)
-        sim.plug_in(name, nics[name])
+        sim.connect(name, nics[name])
     source, target = bytearray(load.size), bytearray(load.size)
     names = list(endpoints)
     pending: dict[str, int] = {}
@@ -65,7 +65,7 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
         begun.append((one.start or 0.0) * 1e-6)
         post = _write(endpoints[sender], endpoints[names[one.destination]], number, source, target)
         if one.start:
-            clock.at(ticks(begun[-1]), partial(_post_later, post, nics[sender]))
+            clock.call_at(ticks(begun[-1]), partial(_post_later, post, nics[sender]))
         else:
             post(0.0)
         pending[sender] = pending.get(sender, 0) + 1

@@ -142,8 +142,8 @@ def loads(transport: TransportSpec) -> tuple[Fabric, Counter[str]]:
         desk.step()
         found: Counter[str] = Counter()
         for each in watch.taken():
-            link = fabric.links[each.way // 2]
-            if each.kind != FEEDBACK and each.way % 2 == 0 and link.ends[0].node == "t0-p1-1":
+            link = fabric.links[each.half_link // 2]
+            if each.kind != FEEDBACK and each.half_link % 2 == 0 and link.ends[0].node == "t0-p1-1":
                 found[link.name] += 1
         watch.close()
     return fabric, found

@@ -75,7 +75,7 @@ class Rig:
             for nic in self.nics.values():
                 nic.serve()
 
-        self.clock.at(when, run)
+        self.clock.call_at(when, run)
 
     def _schedule(self) -> None:
         plan = self.plan
@@ -127,7 +127,7 @@ class Rig:
         made = transports.endpoint(config, rng, no_log, codecs=codecs)
         nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
         self.transports[name], self.nics[name] = made, nic
-        self.fabric.plug_in(name, nic)
+        self.fabric.connect(name, nic)
 
     def _restart_host(self, name: str) -> None:
         """Another process in its place. Who talked with the old one gives those QPs up when it hears of it."""
@@ -209,7 +209,7 @@ class Rig:
 
     def _do_detour(self, blow: Blow, link: str, direction: Any, **impairment: Any) -> _Undo | None:
         wanted = Impairment(**impairment)
-        if any(self.fabric.cable(link).ways[side].detour is not None for side in (0, 1)):
+        if any(self.fabric.cable(link).half_links[side].detour is not None for side in (0, 1)):
             return None
         return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).clear
 

@@ -28,7 +28,7 @@ class PlainPath(Route):
         self._addresses = source + destination
         self.sport = sport
 
-    def telling(self, frame: Frame, hops: list[Hop]) -> Frame:
+    def with_telemetry(self, frame: Frame, hops: list[Hop]) -> Frame:
         """Return the frame with room for telemetry, or with telemetry; byte frames have none."""
         return frame
 

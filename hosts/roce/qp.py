@@ -131,7 +131,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         path = self._paths[port]
         frame = path.frame(h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF))
         echo, self.echo = self.echo, None
-        return frame if echo is None else path.telling(frame, echo)
+        return frame if echo is None else path.with_telemetry(frame, echo)
 
     def notify(self, port: int) -> None:
         """Queue a CNP."""

@@ -121,7 +121,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self.region_gone(message, now):
             return None
         if self._telemetry:
-            frame = qp.path.telling(frame, [])
+            frame = qp.path.with_telemetry(frame, [])
         if self._recovery is not None and lost is not None:
             self._lost("timeout" if self._recovery.by_timer else "nack", seq, 1)
             self._recovery.sent()

@@ -9,7 +9,7 @@ from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interfac
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
 from mrclab.sim.links.cable import HalfLink
-from mrclab.sim.links.tap import Tap
+from mrclab.sim.links.capturepoint import CapturePoint
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000
@@ -22,9 +22,9 @@ class _Sent:
     def __init__(self, taps: "VirtualTaps", place: int) -> None:
         self._taps, self._place = taps, place
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame:
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame:
         """Note the frame at the time it was sent."""
-        self._taps.note(frame, self._place, OUTBOUND, way.delay)
+        self._taps.note(frame, self._place, OUTBOUND, half_link.delay)
         return frame
 
 
@@ -48,8 +48,8 @@ class VirtualTaps:
         self._clock = fabric.clock
         self._undo: list[Callable[[], None]] = []
         for number, link in enumerate(links):
-            for side, way in enumerate(fabric.cable(link).ways):
-                self._tap(way, 2 * number + side, 2 * number + 1 - side)
+            for side, half_link in enumerate(fabric.cable(link).half_links):
+                self._tap(half_link, 2 * number + side, 2 * number + 1 - side)
 
     def remove(self) -> None:
         """Remove the taps."""
@@ -70,15 +70,15 @@ class VirtualTaps:
         else:
             self.missed += 1
 
-    def _tap(self, way: HalfLink, here: int, there: int) -> None:
-        sent, (far, port) = _Sent(self, here), way.end
-        arrives = Tap(far, lambda frame: self.note(frame, there, INBOUND))
+    def _tap(self, half_link: HalfLink, here: int, there: int) -> None:
+        sent, (far, port) = _Sent(self, here), half_link.end
+        arrives = CapturePoint(far, lambda frame: self.note(frame, there, INBOUND))
 
         def undo() -> None:
-            way.faults = tuple(fault for fault in way.faults if fault is not sent)
-            if way.end == (arrives, port):
-                way.lead_to(far, port)
+            half_link.faults = tuple(fault for fault in half_link.faults if fault is not sent)
+            if half_link.end == (arrives, port):
+                half_link.attach(far, port)
 
-        way.faults = (sent, *way.faults)
-        way.lead_to(arrives, port)
+        half_link.faults = (sent, *half_link.faults)
+        half_link.attach(arrives, port)
         self._undo.append(undo)

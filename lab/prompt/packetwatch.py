@@ -59,7 +59,9 @@ class PacketWatch:
 
     def _take(self) -> None:
         for each in self._watch.taken() if self._watch is not None else ():
-            self._seen.append([round(each.entered, 6), round(each.left, 6), each.way, each.kind, int(each.arrived)])
+            self._seen.append(
+                [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
+            )
             self._count += 1
 
 

@@ -37,7 +37,9 @@ class ShortRun:
         """Take in what crossed."""
         for each in self._watch.taken() if self._watch is not None else ():
             if self._begin <= each.left and each.entered <= self._end and len(self.seen) < _MOST:
-                self.seen.append([round(each.entered, 6), round(each.left, 6), each.way, each.kind, int(each.arrived)])
+                self.seen.append(
+                    [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
+                )
 
     def close(self) -> None:
         """Take in the rest."""

@@ -1,7 +1,7 @@
-"""A cable in virtual time: two ways with a delay, carrier at both ends, and the faults that frames meet on them.
+"""A cable in virtual time: two half-links with a delay, carrier at both ends, and the faults of their frames.
 
-Frames meet carrier and faults where they leave the cable, so that each crossing is one event. A frame that was on its
-way, or was sent, while the cable was down is lost.
+Carrier and faults apply where a frame leaves the cable, so that each crossing is one event. A frame that was in flight,
+or was sent, while the cable was down is lost.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _ALWAYS: Final = -NEVER
 class HalfLinkFault(Protocol):
     """Fault of the frames in one direction of a cable."""
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
-        """The frame that goes on now; None where it is lost, or goes on later by itself."""
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
+        """Return the frame that arrives now; None if it is lost, or arrives later by itself."""
 
 
 class HalfLinkWatch(Protocol):
     """Observer of the frames in one direction of a cable. Its owner adds a fault there, which may do nothing."""
 
-    def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:
-        """A frame comes out of the cable, or is lost on it. One that a detour holds is not reported."""
+    def observe(self, frame: SimFrame, half_link: HalfLink, arrives: bool) -> None:
+        """A frame arrives, or is lost on the cable. One that a detour holds is not reported."""
 
 
 class CableEnd:
@@ -38,74 +38,74 @@ class CableEnd:
 
     __slots__ = ()
 
-    def receive(self, frame: SimFrame, way: HalfLink) -> None:
-        """A frame came in by this way."""
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
+        """A frame arrives by this half-link."""
         raise NotImplementedError
 
-    def joined(self, way: HalfLink) -> None:
-        """A way leads here from now on."""
+    def attached(self, half_link: HalfLink) -> None:
+        """A half-link ends here from now on."""
 
-    def parted(self, way: HalfLink) -> None:
-        """A way leads here no longer."""
+    def detached(self, half_link: HalfLink) -> None:
+        """A half-link ends here no longer."""
 
 
 class HalfLink:
     """One direction of a cable. `far` takes frames that come in by its `far_port`.
 
-    `taken` are the frames that a switch at the far end has counted, and `taken_bytes` theirs.
+    `rx_packets` are the frames that a switch at the far end has counted, and `rx_bytes` theirs.
     """
 
     __slots__ = (
-        "_clock", "_far", "clear_since", "crossed", "delay", "detour", "far_port", "faults", "lost", "port", "taken",
-        "taken_bytes", "watch",
+        "_clock", "_far", "clear_since", "crossed", "delay", "detour", "far_port", "faults", "lost", "port",
+        "rx_bytes", "rx_packets", "watch",
     )  # fmt: skip
 
     def __init__(self, clock: Clock, delay: int) -> None:
         self._clock = clock
         self.delay = delay
-        self.port: SimSwitchPort | None = None  # of a switch, that sends into this way
-        self.clear_since = _ALWAYS  # when carrier came; frames sent before that are lost
+        self.port: SimSwitchPort | None = None  # of the switch that sends into it
+        self.clear_since = _ALWAYS  # since when there is carrier; frames sent before are lost
         self._far: CableEnd | None = None
         self.far_port = 0
         self.crossed = 0
-        self.taken = self.taken_bytes = 0
-        self.faults: tuple[HalfLinkFault, ...] = ()  # in the order in which they came
-        self.detour: HalfLinkFault | None = None  # what frames meet last
-        self.lost = 0  # for want of carrier
+        self.rx_packets = self.rx_bytes = 0
+        self.faults: tuple[HalfLinkFault, ...] = ()  # oldest first
+        self.detour: HalfLinkFault | None = None  # applied last
+        self.lost = 0  # for lack of carrier
         self.watch: HalfLinkWatch | None = None
 
-    def lead_to(self, far: CableEnd, port: int) -> None:
-        """Say what is at the far end."""
+    def attach(self, far: CableEnd, port: int) -> None:
+        """Set the receiver at the far end and its port."""
         if self._far is not None:
-            self._far.parted(self)
+            self._far.detached(self)
         self._far, self.far_port = far, port
-        far.joined(self)
+        far.attached(self)
 
     @property
     def end(self) -> tuple[CableEnd, int]:
-        """Far end."""
+        """Receiver at the far end, and its port."""
         assert self._far is not None
         return self._far, self.far_port
 
     def enter(self, frame: SimFrame, at: int) -> None:
-        """A frame leaves a port at this time, now or later."""
-        frame.way = self
-        self._clock.put(at + self.delay, frame)
+        """Take a frame that leaves its port at this time, now or later."""
+        frame.half_link = self
+        self._clock.schedule(at + self.delay, frame)
 
     def leave(self, frame: SimFrame, now: int) -> None:
-        """A frame comes out."""
+        """Deliver a frame at the far end, unless it is lost."""
         port = self.port
         if port is not None:
             if port.next_leaves <= now:
-                port.settle(now)
-            if frame.gone:
+                port.dequeue(now)
+            if frame.flushed:
                 return
         if now - self.delay < self.clear_since:
             self.lost += 1
             if self.watch is not None:
-                self.watch.saw(frame, self, False)
+                self.watch.observe(frame, self, False)
         elif self.faults or self.detour is not None:
-            self._meet_faults(frame)
+            self._apply_faults(frame)
         else:
             self._arrive(frame)
 
@@ -115,21 +115,21 @@ class HalfLink:
         assert far is not None
         far.receive(frame, self)
 
-    def _meet_faults(self, frame: SimFrame) -> None:
+    def _apply_faults(self, frame: SimFrame) -> None:
         for fault in self.faults:
-            met = fault.meet(frame, self)
+            met = fault.on_frame(frame, self)
             if met is None:
                 if self.watch is not None:
-                    self.watch.saw(frame, self, False)
+                    self.watch.observe(frame, self, False)
                 return
             frame = met
-        if self.detour is None or self.detour.meet(frame, self) is not None:
+        if self.detour is None or self.detour.on_frame(frame, self) is not None:
             if self.watch is not None:
-                self.watch.saw(frame, self, True)
+                self.watch.observe(frame, self, True)
             self._arrive(frame)
 
     def leave_detour(self, frame: SimFrame) -> bool:
-        """A frame comes back from a detour and crosses; False where there is no carrier."""
+        """Deliver a frame that a detour held; False if there is no carrier."""
         if self.clear_since > self._clock.now:
             self.lost += 1
             return False
@@ -137,36 +137,36 @@ class HalfLink:
         return True
 
     def set_carrier(self, up: bool) -> None:
-        """Carrier came or went."""
+        """Set carrier, or remove it."""
         self.clear_since = self._clock.now if up else NEVER
 
 
 class Cable:
-    """Both ways of the link at a place of the model's; `ways` begin at its ends a (NIC or T0) and b."""
+    """The cable of a link of the model, by its index; `half_links` begin at its ends a (NIC or T0) and b."""
 
-    __slots__ = ("_listeners", "index", "swapped", "up", "ways")
+    __slots__ = ("_listeners", "half_links", "index", "swapped", "up")
 
     def __init__(self, clock: Clock, index: int, delay: int) -> None:
         self.index = index
         self.up = True
-        self.swapped = False  # its ways lead to another cable's ends
-        self.ways = (HalfLink(clock, delay), HalfLink(clock, delay))
+        self.swapped = False  # its half-links end at another cable's ends
+        self.half_links = (HalfLink(clock, delay), HalfLink(clock, delay))
         self._listeners: tuple[Callable[[bool], None], ...] = ()
 
     def listen(self, listener: Callable[[bool], None]) -> None:
-        """Call when carrier comes or goes."""
+        """Call `listener(up)` when carrier changes."""
         self._listeners = (*self._listeners, listener)
 
     def forget(self, listener: Callable[[bool], None]) -> None:
-        """Call no more."""
+        """Call the listener no more."""
         self._listeners = tuple(other for other in self._listeners if other is not listener)
 
     def set_carrier(self, up: bool) -> None:
-        """Both ends get carrier, or lose it."""
+        """Give carrier to both ends, or take it."""
         if up == self.up:
             return
         self.up = up
-        for way in self.ways:
-            way.set_carrier(up)
+        for half_link in self.half_links:
+            half_link.set_carrier(up)
         for listener in self._listeners:
             listener(up)

@@ -18,11 +18,14 @@ _MOST: Final = 100_000  # crossings kept until they are read
 
 
 class Crossing(NamedTuple):
-    """A frame in one direction of a cable, with times in seconds. `way` is twice the cable's place, plus 1 from b."""
+    """A frame in one direction of a cable, with times in seconds.
+
+    `half_link` is twice the cable's index, plus 1 from b.
+    """
 
     entered: float
     left: float
-    way: int
+    half_link: int
     kind: int  # DATA, FEEDBACK or TRIMMED
     arrived: bool
     frame: SimFrame
@@ -36,16 +39,16 @@ class Crossings:
         self._seen: list[Crossing] = []
         self._ways: dict[HalfLink, int] = {}
         for place in places:
-            for side, way in enumerate(fabric.cable_at(place).ways):
-                self._ways[way] = 2 * place + side
-                way.watch = self
-                way.faults = (self, *way.faults)
+            for side, half_link in enumerate(fabric.cable_at(place).half_links):
+                self._ways[half_link] = 2 * place + side
+                half_link.watch = self
+                half_link.faults = (self, *half_link.faults)
 
     def close(self) -> None:
-        """Watch no longer."""
-        for way in self._ways:
-            way.watch = None
-            way.faults = tuple(fault for fault in way.faults if fault is not self)
+        """Stop observing."""
+        for half_link in self._ways:
+            half_link.watch = None
+            half_link.faults = tuple(fault for fault in half_link.faults if fault is not self)
         self._ways = {}
 
     def taken(self) -> list[Crossing]:
@@ -53,15 +56,15 @@ class Crossings:
         seen, self._seen = self._seen, []
         return seen
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame:
-        """Let a frame go on: called as a fault of its half-link."""
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame:
+        """Return the frame unchanged: called as a fault of its half-link."""
         return frame
 
-    def saw(self, frame: SimFrame, way: HalfLink, arrives: bool) -> None:
-        """Note a frame that comes out, or is lost."""
+    def observe(self, frame: SimFrame, half_link: HalfLink, arrives: bool) -> None:
+        """Note a frame that arrives, or is lost."""
         if len(self._seen) >= _MOST:
             return
         now = self._clock.now
         kind = TRIMMED if frame.trimmed else DATA if frame.size > _SMALL else FEEDBACK
-        entered, left = (now - way.delay) / SECOND, now / SECOND
-        self._seen.append(Crossing(entered, left, self._ways[way], kind, arrives, frame))
+        entered, left = (now - half_link.delay) / SECOND, now / SECOND
+        self._seen.append(Crossing(entered, left, self._ways[half_link], kind, arrives, frame))

@@ -1,7 +1,7 @@
-"""Faults of frames on a simulated cable: twins of the nft rules and of the relay, drawing the same numbers.
+"""Faults of frames on a simulated cable: counterparts of the nft rules and of the relay, with the same random numbers.
 
-A fault of the wire that draws from a seed loses here the packets of the same numbers; what the kernel draws for itself
-there is drawn from the world's seed here.
+A seeded fault loses the same packets, by number, as on the wire; random numbers that the kernel draws there come from
+the world's seed here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Decider(Protocol):
 
 
 class _Matches:
-    """A Match as a question about frames; `lengths` are those of the IP packet, as the kernel counts them there."""
+    """Predicate of a Match on frames. Lengths are those of the IP packet, as the kernel counts them."""
 
     __slots__ = ("_evs", "_length", "_paths", "_usids", "always")
 
@@ -66,7 +66,7 @@ class _Matches:
 
 
 class FrameFault:
-    """A fault of one way of a cable that takes or damages frames; `seen` and `hit` count those it met and acted on."""
+    """A fault that drops or corrupts frames of a half-link; `seen` counts frames that matched, `hit` the dropped."""
 
     __slots__ = ("_clock", "_decide", "_matches", "hit", "number", "seen")
 
@@ -76,8 +76,8 @@ class FrameFault:
         self._decide = decider(action, seed, clock)
         self.seen = self.hit = 0
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
-        """Lose the frame, or let it go on."""
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
+        """Return the frame, or None if it is lost."""
         if not (self._matches.always or self._matches(frame)):
             return frame
         number = self.seen
@@ -88,7 +88,7 @@ class FrameFault:
         return self.apply(frame)
 
     def apply(self, frame: SimFrame) -> SimFrame | None:
-        """Handle a frame that is hit: drop it."""
+        """Drop a frame that is hit."""
         return None
 
 
@@ -102,7 +102,7 @@ class Corrupting(FrameFault):
         self._at, self._flip = _ETHERNET + action.offset, action.flip
 
     def apply(self, frame: SimFrame) -> SimFrame | None:
-        """The frame goes on as the bytes that it has become; one that is too short for the byte stays whole."""
+        """Return the frame with its bits flipped; one that is too short for that byte stays as it is."""
         if self._at >= frame.size:
             return frame
         data = bytearray(frame.to_bytes())
@@ -111,7 +111,7 @@ class Corrupting(FrameFault):
 
 
 class LoadedLoss(FrameFault):
-    """A fault that loses frames by chance, the more of them the busier the link has been."""
+    """A fault that loses frames at random, with a rate that grows with the load of the link."""
 
     __slots__ = ("_above", "_bits", "_draw", "_full", "_last", "_rate", "_window")
 
@@ -121,11 +121,11 @@ class LoadedLoss(FrameFault):
         self._rate, self._above = action.rate, action.above
         self._window = action.window * SECOND
         self._full = action.bits_per_second * action.window
-        self._bits = 0.0  # of the window, older ones with less weight
+        self._bits = 0.0  # in the window, exponentially weighted
         self._last = clock.now
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
-        """Lose the frame with the chance that the load of the moment gives it."""
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
+        """Lose the frame with a probability that grows with the current load."""
         now = self._clock.now
         self._bits = self._bits * exp((self._last - now) / self._window) + 8 * frame.size
         self._last = now
@@ -138,7 +138,7 @@ class LoadedLoss(FrameFault):
 
 
 def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFault:
-    """The fault of one way; `seed` is for what the kernel would draw."""
+    """Make the fault of one half-link; `seed` stands for the kernel's random numbers."""
     if isinstance(action, Corrupt):
         return Corrupting(clock, match, action, seed)
     if isinstance(action, LoadLoss):
@@ -189,7 +189,7 @@ class _Bucket:
 
 
 class HalfLinkDetour:
-    """A relay in one way of a cable: frames go on when the impairer lets them, twice or not at all."""
+    """A relay in one half-link: the impairer delays, duplicates or loses frames."""
 
     __slots__ = ("_clock", "impairer", "sent")
 
@@ -198,15 +198,15 @@ class HalfLinkDetour:
         self.impairer = impairer
         self.sent = 0
 
-    def meet(self, frame: SimFrame, way: HalfLink) -> SimFrame | None:
-        """Hold the frame, and copies of it, until they leave."""
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
+        """Hold the frame, and its copies, until each departs."""
         clock = self._clock
         leaves = [max(clock.now, round(at * SECOND)) for at in self.impairer.departures(clock.seconds)]
         for number, at in enumerate(leaves):
-            clock.at(at, self._let_go, (way, frame if number == 0 else frame.copy()))
+            clock.call_at(at, self._release, (half_link, frame if number == 0 else frame.copy()))
         return None
 
-    def _let_go(self, held: tuple[HalfLink, SimFrame]) -> None:
-        way, frame = held
-        if way.leave_detour(frame):
+    def _release(self, held: tuple[HalfLink, SimFrame]) -> None:
+        half_link, frame = held
+        if half_link.leave_detour(frame):
             self.sent += 1

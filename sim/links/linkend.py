@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mrclab.sim.nic import SimNic
 
 
-class PlugPort:
-    """A port of whatever NIC is there, for a switch that pauses it."""
+class HostPort:
+    """A port of the NIC at this end, for a switch that pauses it."""
 
     __slots__ = ("_end", "_number")
 
@@ -23,27 +23,27 @@ class PlugPort:
         self._number = number
 
     def pause(self, on: bool) -> None:
-        """Have the NIC stop sending by the port, or to go on."""
+        """Have the NIC stop sending by the port, or resume."""
         if self._end.nic is not None:
             self._end.nic.pause(self._number, on)
 
 
 class LinkEnd(CableEnd):
-    """Link end at a host; frames that come while no NIC is there are lost, unless `waken` puts one there."""
+    """Link end at a host; frames that arrive while there is no NIC are lost, unless `start_host` makes one."""
 
-    __slots__ = ("nic", "waken")
+    __slots__ = ("nic", "start_host")
 
     def __init__(self) -> None:
         self.nic: SimNic | None = None
-        self.waken: Callable[[], object] | None = None
+        self.start_host: Callable[[], object] | None = None
 
-    def receive(self, frame: SimFrame, way: HalfLink) -> None:
-        """Hand a frame on."""
-        if self.nic is None and self.waken is not None:
-            self.waken()
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
+        """Hand a frame to the NIC."""
+        if self.nic is None and self.start_host is not None:
+            self.start_host()
         if self.nic is not None:
-            self.nic.receive(frame, way.far_port)
+            self.nic.receive(frame, half_link.far_port)
 
-    def port(self, number: int) -> PlugPort:
-        """The NIC's port of this number, whatever NIC there is then."""
-        return PlugPort(self, number)
+    def port(self, number: int) -> HostPort:
+        """Return the NIC's port of this number, for whatever NIC is there later."""
+        return HostPort(self, number)

@@ -49,7 +49,7 @@ class Spray(Balancer):
                 self._left = list(range(len(outs)))
                 self._rng.shuffle(self._left)
             place = self._left.pop()
-            if outs[place].way.clear_since != NEVER:
+            if outs[place].half_link.clear_since != NEVER:
                 return place
         return 0
 
@@ -67,7 +67,7 @@ class Adaptive(Balancer):
         best: list[int] = []
         for place in range(len(outs)):
             port = outs[place]
-            if port.way.clear_since == NEVER:
+            if port.half_link.clear_since == NEVER:
                 continue
             depth = port.backlog(now) // self._unit
             if depth < least:
@@ -94,7 +94,7 @@ class FlowletBalancer(Balancer):
         """The flow's own while it does not pause."""
         assert flow is not None
         known = self._table.get(flow)
-        if known is not None and now - known[1] <= self._gap and outs[known[0]].way.clear_since != NEVER:
+        if known is not None and now - known[1] <= self._gap and outs[known[0]].half_link.clear_since != NEVER:
             place = known[0]
         else:
             place = self._adaptive.choose(outs, flow, now)

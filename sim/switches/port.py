@@ -1,13 +1,13 @@
 """An egress port of a simulated switch: two queues, ECN, trimming, tail drops, as p4src and the targets have it.
 
 The data queue lets one packet go per packet time of the link (behavioral-model's rate limiter: 1/rate after the
-predecessor's turn, at once where that is over); the control queue is not limited. So a packet's time to leave is known
-when it comes, and one event takes it to the far end of the cable. What is only known when it leaves, the depth behind
-it, is caught up on by whatever happens at the port next: nobody can look in between.
+predecessor's turn, at once where that is over); the control queue is not limited. So a packet's departure time is known
+when it arrives, and one event takes it to the far end of the cable. The depth it leaves behind, known only at
+departure, is worked out at the port's next event: nothing reads it in between.
 
 Where links have a rate in bits, a port is a switch chip's and not the P4 program's on a target: thresholds and depth
-are bytes (of full packets), a packet is trimmed by the depth that it finds when it comes, and the control queue, which
-takes time, has a limit too.
+are bytes (of full packets), a packet is trimmed by the depth that it finds on arrival, and the control queue, which is
+limited to the link rate, has a limit of depth too.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def kind_of(dscp: int) -> int:
     return _CLASSES[dscp]
 
 
-def takes(size: int, bits_per_second: int) -> int:
-    """Ticks that so many bytes take. Machine's own numbers, compiled: a product beyond 2^31 is Python's else."""
+def serialization_ticks(size: int, bits_per_second: int) -> int:
+    """Serialization delay of `size` bytes in ticks. i64 keeps the compiled product a machine integer."""
     bits: i64 = size * 8
     rate: i64 = bits_per_second
     return bits * SECOND // rate
@@ -67,7 +67,7 @@ def _speed(rate_pps: float, rate: float | None) -> tuple[int, int]:
 
 @lru_cache
 def _longest_control(depth: int, rate: float | None) -> int:
-    """Ticks that a full control queue takes."""
+    """Serialization delay of a full control queue in ticks."""
     return NEVER if rate is None else round(depth * SACK_BYTES * 8 * SECOND / rate)
 
 
@@ -82,8 +82,8 @@ class SimSwitchPort:
     __slots__ = (
         "_backlog", "_bits_per_second", "_clock", "_control", "_control_bytes", "_control_free", "_control_longest",
         "_data", "_data_bytes", "_depth", "_ecn_min", "_ecn_span", "_first", "_interval", "_last", "_last_hop_dscp",
-        "_newest", "_others", "_random", "_seed", "_trim_at", "_trim_from", "dropped", "evs", "marks", "next_leaves",
-        "number", "register", "trims", "waiting", "way",
+        "_newest", "_others", "_random", "_seed", "_trim_at", "_trim_from", "dropped", "evs", "half_link", "marks",
+        "next_leaves", "number", "register", "trims", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -92,13 +92,13 @@ class SimSwitchPort:
         number: int,
         spec: FabricSpec,
         to_host: bool,
-        way: HalfLink,
+        half_link: HalfLink,
         seed: str,
         rate: float | None,
     ) -> None:
         queue = spec.queue
         self._clock = clock
-        self.way = way
+        self.half_link = half_link
         self.next_leaves = NEVER
         self.register = 0
         unit = 1
@@ -113,7 +113,7 @@ class SimSwitchPort:
         self._depth = unit * queue.depth
         self._control_longest = _longest_control(queue.control_depth, rate)
         self.waiting = 0
-        self._backlog = 0  # what waits, as depths count it
+        self._backlog = 0  # depth of the data queue
         self._first: SimFrame | None = None
         self._newest: SimFrame | None = None
         self._ecn_min = unit * queue.ecn_min
@@ -132,13 +132,13 @@ class SimSwitchPort:
         """Queue a frame, trimmed where the queue is long, or drop it where that is full."""
         now = self._clock.now
         if self.next_leaves <= now:
-            self.settle(now)
+            self.dequeue(now)
         kind = _CLASSES[frame.dscp]
         rate = self._bits_per_second
         depth = self._backlog if rate else self.register
         if depth >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
             kind = self._may_trim(frame, kind, depth)
-        if TRIMMED <= kind <= CONTROL:  # past all data
+        if TRIMMED <= kind <= CONTROL:  # by the control queue
             if self._control_free - now >= self._control_longest:
                 self.dropped += 1
                 return
@@ -149,7 +149,9 @@ class SimSwitchPort:
             return
         else:
             busy_until = self._last
-            leave = max(now, busy_until) + takes(frame.size, rate) if rate else busy_until + self._interval
+            leave = (
+                max(now, busy_until) + serialization_ticks(frame.size, rate) if rate else busy_until + self._interval
+            )
             if leave <= now:
                 frame.leave = leave = now
                 self.register = 0
@@ -159,10 +161,10 @@ class SimSwitchPort:
             else:
                 self._queue(frame, leave)
             self._last = frame.leave = leave
-        self.way.enter(frame, leave)
+        self.half_link.enter(frame, leave)
 
     def _may_trim(self, frame: SimFrame, kind: int, depth: int) -> int:
-        """Trim a frame where the depth, against a threshold that is drawn for it, says so; its class then."""
+        """Trim a frame if the depth exceeds a randomly dithered threshold; return its class then."""
         trim_at = self._trim_at
         dither = self._draw((trim_at >> 1) + 1)
         if depth + (trim_at >> 2) < trim_at + dither:
@@ -172,45 +174,45 @@ class SimSwitchPort:
         return _CLASSES[frame.dscp]
 
     def _queue(self, frame: SimFrame, leave: int) -> None:
-        """Behind those that wait."""
+        """Append to the data queue."""
         newest = self._newest
         if newest is None:
             self._first = frame
             self.next_leaves = leave
         else:
-            newest.behind = frame
+            newest.next_queued = frame
         self._newest = frame
         self.waiting += 1
         self._backlog += frame.size if self._bits_per_second else 1
 
     def _control_leaves(self, frame: SimFrame, now: int) -> int:
-        """Return when a frame of the control queue has left: behind those before it, ahead of data not yet in service.
+        """Return when a frame of the control queue has left: after those before it, before data not in transmission.
 
-        Data that is queued already keeps its time; data that comes later waits longer by what the frame took.
+        Data that is queued already keeps its time; later data waits longer by the frame's serialization delay.
         """
-        ticks = takes(frame.size, self._bits_per_second)
+        ticks = serialization_ticks(frame.size, self._bits_per_second)
         self._control_free = max(now, self._control_free) + ticks
         self._last = max(now, self._last) + ticks
         return self._control_free
 
-    def send_of_cpu(self, frame: SimFrame) -> None:
-        """Send what the controller gave, past all queues."""
+    def send_packet_out(self, frame: SimFrame) -> None:
+        """Send a packet-out of the controller, past all queues."""
         frame.leave = now = self._clock.now
         self._count(frame, CPU)
-        self.way.enter(frame, now)
+        self.half_link.enter(frame, now)
 
     def catch_up(self) -> None:
-        """Take note of the frames that have left by now."""
+        """Remove the frames that have left by now from the queue."""
         now = self._clock.now
         if self.next_leaves <= now:
-            self.settle(now)
+            self.dequeue(now)
 
-    def settle(self, now: int) -> None:
-        """The same where the first of them has."""
+    def dequeue(self, now: int) -> None:
+        """Remove the frames that have left; to be called when the first one has."""
         frame = self._first
         while frame is not None and frame.leave <= now:
-            following = frame.behind
-            frame.behind = None
+            following = frame.next_queued
+            frame.next_queued = None
             self.waiting -= 1
             self.register = self._backlog = depth = self._backlog - (frame.size if self._bits_per_second else 1)
             if depth > self._ecn_min:
@@ -227,13 +229,13 @@ class SimSwitchPort:
             self.next_leaves = frame.leave
 
     def _may_mark(self, frame: SimFrame, above: int) -> None:
-        """Mark a frame that leaves a queue so much longer than what is never marked."""
+        """Mark a frame with ECN-CE at random; the queue it leaves is `above` the least depth that marks."""
         if self._ecn_span and frame.ecn != _ECN_NOT_ECT and above > self._draw(self._ecn_span):
             frame.mark()
             self.marks += 1
 
     def _stamp(self, frame: SimFrame, hops: list[Hop], at: int) -> None:
-        """Write telemetry of this port into a frame that leaves at a time."""
+        """Append this port's telemetry to a frame that leaves at a time."""
         sent = self._data_bytes + self._control_bytes
         for _, size in (self._others or {}).values():
             sent += size
@@ -242,14 +244,14 @@ class SimSwitchPort:
         hops.append(Hop(id(self), rate, queue, sent, at / SECOND))
 
     def _draw(self, count: int) -> int:
-        """A number below `count`."""
+        """Return a random number below `count`."""
         source = self._random
         if source is None:
             source = self._random = random.Random(self._seed)
         return int(source.random() * count)
 
     def _count(self, frame: SimFrame, kind: int) -> None:
-        """A frame of this class leaves. Nearly all are data or control packets, which have counters of their own."""
+        """Count a frame that leaves. Nearly all are data or control packets, which have counters of their own."""
         if kind == TRIMMABLE:
             self._data += 1
             self._data_bytes += frame.size
@@ -265,7 +267,7 @@ class SimSwitchPort:
             self._count_ev(frame)
 
     def _count_ev(self, frame: SimFrame) -> None:
-        """Only an MRC frame has an EV: what RoCEv2 writes in its place is another number."""
+        """Count a frame of a watched EV; only MRC frames have EVs, RoCEv2 has another number in this place."""
         if frame.trimmable and (cell := self.evs.get(frame.ev)) is not None:
             cell[0] += 1
             cell[1] += frame.size
@@ -284,24 +286,24 @@ class SimSwitchPort:
         return self._clock.now
 
     def backlog(self, now: int) -> int:
-        """Packets or bytes, as depths count them, that wait in the data queue."""
+        """Depth of the data queue, in packets or bytes."""
         if self.next_leaves <= now:
-            self.settle(now)
+            self.dequeue(now)
         return self._backlog
 
     def depth(self) -> int:
-        """Frames that wait now."""
+        """Number of frames in the data queue now."""
         self.catch_up()
         return self.waiting
 
     def lose_waiting(self) -> None:
-        """The switch stands still or is dead: what waits is lost."""
+        """Lose all queued frames: the switch is frozen or killed."""
         self.catch_up()
         frame = self._first
         while frame is not None:
-            frame.gone = True
-            following = frame.behind
-            frame.behind = None
+            frame.flushed = True
+            following = frame.next_queued
+            frame.next_queued = None
             frame = following
         self._first = self._newest = None
         self.next_leaves = NEVER
@@ -309,7 +311,7 @@ class SimSwitchPort:
         self._last = self._clock.now - self._interval
 
     def clear(self) -> None:
-        """The switch is dead: what waits is lost, and what it counted forgotten."""
+        """Lose all queued frames and reset the counters: the switch is killed."""
         self.lose_waiting()
         self._clear_counters()
 

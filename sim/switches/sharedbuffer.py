@@ -2,12 +2,12 @@
 
 The buffer is shared by dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 6(2), 1998): a queue may hold alpha times
 what is free. Without PFC that is the queue of an egress port, and what is beyond is dropped. With PFC (IEEE 802.1Qbb)
-it is what one ingress port has in the switch: beyond, its peer is paused (XOFF) until less is held (XON),
-and what was under way meanwhile has headroom of its own; only what exceeds that is lost. Control packets have a
+it is the bytes of one ingress port in the switch: above, its peer is paused (XOFF) until they are fewer (XON),
+and frames in flight meanwhile have headroom of their own; only those beyond it are lost. Control packets have a
 priority of their own, which is never paused.
 
-A pause reaches the peer after the cable's delay and the frame that stands before it. XON always comes: a pause that is
-refreshed until then and one whose time is long are the same.
+A pause reaches the peer after the cable's delay and the frame in transmission. XON always arrives: a pause that is
+refreshed until then and one with a long time are the same.
 """
 
 from __future__ import annotations
@@ -15,8 +15,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
-from mrclab.sim.clock import NEVER, SECOND, Work, ticks
-from mrclab.sim.switches.port import CONTROL, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, SimSwitchPort, kind_of, takes
+from mrclab.sim.clock import NEVER, SECOND, ScheduledEvent, ticks
+from mrclab.sim.switches.port import (
+    CONTROL,
+    TRIMMABLE,
+    TRIMMABLE_RETX,
+    TRIMMED,
+    SimSwitchPort,
+    kind_of,
+    serialization_ticks,
+)
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -38,8 +46,8 @@ class Pausable(Protocol):
         """Stop sending data, or go on."""
 
 
-class _Signal(Work):
-    """A PAUSE frame under way."""
+class _Signal(ScheduledEvent):
+    """A PAUSE frame in flight."""
 
     __slots__ = ("_on", "_to")
 
@@ -47,29 +55,29 @@ class _Signal(Work):
         self._to = to
         self._on = on
 
-    def happen(self) -> None:
-        """It arrives."""
+    def fire(self) -> None:
+        """Pause the peer, or resume it."""
         self._to.pause(self._on)
 
 
 class Ingress:
     """Bytes that came in by one port and are still in the switch."""
 
-    __slots__ = ("held", "paused", "peer", "spare", "spare_most", "xoffs")
+    __slots__ = ("headroom", "headroom_used", "held", "paused", "peer", "xoffs")
 
-    def __init__(self, peer: Pausable | None, spare_most: int) -> None:
+    def __init__(self, peer: Pausable | None, headroom: int) -> None:
         self.peer = peer
         self.held = 0  # in the shared part
-        self.spare = 0  # in the port's headroom
-        self.spare_most = spare_most
+        self.headroom_used = 0  # in the port's headroom
+        self.headroom = headroom
         self.paused = False  # the peer was paused
         self.xoffs = 0  # how often
 
 
 class SwitchBuffer:
-    """Memory that all ports of a switch share; `peer(way)` gives the sender into a way.
+    """Memory that all ports of a switch share; `peer(half_link)` returns the sender into a half-link.
 
-    With PFC every port's headroom is set aside first: ValueError where nothing is left to share.
+    With PFC every port's headroom is reserved first: ValueError if nothing is left to share.
     """
 
     def __init__(self, clock: Clock, spec: FabricSpec, ports: int, peer: Callable[[HalfLink], Pausable | None]) -> None:
@@ -81,18 +89,17 @@ class SwitchBuffer:
         self.pfc = queue.pfc is not None
         self._xoff = queue.pfc.xoff if queue.pfc else 0
         self._xon = queue.pfc.xon if queue.pfc else 0
-        self._signal = ticks(delay) + takes(self._full + PAUSE_BYTES, round(rate))
-        spare = spec.headroom
-        self._spare = spare
-        self.size = queue.buffer - spare * ports
+        self._signal = ticks(delay) + serialization_ticks(self._full + PAUSE_BYTES, round(rate))
+        self._headroom = spec.headroom
+        self.size = queue.buffer - self._headroom * ports
         self.used = 0  # of what is shared
         self._ingress: dict[int, Ingress] = {}
 
-    def ingress(self, way: HalfLink) -> Ingress:
-        """The account of what comes by a way."""
-        found = self._ingress.get(way.far_port)
+    def ingress(self, half_link: HalfLink) -> Ingress:
+        """Return the ingress accounting of the port at which a half-link ends."""
+        found = self._ingress.get(half_link.far_port)
         if found is None:
-            found = self._ingress[way.far_port] = Ingress(self._peer(way), self._spare)
+            found = self._ingress[half_link.far_port] = Ingress(self._peer(half_link), self._headroom)
         return found
 
     def xoffs(self, port: int) -> int:
@@ -101,41 +108,41 @@ class SwitchBuffer:
         return 0 if found is None else found.xoffs
 
     def admit(self, frame: SimFrame, queued: int) -> bool:
-        """Take a frame for an egress queue of so many bytes; False where it is dropped."""
+        """Admit a frame to an egress queue that holds `queued` bytes; False if it must be dropped."""
         size = frame.size
         if not self.pfc:
             if self.used + size > self.size or queued + size > self._alpha * (self.size - self.used):
                 return False
             self.used += size
             return True
-        account = self.ingress(frame.way)
+        ingress_port = self.ingress(frame.half_link)
         limit = self._limit()
-        if not account.spare and account.held + size <= limit and self.used + size <= self.size:
-            account.held += size
+        if not ingress_port.headroom_used and ingress_port.held + size <= limit and self.used + size <= self.size:
+            ingress_port.held += size
             self.used += size
-            if account.held + self._full > limit:
-                self._stop(account)
+            if ingress_port.held + self._full > limit:
+                self._stop(ingress_port)
             return True
-        if account.spare + size > account.spare_most:
+        if ingress_port.headroom_used + size > ingress_port.headroom:
             return False
-        account.spare += size
-        self._stop(account)
+        ingress_port.headroom_used += size
+        self._stop(ingress_port)
         return True
 
     def release(self, frame: SimFrame) -> None:
-        """A frame has left, or is lost."""
+        """Release the bytes of a frame that was sent or lost."""
         size = frame.size
         if not self.pfc:
             self.used -= size
             return
-        account = self.ingress(frame.way)
-        spare = min(size, account.spare)
-        account.spare -= spare
-        account.held -= size - spare
-        self.used -= size - spare
-        if account.paused and not account.spare and account.held <= self._resume():
-            account.paused = False
-            self._send_pause(account, False)
+        ingress_port = self.ingress(frame.half_link)
+        headroom_used = min(size, ingress_port.headroom_used)
+        ingress_port.headroom_used -= headroom_used
+        ingress_port.held -= size - headroom_used
+        self.used -= size - headroom_used
+        if ingress_port.paused and not ingress_port.headroom_used and ingress_port.held <= self._resume():
+            ingress_port.paused = False
+            self._send_pause(ingress_port, False)
 
     def _limit(self) -> float:
         return self._xoff or self._alpha * (self.size - self.used)
@@ -144,18 +151,18 @@ class SwitchBuffer:
         """Bytes that an ingress port may hold when its peer goes on: two packets below what stops it."""
         return self._xon or max(0.0, self._limit() - 2 * self._full)
 
-    def _stop(self, account: Ingress) -> None:
-        if not account.paused:
-            account.paused = True
-            account.xoffs += 1
-            self._send_pause(account, True)
+    def _stop(self, ingress_port: Ingress) -> None:
+        if not ingress_port.paused:
+            ingress_port.paused = True
+            ingress_port.xoffs += 1
+            self._send_pause(ingress_port, True)
 
-    def _send_pause(self, account: Ingress, on: bool) -> None:
-        if account.peer is not None:
-            self._clock.put(self._clock.now + self._signal, _Signal(account.peer, on))
+    def _send_pause(self, ingress_port: Ingress, on: bool) -> None:
+        if ingress_port.peer is not None:
+            self._clock.schedule(self._clock.now + self._signal, _Signal(ingress_port.peer, on))
 
 
-class _Service(Work):
+class _TransmitEnd(ScheduledEvent):
     """The end of a frame's transmission."""
 
     __slots__ = ("_port",)
@@ -163,12 +170,12 @@ class _Service(Work):
     def __init__(self, port: PausablePort) -> None:
         self._port = port
 
-    def happen(self) -> None:
-        """The frame has left."""
-        self._port.served(self)
+    def fire(self) -> None:
+        """Finish the transmission."""
+        self._port.on_transmitted(self)
 
 
-class _Watchdog(Work):
+class _Watchdog(ScheduledEvent):
     """End of a port's detection time: has a pause held data for all of it?"""
 
     __slots__ = ("_port", "_since")
@@ -177,8 +184,8 @@ class _Watchdog(Work):
         self._port = port
         self._since = since
 
-    def happen(self) -> None:
-        """Look."""
+    def fire(self) -> None:
+        """Act if it has."""
         self._port.watch(self._since)
 
 
@@ -187,8 +194,8 @@ class _Restoration(_Watchdog):
 
     __slots__ = ()
 
-    def happen(self) -> None:
-        """Look."""
+    def fire(self) -> None:
+        """Act if it has."""
         self._port.restore(self._since)
 
 
@@ -205,13 +212,13 @@ class PausablePort(SimSwitchPort):
         "_data_queue",
         "_forwards",
         "_held_since",
+        "_in_service",
         "_paused_since",
         "_paused_ticks",
         "_restoration",
         "_resumed_at",
-        "_service",
-        "_serving",
         "_storming",
+        "_transmit_end",
         "_waiting_control",
         "_watchdog",
         "paused",
@@ -224,18 +231,18 @@ class PausablePort(SimSwitchPort):
         number: int,
         spec: FabricSpec,
         to_host: bool,
-        way: HalfLink,
+        half_link: HalfLink,
         seed: str,
         buffer: SwitchBuffer,
         rate: float | None,
     ) -> None:
-        super().__init__(clock, number, spec, to_host, way, seed, rate)
+        super().__init__(clock, number, spec, to_host, half_link, seed, rate)
         self._buffer = buffer
         self._data_queue: deque[SimFrame] = deque()
         self._control_queue: deque[SimFrame] = deque()
         self._waiting_control = 0  # bytes
-        self._serving: SimFrame | None = None
-        self._service = _Service(self)
+        self._in_service: SimFrame | None = None
+        self._transmit_end = _TransmitEnd(self)
         self.paused = False
         self._paused_since = 0
         self._paused_ticks = 0
@@ -255,7 +262,7 @@ class PausablePort(SimSwitchPort):
         if depth >= self._trim_from and TRIMMABLE <= kind <= TRIMMABLE_RETX and frame.trimmable:
             kind = self._may_trim(frame, kind, depth)
         if TRIMMED <= kind <= CONTROL:
-            if takes(self._waiting_control, self._bits_per_second) >= self._control_longest:
+            if serialization_ticks(self._waiting_control, self._bits_per_second) >= self._control_longest:
                 self.dropped += 1
                 return
             self._control_queue.append(frame)
@@ -269,7 +276,7 @@ class PausablePort(SimSwitchPort):
             self._backlog += frame.size
             if self.paused and self._held_since == NEVER:
                 self._hold()
-        if self._serving is None:
+        if self._in_service is None:
             self._serve()
 
     def _serve(self) -> None:
@@ -280,15 +287,16 @@ class PausablePort(SimSwitchPort):
             frame = self._data_queue.popleft()
         else:
             return
-        self._serving = frame
-        self._clock.put(self._clock.now + takes(frame.size, self._bits_per_second), self._service)
+        self._in_service = frame
+        duration = serialization_ticks(frame.size, self._bits_per_second)
+        self._clock.schedule(self._clock.now + duration, self._transmit_end)
 
-    def served(self, service: _Service) -> None:
-        """A frame has left, unless it was lost meanwhile."""
-        frame = self._serving
-        if service is not self._service or frame is None:
+    def on_transmitted(self, event: _TransmitEnd) -> None:
+        """Send a frame whose transmission ends, unless it was lost meanwhile."""
+        frame = self._in_service
+        if event is not self._transmit_end or frame is None:
             return
-        self._serving = None
+        self._in_service = None
         kind = kind_of(frame.dscp)
         if not TRIMMED <= kind <= CONTROL:
             self.waiting -= 1
@@ -301,13 +309,13 @@ class PausablePort(SimSwitchPort):
         self._count(frame, kind)
         if frame.telemetry is not None and not TRIMMED <= kind <= CONTROL:
             self._stamp(frame, frame.telemetry, now)
-        self.way.enter(frame, now)
+        self.half_link.enter(frame, now)
         self._serve()
 
     # --- pauses -----------------------------------------------------------------------------------------------------
 
     def pause(self, on: bool) -> None:
-        """Stop sending data, or go on: a PAUSE frame of the peer."""
+        """Stop sending data, or resume: a PAUSE frame of the peer arrived."""
         if on == self.paused:
             return
         now = self._clock.now
@@ -322,17 +330,17 @@ class PausablePort(SimSwitchPort):
         self._resumed_at = now
         if self._storming:
             if self._restoration:
-                self._clock.put(now + self._restoration, _Restoration(self, now))
+                self._clock.schedule(now + self._restoration, _Restoration(self, now))
             else:
                 self._storming = False
-        if self._serving is None:
+        if self._in_service is None:
             self._serve()
 
     def _hold(self) -> None:
         """Begin the watchdog's detection time: a pause holds data from now on."""
         if self._watchdog < NEVER and not self._storming:
             self._held_since = now = self._clock.now
-            self._clock.put(now + self._watchdog, _Watchdog(self, now))
+            self._clock.schedule(now + self._watchdog, _Watchdog(self, now))
 
     def watch(self, since: int) -> None:
         """Act on a storm where a pause has held data since then."""
@@ -344,7 +352,7 @@ class PausablePort(SimSwitchPort):
         if not self._forwards:
             self.dropped += len(self._data_queue)
             self._lose_data()
-        elif self._serving is None:
+        elif self._in_service is None:
             self._serve()
 
     def restore(self, since: int) -> None:
@@ -375,13 +383,13 @@ class PausablePort(SimSwitchPort):
             self._buffer.release(frame)
 
     def lose_waiting(self) -> None:
-        """The switch stands still or is dead: what waits is lost, with what is in service."""
+        """Lose all queued frames and the one in transmission: the switch is frozen or killed."""
         self._lose_data()
         self._control_queue.clear()
         self._waiting_control = 0
-        frame, self._serving = self._serving, None
+        frame, self._in_service = self._in_service, None
         if frame is not None:
-            self._service = _Service(self)
+            self._transmit_end = _TransmitEnd(self)
             if not TRIMMED <= kind_of(frame.dscp) <= CONTROL:
                 self._buffer.release(frame)
         self.waiting = self._backlog = 0

@@ -183,35 +183,35 @@ class SimSwitch(CableEnd):
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def joined(self, way: HalfLink) -> None:
+    def attached(self, half_link: HalfLink) -> None:
         """Frames will come by this way; it counts those that were taken, as it is at hand then."""
-        self._inputs[way.far_port] = way
+        self._inputs[half_link.far_port] = half_link
 
-    def parted(self, way: HalfLink) -> None:
+    def detached(self, half_link: HalfLink) -> None:
         """No more will."""
-        packets, size = self._earlier.get(way.far_port, (0, 0))
-        self._earlier[way.far_port] = packets + way.taken, size + way.taken_bytes
-        way.taken = way.taken_bytes = 0
-        if self._inputs.get(way.far_port) is way:
-            del self._inputs[way.far_port]
+        packets, size = self._earlier.get(half_link.far_port, (0, 0))
+        self._earlier[half_link.far_port] = packets + half_link.rx_packets, size + half_link.rx_bytes
+        half_link.rx_packets = half_link.rx_bytes = 0
+        if self._inputs.get(half_link.far_port) is half_link:
+            del self._inputs[half_link.far_port]
 
     def received(self) -> dict[int, tuple[int, int]]:
         """Frames and bytes that came in, by number of the port, of those by which any did."""
         found = dict(self._earlier)
-        for number, way in self._inputs.items():
-            if way.taken:
+        for number, half_link in self._inputs.items():
+            if half_link.rx_packets:
                 packets, size = found.get(number, (0, 0))
-                found[number] = packets + way.taken, size + way.taken_bytes
+                found[number] = packets + half_link.rx_packets, size + half_link.rx_bytes
         return dict(sorted(found.items()))
 
-    def receive(self, frame: SimFrame, way: HalfLink) -> None:
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
         """A frame came in by a port."""
         if self.frozen or not self.alive:
             self.unserved += 1
             return
-        way.taken += 1
-        way.taken_bytes += frame.size
-        if frame.fault and self._refuses(frame, way.far_port):
+        half_link.rx_packets += 1
+        half_link.rx_bytes += frame.size
+        if frame.fault and self._refuses(frame, half_link.far_port):
             return
         if frame.hops <= 1:
             self.drops[HOPS_OVER] += 1
@@ -308,7 +308,7 @@ class SimSwitch(CableEnd):
         """Send what the controller gave out of a port."""
         if self.alive and not self.frozen:
             self.cpu_out += 1
-            self.ports[port - 1].send_of_cpu(frame)
+            self.ports[port - 1].send_packet_out(frame)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -320,8 +320,8 @@ class SimSwitch(CableEnd):
     def _clear_counters(self) -> None:
         self.drops = [0] * 16  # by reason
         self._earlier: dict[int, tuple[int, int]] = {}  # what ways brought that lead here no longer
-        for way in self._inputs.values():
-            way.taken = way.taken_bytes = 0
+        for half_link in self._inputs.values():
+            half_link.rx_packets = half_link.rx_bytes = 0
         self.cpu_in = self.cpu_out = 0  # to the controller, and from it
 
     def freeze(self) -> None:

@@ -108,15 +108,15 @@ MUTANTS: Final = (
     # --- virtual time -------------------------------------------------------------------------------------------------
     Mutant("a queue has no end", "sim/switches/port.py", "        elif self._backlog + (frame.size if rate else 1) > self._depth:", "        elif False:", ("sim_bytes", "sim_nic")),
     Mutant("the control queue has no end", "sim/switches/port.py", "            if self._control_free - now >= self._control_longest:", "            if False:", ("sim_bytes",)),
-    Mutant("a small packet takes the link as long as a full one", "sim/switches/port.py", "max(now, busy_until) + takes(frame.size, rate) if rate", "max(now, busy_until) + self._interval if rate", ("sim_bytes",)),
+    Mutant("a small packet takes the link as long as a full one", "sim/switches/port.py", "max(now, busy_until) + serialization_ticks(frame.size, rate) if rate", "max(now, busy_until) + self._interval if rate", ("sim_bytes",)),
     Mutant("marks begin with the first packet that waits", "sim/switches/port.py", "        self._ecn_min = unit * queue.ecn_min\n", "        self._ecn_min = 0\n", ("sim_bytes",)),
     Mutant("a switch that stood still trims by the queue that it lost", "sim/switches/port.py", "        self.waiting = self._backlog = self.register = 0\n", "        self.waiting = self._backlog = 0\n", ("sim_faults",)),
     Mutant("a switch forwards what another uSID is for", "sim/switches/switch.py", "        if usids[at] != self.usid:\n", "        if False:\n", ("sim_faults", "sim_world")),
     Mutant("frames on a cable that is cut arrive", "sim/links/cable.py", "        if now - self.delay < self.clear_since:\n", "        if now < self.clear_since:\n", ("sim_faults",)),
-    Mutant("a cable's delay is counted twice", "sim/links/cable.py", "        self._clock.put(at + self.delay, frame)\n", "        self._clock.put(at + 2 * self.delay, frame)\n", ("sim_nic",)),
+    Mutant("a cable's delay is counted twice", "sim/links/cable.py", "        self._clock.schedule(at + self.delay, frame)\n", "        self._clock.schedule(at + 2 * self.delay, frame)\n", ("sim_nic",)),
     Mutant("a fault counts frames that it does not match", "sim/links/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),
     Mutant("what is due together happens the other way round", "sim/clock.py", "            if waiting[middle].due <= when:\n", "            if waiting[middle].due < when:\n", ("sim_clock",)),
-    Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + takes(size, port.bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
+    Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + serialization_ticks(size, port.bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
     Mutant("a dead switch comes back with its counters", "sim/switches/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------
     Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        elif not self._nak_sent:\n            self._nak_sent = True\n", "        else:\n            self._nak_sent = True\n", ("roce_endpoint",)),

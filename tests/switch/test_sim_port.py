@@ -48,8 +48,8 @@ class Listener(CableEnd):
     def __init__(self, take):
         self.take = take
 
-    def receive(self, frame, way):
-        self.take(frame, way.far_port)
+    def receive(self, frame, half_link):
+        self.take(frame, half_link.far_port)
 
 
 class Sim:
@@ -63,9 +63,9 @@ class Sim:
         self.out = {}
         self.inputs = {}
         for port in self.switch.ports:
-            port.way.lead_to(Listener(self._take), port.number)
-            way = self.inputs[port.number] = HalfLink(self.clock, 0)
-            way.lead_to(self.switch, port.number)
+            port.half_link.attach(Listener(self._take), port.number)
+            half_link = self.inputs[port.number] = HalfLink(self.clock, 0)
+            half_link.attach(self.switch, port.number)
             if rng is not None:
                 port._random = rng
 
@@ -78,7 +78,7 @@ class Sim:
         for at, port, data in arrivals:
             frame = of_bytes(data)
             frames.append(frame)
-            self.clock.at(at * NS, lambda about: self.switch.receive(*about), (frame, self.inputs[port]))
+            self.clock.call_at(at * NS, lambda about: self.switch.receive(*about), (frame, self.inputs[port]))
         self.clock.run(10**18)
         return frames
 

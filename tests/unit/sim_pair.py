@@ -39,7 +39,7 @@ class Sim:
                 lambda _now, _event: None,
                 codecs=WIRE if wire_format else OBJECTS,
             )
-            self.fabric.plug_in(name, self.hosts[name].nic)
+            self.fabric.connect(name, self.hosts[name].nic)
 
     def _record(self, name, now, record):
         self.records.append({"t": now, "node": name, **record})

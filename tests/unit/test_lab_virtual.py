@@ -205,7 +205,7 @@ def test_a_signal_ends_a_long_wait_at_the_event_during_which_it_comes(who):
         with virtual_world(Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))) as world:
             world.injector.kill("t0-p1-1")
             clock = world._sim._clock
-            clock.at(ticks(0.25), lambda _: signal.raise_signal(signal.SIGTERM))
+            clock.call_at(ticks(0.25), lambda _: signal.raise_signal(signal.SIGTERM))
             try:
                 if who == "controller":
                     world.call("controller", "wait_verified", timeout=1e3)

@@ -9,7 +9,7 @@ from mrclab.hosts.mrc.packets import headers as h
 class Swallow:
     """Loses data packets and nothing else, carrier stays."""
 
-    def meet(self, frame, way):
+    def on_frame(self, frame, half_link):
         return None if frame.read is not None and frame.read.op in h.WRITES else frame
 
 
@@ -41,7 +41,7 @@ def test_small_packets_lost_on_a_dead_path_are_true_losses_and_the_path_stays_re
     write = Write(sim, "h1", "h2", 2000 * 8, message=8)
     sim.run(30e-6)
     cable = sim.fabric.cable("h1-p2")
-    cable.ways[0].faults = (Swallow(),)
+    cable.half_links[0].faults = (Swallow(),)
     until(sim, write)
     assert write.received == write.sent
     assert write.stats.spurious_packets == write.stats.late_packets == 0

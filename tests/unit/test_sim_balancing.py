@@ -72,7 +72,7 @@ def test_adaptive_routing_takes_one_of_the_least_loaded_in_whole_packets():
     class Port:
         def __init__(self, depth: int) -> None:
             self.depth = depth
-            self.way = type("Way", (), {"clear_since": 0})()
+            self.half_link = type("Way", (), {"clear_since": 0})()
 
         def backlog(self, now: int) -> int:
             return self.depth

@@ -10,8 +10,8 @@ from mrclab.sim.clock import SECOND, Clock, ticks
 def test_what_is_due_together_happens_in_the_order_in_which_it_was_asked_for():
     clock, seen = Clock(), []
     for name in "abc":
-        clock.at(5, seen.append, name)
-    clock.at(4, seen.append, "first")
+        clock.call_at(5, seen.append, name)
+    clock.call_at(4, seen.append, "first")
     clock.run(10)
     assert seen == ["first", "a", "b", "c"]
     assert clock.now == 10
@@ -25,7 +25,7 @@ def test_a_run_ends_where_somebody_halts_it_and_goes_on_from_there():
         clock.halted = at == 2
 
     for at in (1, 2, 3):
-        clock.at(at, see, at)
+        clock.call_at(at, see, at)
     clock.run(10)
     assert (seen, clock.now) == ([1, 2], 2)
     clock.run(10)
@@ -35,12 +35,12 @@ def test_a_run_ends_where_somebody_halts_it_and_goes_on_from_there():
 @pytest.mark.parametrize("seed", range(20))
 def test_events_that_bring_more_events_happen_by_time_and_then_as_they_were_asked_for(seed):
     draw, clock, seen, asked = random.Random(seed), Clock(), [], []
-    clock.expect(10 ** draw.randrange(6, 13))
+    clock.set_event_rate(10 ** draw.randrange(6, 13))
 
     def ask():
         at = clock.now + draw.choice((0, 1, draw.randrange(1 << 12), draw.randrange(1 << 24)))
         asked.append((at, len(asked)))
-        clock.at(at, happen, asked[-1])
+        clock.call_at(at, happen, asked[-1])
 
     def happen(event):
         assert event[0] == clock.now
@@ -53,18 +53,18 @@ def test_events_that_bring_more_events_happen_by_time_and_then_as_they_were_aske
         ask()
     clock.run(1 << 40)
     assert seen == sorted(asked)
-    assert (clock.waiting, clock.next_due()) == (0, None)
+    assert (clock.pending, clock.next_due()) == (0, None)
 
 
 def test_what_was_asked_for_from_afar_comes_before_what_was_asked_for_shortly_before():
     clock, seen, due = Clock(), [], 1 << 24
-    clock.expect(1e12)  # bins of a few dozen picoseconds
-    clock.at(due, seen.append, "from afar")
-    clock.at(due - 1000, lambda _about: clock.at(due, seen.append, "shortly before"))
-    assert (clock.waiting, clock.next_due()) == (2, due - 1000)
+    clock.set_event_rate(1e12)  # bins of a few dozen picoseconds
+    clock.call_at(due, seen.append, "from afar")
+    clock.call_at(due - 1000, lambda _about: clock.call_at(due, seen.append, "shortly before"))
+    assert (clock.pending, clock.next_due()) == (2, due - 1000)
     clock.run(due - 1)
-    assert (clock.waiting, clock.next_due()) == (2, due)
-    clock.expect(1e6)  # bins again
+    assert (clock.pending, clock.next_due()) == (2, due)
+    clock.set_event_rate(1e6)  # bins again
     clock.run(due)
     assert seen == ["from afar", "shortly before"]
 
@@ -73,7 +73,7 @@ def test_the_past_is_refused():
     clock = Clock()
     clock.run(7)
     with pytest.raises(ValueError, match="6 ps has gone by: it is 7 ps"):
-        clock.at(6, print)
+        clock.call_at(6, print)
 
 
 def test_a_deadline_in_seconds_is_never_met_too_early():

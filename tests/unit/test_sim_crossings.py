@@ -40,7 +40,7 @@ def test_what_is_seen_lost_is_what_the_hosts_miss_and_the_history_is_the_same_as
     place = fabric.link(CABLE).index
     lost = [crossing for crossing in seen if not crossing.arrived]
     assert lost
-    assert {crossing.way // 2 for crossing in lost} == {place}
+    assert {crossing.half_link // 2 for crossing in lost} == {place}
     missed = [record for record in records if record.kind == "packet.lost" and record.t < 0.3]
     assert sum(crossing.kind == DATA for crossing in lost) == len(missed)
     assert all(crossing.left > crossing.entered for crossing in seen)

@@ -8,8 +8,8 @@ from sim_pair import Sim, Write, finish
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.frame import SimFrame
 from mrclab.sim.injector import SimFaultInjector
+from mrclab.sim.links.capturepoint import CapturePoint
 from mrclab.sim.links.faults import decider
-from mrclab.sim.links.tap import Tap
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,
@@ -73,14 +73,14 @@ def test_both_directions_of_a_cable_lose_the_same_numbers_each_counting_its_own(
     made = broken(sim).inject([("h1-p1", action)], match=EVERY_PACKET, direction="both")
     finish(sim, write)
     assert write.received == write.sent
-    up, down = (way.faults[0] for way in sim.fabric.cable("h1-p1").ways)
+    up, down = (half_link.faults[0] for half_link in sim.fabric.cable("h1-p1").half_links)
     assert up.seen > 250
     assert down.seen > 30
     assert up.hit == -(-up.seen // 10)
     assert down.hit == -(-down.seen // 10)
     seen, hit = made.clear()
     assert (seen, hit) == (up.seen + down.seen, up.hit + down.hit)
-    assert sim.fabric.cable("h1-p1").ways[0].faults == ()
+    assert sim.fabric.cable("h1-p1").half_links[0].faults == ()
     assert made.clear() == (0, 0)
 
 
@@ -94,7 +94,7 @@ def test_a_fault_that_names_evs_meets_those_and_no_others():
     )
     finish(sim, write)
     assert write.received == write.sent
-    faults = sim.fabric.cable("h1-p2").ways[0].faults
+    faults = sim.fabric.cable("h1-p2").half_links[0].faults
     assert all(fault.seen == fault.hit > 0 for fault in faults)  # both paths of the plane are dead
     for made in (by_usid, by_path):
         made.clear()
@@ -147,7 +147,7 @@ def test_the_detour_draws_what_the_relay_would():
     assert write.received == write.sent
     received, lost, left = made.clear()
     twins = [Impairer(impairment, f"9/{number}") for number in (0, 1)]
-    assert all(way.detour is None and way.crossed > 0 for way in sim.fabric.cable("h1-p1").ways)
+    assert all(half_link.detour is None and half_link.crossed > 0 for half_link in sim.fabric.cable("h1-p1").half_links)
     counts = [detour.impairer.counts for detour in made.detours]
     for twin, count in zip(twins, counts, strict=True):
         for _ in range(count.received):
@@ -178,7 +178,7 @@ def test_frames_on_a_cable_that_is_cut_are_lost_also_when_it_comes_back_before_t
     sim.run(0.01)
     cable.set_carrier(True)
     sim.run(0.1)
-    assert cable.ways[0].lost >= 1
+    assert cable.half_links[0].lost >= 1
     assert write.received != write.sent
     finish(sim, write)
     assert write.received == write.sent
@@ -188,14 +188,14 @@ def test_swapped_cables_lead_to_each_others_ends_and_back():
     sim = Sim()
     injector = broken(sim)
     one, other = (sim.fabric.cable(name) for name in ("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"))
-    before = one.ways[0].end, other.ways[1].end
+    before = one.half_links[0].end, other.half_links[1].end
     injector.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
     write = Write(sim, "h1", "h3", 1 << 20)
     finish(sim, write)
     assert write.received == write.sent
     assert sum(sim.fabric.switches[f"t1-p1-{n}"].drops[4] for n in (1, 2)) > 0
     injector.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
-    assert (one.ways[0].end, other.ways[1].end) == before
+    assert (one.half_links[0].end, other.half_links[1].end) == before
 
 
 def test_background_traffic_takes_its_rate_and_says_how_many():
@@ -269,9 +269,9 @@ def test_a_copy_of_a_frame_is_like_it_in_everything():
         setattr(frame, name, [number] if name == "telemetry" else number)
     copy = frame.copy()
     assert copy.telemetry is not frame.telemetry  # which its hops add to
-    assert copy.behind is None  # it stands in no queue
-    assert not hasattr(copy, "way")
-    names = [name for name in SimFrame.__slots__ if name not in ("behind", "way")]
+    assert copy.next_queued is None  # it stands in no queue
+    assert not hasattr(copy, "half_link")
+    names = [name for name in SimFrame.__slots__ if name not in ("next_queued", "half_link")]
     assert [getattr(copy, name) for name in names] == [getattr(frame, name) for name in names]
 
 
@@ -283,12 +283,12 @@ def test_a_switch_counts_what_came_in_by_a_port_whoever_looks_at_its_cable_and_w
     before = t0.received()
     assert before[1][0] >= 100_000 // 4096
     assert before[1][1] > 100_000
-    way, seen = sim.fabric.cable("h1-p1").ways[0], []
-    far, port = way.end
-    way.lead_to(Tap(far, seen.append), port)
+    half_link, seen = sim.fabric.cable("h1-p1").half_links[0], []
+    far, port = half_link.end
+    half_link.attach(CapturePoint(far, seen.append), port)
     assert t0.received() == before
     finish(sim, Write(sim, "h1", "h3", 100_000))
-    way.lead_to(far, port)
+    half_link.attach(far, port)
     assert t0.received()[1][0] == before[1][0] + len(seen)
     assert len(seen) > 20
     t0.die()
@@ -309,4 +309,4 @@ def test_a_switch_that_died_has_counted_nothing_when_it_is_back():
 
 
 def _received(switch):
-    return sum(way.taken for way in switch._inputs.values())
+    return sum(half_link.taken for half_link in switch._inputs.values())

@@ -93,25 +93,25 @@ def test_a_port_without_carrier_sends_nothing_and_the_others_carry_on():
 def test_a_quiet_host_has_nothing_in_the_heap_but_its_samples():
     sim = Sim()
     sim.run(5)
-    assert sim.clock.waiting == len(sim.hosts)
+    assert sim.clock.pending == len(sim.hosts)
 
 
 class TrimmedTwin:
     """Every data packet goes on twice, first without its payload."""
 
-    def meet(self, frame, way):
+    def on_frame(self, frame, half_link):
         twin = frame.copy()
         if frame.payload is not None:
             frame.trim(Dscp.TRIMMED_LASTHOP)
-            way.leave_detour(frame)
+            half_link.leave_detour(frame)
         return twin
 
 
 def test_of_two_copies_one_may_lose_its_payload():
     sim = Sim()
     for port in (1, 2, 3, 4):
-        way = sim.fabric.cable(f"h3-p{port}").ways[1]
-        way.faults = (TrimmedTwin(),)
+        half_link = sim.fabric.cable(f"h3-p{port}").half_links[1]
+        half_link.faults = (TrimmedTwin(),)
     write = Write(sim, "h1", "h3", 200_000)
     finish(sim, write)
     assert sum(qp.stats.trimmed_packets for qp in sim.hosts["h3"].transport.verbs.qps.values()) > 40
@@ -125,7 +125,7 @@ class BothWays:
         self.parse = parse
         self.seen = set()
 
-    def meet(self, frame, _way):
+    def on_frame(self, frame, _half_link):
         one, other = self.parse(frame), self.parse(frame.to_bytes())
         self.seen.add(one.op)
         for name in set(MrcPacket.__slots__) - {"body_at", "content", "end", "view"}:
@@ -145,7 +145,7 @@ def test_a_frame_is_read_as_its_bytes_would_be(timestamps):
     for name in ("h1", "h3"):
         for port in sim.hosts[name].transport.ports.by_number.values():
             readers.append(BothWays(port.parser.parse))
-            sim.fabric.cable(f"{name}-p{port.number}").ways[1].faults = (readers[-1],)
+            sim.fabric.cable(f"{name}-p{port.number}").half_links[1].faults = (readers[-1],)
     write = Write(sim, "h1", "h3", 100_001, message=30_000, timestamps=timestamps)
     one, other = (sim.hosts[name].transport for name in ("h1", "h3"))
     [far] = other.verbs.qps

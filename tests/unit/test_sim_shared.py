@@ -41,7 +41,7 @@ class Sink(CableEnd):
     def __init__(self) -> None:
         self.got = 0
 
-    def receive(self, frame: SimFrame, way: HalfLink) -> None:
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
         self.got += 1
 
 
@@ -49,25 +49,25 @@ class Sender:
     """A NIC in place of a host's: sends to a downlink at line rate unless its switch has paused it."""
 
     def __init__(self, rig: "Rig", host: int, to: Sequence[int]) -> None:
-        self.rig, self.way, self.to = rig, rig.ways[host], list(to)
+        self.rig, self.half_link, self.to = rig, rig.half_links[host], list(to)
         self.paused = False
         self.sent = 0
         self.waits = 0
-        rig.clock.at(0, self.send)
+        rig.clock.call_at(0, self.send)
 
     def pause(self, number: int, on: bool) -> None:
         self.paused = on
         self.waits += on
         if not on:
-            self.rig.clock.at(self.rig.clock.now, self.send)
+            self.rig.clock.call_at(self.rig.clock.now, self.send)
 
     def send(self, _: object) -> None:
         clock = self.rig.clock
         if self.paused or clock.now >= self.rig.until:
             return
-        self.way.enter(frame(self.to[self.sent % len(self.to)]), clock.now + self.rig.ticks)
+        self.half_link.enter(frame(self.to[self.sent % len(self.to)]), clock.now + self.rig.ticks)
         self.sent += 1
-        clock.at(clock.now + self.rig.ticks, self.send)
+        clock.call_at(clock.now + self.rig.ticks, self.send)
 
 
 class Rig:
@@ -79,16 +79,16 @@ class Rig:
         self.until = round(until * SECOND)
         self.ticks = round(FULL * 8 / RATE * SECOND)
         cables = [self.sim.cable(f"h{host}-p1") for host in range(1, 5)]
-        self.ways = {host: cable.ways[0] for host, cable in enumerate(cables, 1)}
+        self.half_links = {host: cable.half_links[0] for host, cable in enumerate(cables, 1)}
         self.sinks = {}
         for host, cable in enumerate(cables, 1):
             self.sinks[host] = Sink()
-            cable.ways[1].lead_to(self.sinks[host], 1)
+            cable.half_links[1].attach(self.sinks[host], 1)
         self.switch = self.sim.switches["t0-p1-1"]
 
     def sends(self, host: int, *to: int) -> Sender:
         made = Sender(self, host, to)
-        self.sim.plug(f"h{host}").nic = made  # type: ignore[assignment]
+        self.sim.host_end(f"h{host}").nic = made  # type: ignore[assignment]
         return made
 
     def port(self, host: int) -> PausablePort:
@@ -245,7 +245,7 @@ def test_control_is_never_paused() -> None:
     rig = Rig(0, buffer=4_000_000, pfc={})
     rig.port(1).pause(True)
     for dscp in (Dscp.NO_TRIM, Dscp.CONTROL):
-        rig.ways[2].enter(frame(1, dscp), 0)
+        rig.half_links[2].enter(frame(1, dscp), 0)
     rig.run(50e-6)
     assert rig.sinks[1].got == 1
     assert rig.port(1).depth() == 1

@@ -73,7 +73,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     tab.step()
     packets = [each for each in told if each["kind"] == "packets"]
     seen = [one for each in packets for one in each["seen"]]
-    lost = {way // 2 for _, _, way, _, arrived in seen if not arrived}
+    lost = {half_link // 2 for _, _, half_link, _, arrived in seen if not arrived}
     names = [link["name"] for link in tab._side.frames.layout()["links"]]
     assert [names[number] for number in lost] == ["t0-p1-1/t1-p1-2"]
     assert packets[-1]["slow"]
@@ -152,7 +152,7 @@ def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab
     sides[1].desk.world.pause(0.1)
     sides[0].desk.world.pause(0.1)
     links = source["layout"]["links"]
-    crossed = [each.way // 2 for each in watch.taken() if each.kind == 0]
+    crossed = [each.half_link // 2 for each in watch.taken() if each.kind == 0]
     used = next(number for number in crossed if links[number]["name"].startswith("t0-"))
     watch.close()
     operate("inject", kind="link_down", fields={"link": links[used]["name"], "name": "cut"})
