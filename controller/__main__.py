@@ -28,7 +28,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
 
 BUILD = HOME / "p4src" / "build"
-ELECTION_ID = 100  # room below for people who attach as backup
+ELECTION_ID = 100  # lower ids are left for clients that attach as backup
 
 log = logging.getLogger("mrclab.controller")
 
@@ -64,9 +64,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--mapper-cycle", type=float, default=0.0, help="seconds between Clustermapper's probes; 0: off"
     )
     parser.add_argument(
-        "--mapper-policy", default="default", choices=list(POLICIES), help="what is denied on Clustermapper's word"
+        "--mapper-policy", default="default", choices=list(POLICIES), help="what Clustermapper may deny"
     )
-    parser.add_argument("--audit", type=float, default=10.0, help="seconds between looks at all table entries; 0: none")
+    parser.add_argument("--audit", type=float, default=10.0, help="seconds between audits of all entries; 0: none")
     parser.add_argument("--telemetry", type=float, default=1.0, help="seconds between counter records; 0: none")
     parser.add_argument(
         "--metrics-port",
@@ -90,7 +90,7 @@ def load_fabric(path: Path) -> Fabric:
 
 
 def load_transport(given: Path | None, run_dir: Path) -> TransportSpec:
-    """Read what the hosts run; MRC with its defaults where nobody says anything. TransportError says what is wrong."""
+    """Read the hosts' transport; MRC with its defaults where none is given. TransportError names the mistake."""
     default = run_dir / transport.FILE_NAME
     if given is None and not default.exists():
         return transport.DEFAULT_TRANSPORT

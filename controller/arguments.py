@@ -18,7 +18,7 @@ EvNumber = Annotated[int, Field(ge=0, le=0xFFFF_FFFF)]
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 OPERATOR = "operator"
-"""Source of denials that a person asked for."""
+"""Source of an operator's denials."""
 
 REFUSALS = (ValidationError, UnknownName, ControllerError)
 """Errors with which an operation refuses."""

@@ -21,7 +21,7 @@ Result = dict[str, Any]
 
 
 class ControllerCore:
-    """Operations of one controller: methods without underscore; what they return travels as JSON."""
+    """Operations of one controller: its public methods; their results are sent as JSON."""
 
     def __init__(self, driver: Driver, denylist: Denylist, mapper: Clustermapper | None, chosen: bool) -> None:
         self._driver = driver
@@ -53,12 +53,12 @@ class ControllerCore:
         return self._status()
 
     async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
-        """Wait until all switches are ready and all cables verified; says what is missing when `timeout` runs out."""
+        """Wait until all switches are ready and all cables verified; after `timeout` report what is missing."""
         await self._driver.until(lambda: self.all_right, timeout)
         return self._outcome()
 
     async def verify(self, timeout: Seconds = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
-        """Probe all cables (or `links`) again, and compare every switch's entries with what it should hold."""
+        """Probe all cables (or `links`) again, and compare every switch's entries with the intended ones."""
         chosen = None if links is None else {self._fabric.link(text).name for text in links}
         audited = await self._driver.audit()
         self._driver.forget(chosen)
@@ -109,7 +109,7 @@ class ControllerCore:
     # --- denials, maintenance, Clustermapper --------------------------------------------------------------------------
 
     async def deny(self, what: str, reason: str = "", source: str = OPERATOR) -> Result:
-        """Keep traffic off a switch, cable, plane or path; returns when every host that answers knows."""
+        """Keep traffic off a switch, cable, plane or path; return when every reachable host has applied it."""
         found = self._element(what)
         changed = self.denials.deny(found, reason, source)
         await self._driver.nodes.notified()
@@ -131,7 +131,7 @@ class ControllerCore:
         return await self._maintenance.undrain(self._element(switch), timeout)
 
     def map(self) -> Result:
-        """Health of every link by Clustermapper's probes, and what is at fault."""
+        """Health of every link by Clustermapper's probes, and the faulty elements."""
         return self._mapper_of_now().map()
 
     def forget(self) -> Result:

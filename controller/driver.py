@@ -13,16 +13,16 @@ from mrclab.topo.model import Fabric
 class SwitchState(Enum):
     """State of a switch."""
 
-    CONNECTING = "connecting"  # nobody serves its socket
+    CONNECTING = "connecting"  # its socket is not served
     PROVISIONING = "provisioning"
     BACKUP = "backup"  # another controller is primary
-    READY = "ready"  # holds exactly what it should
+    READY = "ready"  # holds exactly the intended entries
     FAILED = "failed"  # refused something; tried again
 
 
 @dataclass(frozen=True)
 class SwitchView:
-    """State of a switch; why it does not answer although it is there, lacking the subject; and its last error."""
+    """State of a switch; why it does not respond although it runs (a predicate); and its last error."""
 
     state: SwitchState
     silence: str = ""
@@ -35,7 +35,7 @@ class SwitchView:
 
     @property
     def lacks(self) -> str:
-        """Why it is not ready, or does not answer, lacking the subject."""
+        """Reason why it is not ready or does not respond, as a predicate."""
         return self.silence or f"is not ready but {self.state.value}"
 
 
@@ -50,13 +50,13 @@ class Audit:
 
 
 class SwitchAccess(Protocol):
-    """The switches of one world. Coroutines raise SwitchError where a switch cannot be asked."""
+    """The switches of one world. Coroutines raise SwitchError where a switch cannot be reached."""
 
     def view(self, name: str) -> SwitchView:
-        """State of one switch, and why it does not answer."""
+        """State of one switch, and why it does not respond."""
 
     def unready(self) -> dict[str, SwitchView]:
-        """Switches that are not ready, or do not answer."""
+        """Switches that are not ready, or do not respond."""
 
     async def misroute(self, name: str, port: int, to: int) -> str:
         """Make a switch forward packets for `port` out of `to`, or drop them (0); return a phrase."""
@@ -94,7 +94,7 @@ class HostAccess(Protocol):
 
     @property
     def silences(self) -> dict[str, str]:
-        """Why a host that is there does not answer, by host, lacking the subject."""
+        """Reason why a running host does not respond, by host, as a predicate."""
 
     def publish(self) -> None:
         """Make the node configs again from the denylist, and have the hosts use them."""

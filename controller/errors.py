@@ -12,7 +12,7 @@ class ProgramError(ControllerError):
 
 
 class SwitchError(ControllerError):
-    """A switch cannot be reached, does not answer in time, or refuses something. `code` is a gRPC status name."""
+    """A switch cannot be reached, does not respond in time, or refuses a request. `code` is a gRPC status name."""
 
     def __init__(self, switch: str, message: str, code: str = "") -> None:
         super().__init__(f"{switch}: {message}")

@@ -1,4 +1,4 @@
-"""The controller's events: one JSON line each in the run's history, and to whoever listens."""
+"""The controller's events: one JSON line each in the run's history, and to subscribers."""
 
 import json
 import logging

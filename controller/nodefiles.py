@@ -1,4 +1,4 @@
-"""From the fabric to what each host must know: one `NodeConfig` per host. Pure but for `write_all`.
+"""Node configs of all hosts, made from the fabric. Pure, except for `write_all`.
 
 Sizes follow the ratios of the reference: windows in bandwidth-delay products, timeouts in round-trip times.
 """
@@ -43,7 +43,7 @@ NOBODY_DENIES: Mapping[str, Iterable[DenyRule]] = {}
 BACKUP_SHARE = 4  # one path in four is held back as a backup
 MOST_EVS = 256  # of a QP, over all planes; the paper has 128 to 256
 MOST_LISTED = 4096  # hosts up to which their directory is a list
-MOST_TEMPLATES = 64  # that are made for a host before it asks for them
+MOST_TEMPLATES = 64  # made for a host in advance
 
 
 def node_configs(
@@ -217,7 +217,7 @@ def _counted(most: int) -> tuple[int, ...]:
 
 
 def base_rtt(fabric: Fabric, links: int) -> float:
-    """Seconds for a packet over `links` links and back on an idle fabric; one switch stands between two links."""
+    """Base RTT in seconds over `links` links, with a switch between each two, on an idle fabric."""
     spec = fabric.spec
     if spec.link.rate is not None:
         return spec.base_rtt(links)

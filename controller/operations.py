@@ -1,4 +1,4 @@
-"""A controller's operations by name, for whoever serves them: awaited on the wire, answered at once in virtual time."""
+"""A controller's operations by name: coroutines on the wire, completed at once in virtual time."""
 
 import functools
 import inspect
@@ -25,7 +25,7 @@ def completed(work: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as done:
         return done.value
     work.close()
-    raise RuntimeError(f"{work} waits, and there is nobody to wait for in virtual time")
+    raise RuntimeError(f"{work} waits, which is not possible in virtual time")
 
 
 def _called(name: str, method: Operation) -> Operation:

@@ -14,7 +14,7 @@ DRAIN = "drain"
 
 
 class MaintenanceError(ControllerError):
-    """An operation that cannot be done to this element."""
+    """An operation that this element does not allow."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class PreCheck:
 def switch_name(what: Element) -> str:
     """Name of a switch; MaintenanceError for anything else."""
     if what.kind not in {"t0", "t1"}:
-        raise MaintenanceError(f"{what} is no switch; only a T0 or T1 can be drained, for others use deny")
+        raise MaintenanceError(f"{what} is not a switch; only a T0 or T1 can be drained, deny anything else")
     return what.name
 
 
 def check(name: str, bad: Sequence[str], good: str, prefix: str = "") -> PreCheck:
-    """Well where nothing is bad; else the first that are."""
+    """Return a passed check if `bad` is empty, else a failed one that names the first three."""
     if not bad:
         return PreCheck(name, True, good)
     more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
@@ -56,7 +56,7 @@ def answer(
     agents: Iterable[PreCheck],
     denied: Sequence[str],
 ) -> dict[str, Any]:
-    """Return True if a job may start, and all lines."""
+    """Return `ok` (True if a job may start) and all checks."""
     checks = [
         check("switches", not_ready, f"{ready} ready", "not ready: "),
         check("entries", entries, "all as they should be"),

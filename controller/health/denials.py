@@ -10,7 +10,7 @@ from mrclab.events.controller import ElementDenied, ElementUndenied
 
 
 class Denials:
-    """Changes one denylist; `chosen` says whether hosts choose their paths (MRC), so that they can be kept off one."""
+    """Changes one denylist; `chosen` says whether hosts choose their paths (MRC), so that denials have an effect."""
 
     def __init__(self, driver: Driver, denylist: Denylist, chosen: bool) -> None:
         self.denylist = denylist
@@ -42,7 +42,7 @@ class Denials:
         return changed
 
     def undeny(self, what: Element, source: str | None = None) -> int:
-        """Lift denials of `what`, of one source or of all; how many there were."""
+        """Lift denials of `what`, of one source or of all; return their number."""
         self.denylist.load()
         count = self.denylist.undeny(what, source)
         if count:
@@ -62,6 +62,6 @@ class Denials:
             self.undeny(element, SOURCE)
 
     def answer(self, what: Element, changed: bool) -> dict[str, Any]:
-        """Outcome of a denial; `unnotified` are hosts that do not answer, each with the reason."""
+        """Outcome of a denial; `unnotified` are hosts that do not respond, each with the reason."""
         done = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
         return {**done, "unnotified": self._driver.nodes.silences}

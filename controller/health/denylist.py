@@ -77,13 +77,13 @@ class Denylist:
         path."""
         if (what, source) in self._denials:
             return False
-        wished = Denial(what, reason, source)
-        lost = cut_off(self._fabric, self._rules([*self._denials.values(), wished]))
+        added = Denial(what, reason, source)
+        lost = cut_off(self._fabric, self._rules([*self._denials.values(), added]))
         already = set(cut_off(self._fabric, self._rules(self._denials.values()))) if lost else set()
         if new := [pair for pair in lost if pair not in already]:
             pairs = f"{new[0][0]} to {new[0][1]}" + (f" and {len(new) - 1} more pairs" if len(new) > 1 else "")
             raise DenyError(f"denying {what} would leave no path from {pairs}; undeny something else first")
-        self._denials[what, source] = wished
+        self._denials[what, source] = added
         self._advance()
         return True
 

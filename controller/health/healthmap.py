@@ -10,7 +10,7 @@ from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
 MOST_LINKS = 20_000  # of which each is shown
-MOST_PROBES = 10_000  # over one path in one cycle; more is no honest report
+MOST_PROBES = 10_000  # over one path in one cycle; a report of more is refused
 MOST_RTT = 3600.0  # seconds
 
 
@@ -90,7 +90,7 @@ class HealthMap:
         if not self._fabric.has_host(host):
             raise ReportError(f"report of unknown host {host!r} ignored")
         if not isinstance(probes, list):
-            raise ReportError(f"report of {host} ignored: probes is no list")
+            raise ReportError(f"report of {host} ignored: probes must be a list")
         for path, cycle in [self._parsed(host, probe) for probe in probes]:
             probed = self._probed.get(path) or self._first_seen(path)
             probed.cycles.append(cycle)
@@ -133,7 +133,7 @@ class HealthMap:
         return self._verdicts
 
     def _explain_what_ended(self, suspects: Sequence[LocalisedFault]) -> bool:
-        """Forget what was lost over elements that were down and are no suspects any more; whether there were any.
+        """Forget losses over elements that were down and are no longer suspected; return True if there were any.
 
         As a switch comes back, those of its cables that were not probed since look dead, one by one: they are not.
         One that is bad by itself loses probes again. What a larger element explains now is not forgotten.
@@ -189,7 +189,7 @@ class HealthMap:
 
     def _parsed(self, host: str, probe: object) -> tuple[ProbePath, Cycle]:
         if not isinstance(probe, Mapping):
-            raise ReportError(f"report of {host} ignored: a probe is no object")
+            raise ReportError(f"report of {host} ignored: a probe must be an object")
         plane, uplink, sent, lost = (_number(host, probe, name) for name in ("plane", "uplink", "sent", "lost"))
         rtt = probe.get("rtt")
         if not (1 <= plane <= self._fabric.planes and 0 <= uplink <= self._fabric.most_paths):
@@ -216,7 +216,7 @@ class HealthMap:
         )
 
     def _newest_first(self, element: Element, avoid: set[Element]) -> Iterator[Tally]:
-        """Look by look, the newest first, the probes that crossed `element` and nothing else that is at fault."""
+        """By cycle, newest first: the probes that crossed `element` and no other faulty element."""
         by_look: dict[int, tuple[int, int]] = {}
         for probed in self._over[element]:
             if avoid.isdisjoint(self.localiser.crossed(probed.path)):

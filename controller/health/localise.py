@@ -18,7 +18,7 @@ from mrclab.controller.health.elements import Element, link_element
 from mrclab.topo.model import Fabric
 
 RATES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # loss rates of an element that are tried
-MOST_LOSS = 0.98  # a dead element is allowed a stray answer: a probe counted late, one sent before it died
+MOST_LOSS = 0.98  # a dead element may show a stray reply: a probe counted late, or sent before it failed
 
 
 class ProbePath(NamedTuple):
@@ -45,10 +45,8 @@ class Thresholds:
     evidence: float = 12.0  # nats that an element must add: odds of 160,000 to 1
     margin: float = 4.0  # nats ahead of the next explanation: odds of 55 to 1; undecided otherwise
     min_losses: int = 3
-    min_cycles: int = (
-        3  # in which an element that is not dead must have lost probes: one stall of a machine is no loss rate
-    )
-    windows: tuple[int, ...] = (1, 2, 4, 10, 40, 160)  # looked at: short ones see what is dead, long ones loss
+    min_cycles: int = 3  # in which a lossy element must have lost probes: one stall of a machine is not a loss rate
+    windows: tuple[int, ...] = (1, 2, 4, 10, 40, 160)  # short windows show dead elements, long ones lossy ones
     recovery: float = 6.0  # nats for "healthy again" against the fault's rate
     down_rate: float = 0.9
 
@@ -172,7 +170,7 @@ class Localiser:
     def _dead(
         self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], ranked: Sequence["_Fit"]
     ) -> list["_Fit"]:
-        """Return the elements which together explain losses by being dead, the most evident first."""
+        """Return the dead elements that together explain the losses, the most evident first."""
         left = dict(survival)
         found: list[_Fit] = []
         rest = [fit.suspect for fit in ranked]
@@ -225,7 +223,7 @@ class _Suspect:
 
 
 class _Fit(NamedTuple):
-    """The best rate for one element, and what it gains."""
+    """The loss rate that fits one element best, and its gain in log-likelihood."""
 
     suspect: _Suspect
     rate: float

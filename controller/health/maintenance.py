@@ -63,7 +63,7 @@ class Maintenance:
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
-        """Check every switch, entry, cable, host and NIC port, and say whether a job may start."""
+        """Check every switch, entry, cable, host and NIC port, and report whether a job may start."""
         driver = self._driver
         driver.forget(None)
         await driver.until(lambda: driver.book.settled or self._in_vain(), timeout)
@@ -80,7 +80,7 @@ class Maintenance:
         )  # fmt: skip
 
     async def _until_quiet(self, name: str, deadline: float) -> tuple[bool, str]:
-        """Return True if nothing of any QP crossed the switch in several looks in a row, before `deadline`; and why the
+        """Return True if no QP's packet crossed the switch in several samples in a row, before `deadline`; and why the
         last look failed, where it did.
         """
         driver, quiet, last = self._driver, 0, -1
@@ -102,7 +102,7 @@ class Maintenance:
             await driver.sleep(min(POLL, left))
 
     def _in_vain(self) -> bool:
-        """Return True if each cable still to be verified ends at a process that does not answer."""
+        """Return True if each cable still to be verified ends at a process that does not respond."""
         driver = self._driver
         silent = {*driver.nodes.silences, *(name for name, view in driver.fleet.unready().items() if view.silence)}
         pending = driver.book.pending()

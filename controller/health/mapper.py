@@ -55,7 +55,7 @@ class Clustermapper:
         self._history = history
         self._unsettled: set[str] = set()
         self._known: dict[Element, LocalisedFault] = {}
-        self._undeniable: set[Element] = set()  # at fault, but denying it would cut hosts off; said once
+        self._undeniable: set[Element] = set()  # at fault, but a denial would cut hosts off; reported once
         self._looks = 0
         self._reports = 0
         self._complaints = 0
@@ -67,7 +67,7 @@ class Clustermapper:
         if event.get("kind") != MAPPER_REPORT:
             return
         if host in self._unsettled:
-            self._unsettled.discard(host)  # the cycle that was under way holds probes of before
+            self._unsettled.discard(host)  # the current cycle has probes from before
             return
         try:
             self.health.report(host, event.get("probes"))
@@ -89,7 +89,7 @@ class Clustermapper:
         return self.decider.decide(self.health.verdicts, denied, now)
 
     def refused(self, verdict: LocalisedFault, error: DenyError) -> None:
-        """An element could not be denied; said once."""
+        """Report, once, that an element could not be denied."""
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
             log.warning("%s", error)
@@ -113,7 +113,7 @@ class Clustermapper:
         }
 
     def _tell(self, verdicts: tuple[LocalisedFault, ...]) -> None:
-        """Record what is new and what is over."""
+        """Record new verdicts, and those that ended."""
         now = {verdict.element: verdict for verdict in verdicts}
         for element, verdict in now.items():
             known = self._known.get(element)
@@ -125,7 +125,7 @@ class Clustermapper:
         self._known = now
 
     def _record_map(self, now: float) -> None:
-        """Put all links into the history when a verdict comes or goes, and once a second while one stands."""
+        """Record all links when a verdict begins or ends, and once a second while there is one."""
         at_fault: dict[str, str] = {str(verdict.element): verdict.state for verdict in self.health.verdicts}
         if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
             self._recorded, self._recorded_at = at_fault, now

@@ -26,9 +26,9 @@ COUNTER, GAUGE = "counter", "gauge"
 _PORT, _EV = ("switch", "port"), ("ev", "switch")
 
 CONTROLLER: Final[Mapping[str, Metric]] = {
-    "switch_ready": Metric(GAUGE, ("switch",), "1 where a switch holds what it should"),
+    "switch_ready": Metric(GAUGE, ("switch",), "1 if a switch holds its intended entries"),
     "links": Metric(GAUGE, (), "cables of the fabric"),
-    "links_verified": Metric(GAUGE, (), "cables seen to lead where they should"),
+    "links_verified": Metric(GAUGE, (), "cables verified"),
     "agent_config_version": Metric(GAUGE, ("host",), "node config that a host's agent uses, 0: no agent"),
     "denied": Metric(GAUGE, ("element", "source"), "1 for each denial in force"),
 }
@@ -73,10 +73,10 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "marks_received": "requests of the receiver to skip an EV",
         "cnps_received": "congestion notifications received",
         "timeouts": "retransmission timeouts",
-        "tail_probes": "reliability probes sent since the end of the data stayed without answer",
+        "tail_probes": "reliability probes sent because the end of the data was not acknowledged",
         "path_probes": "EV probes sent",
-        "probe_replies": "answers to probes",
-        "bogus_control": "control packets that named what was never sent",
+        "probe_replies": "replies to probes",
+        "bogus_control": "control packets that name a packet which was never sent",
         "received_packets": "data packets received",
         "placed_packets": "data packets placed in memory",
         "placed_bytes": "payload bytes placed in memory",
@@ -95,7 +95,7 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "cnps_sent": "congestion notifications sent",
         "probes_answered": "probes answered",
         "penalties": "SACKs sent that asked the sender to slow down",
-        "condemned": "SACKs sent that said ALWAYS_SKIP",
+        "condemned": "SACKs sent with ALWAYS_SKIP",
         "skips_ignored": "requests to skip an EV that were not followed, to keep enough EVs in use",
         "floor_hits": "EVs kept in use although they lost, since too few were left",
     },

@@ -1,1 +1,1 @@
-"""One P4Runtime connection to each switch, and what is done with it."""
+"""P4Runtime: one session per switch, provisioning, audits."""

@@ -60,11 +60,11 @@ class Fleet:
         return [worker for worker in self.workers.values() if worker.state is SwitchState.READY]
 
     def view(self, name: str) -> SwitchView:
-        """State of one switch, and why it does not answer."""
+        """State of one switch, and why it does not respond."""
         return self.workers[name].view
 
     def unready(self) -> dict[str, SwitchView]:
-        """Switches that are not ready, or do not answer."""
+        """Switches that are not ready, or do not respond."""
         views = {name: worker.view for name, worker in self.workers.items()}
         return {name: view for name, view in views.items() if not view.is_ready or view.silence}
 
@@ -74,14 +74,14 @@ class Fleet:
         return worker is None or worker.state is SwitchState.READY
 
     async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
-        """Do `action` on every ready switch in parallel; one that does not answer is left out."""
+        """Do `action` on every ready switch in parallel; one that does not respond is left out."""
         answers, _ = await self._ask(self.ready, action)
         return answers
 
     async def _ask(
         self, workers: Sequence[Worker], action: Callable[[Worker], Awaitable[T]]
     ) -> tuple[dict[str, T], dict[str, str]]:
-        """Do `action` on ready switches in parallel: the answers, and why there is none, by switch."""
+        """Do `action` on ready switches in parallel; return the results, and the reasons of failures, by switch."""
         results = await asyncio.gather(*(self._unless_stopped(worker, action) for worker in workers))
         good: dict[str, T] = {}
         why: dict[str, str] = {}
@@ -120,7 +120,7 @@ class Fleet:
         return await self.on_ready(self._counters_of)
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare what all switches, or `only` one, hold with what they should."""
+        """Compare what all switches, or `only` one, hold with their intended entries."""
         workers = list(self.workers.values()) if only is None else [self.workers[self._fabric.switch(only).name]]
         ready = [worker for worker in workers if worker.state is SwitchState.READY]
         results, unread = await self._ask(ready, self._audit)
@@ -128,7 +128,7 @@ class Fleet:
         return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 
     async def repair(self, only: str | None = None) -> dict[str, Provisioned]:
-        """Write what the audit complains about, on all switches or `only` one; by switch, where there was something."""
+        """Correct the entries that an audit finds wrong, on all switches or one; return their numbers by switch."""
         if only is not None:
             name = self._fabric.switch(only).name
             results = {name: await self.workers[name].reprovision()}
@@ -153,7 +153,7 @@ class Fleet:
         return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
 
     async def totals(self, timeout: float = COUNTER_TIMEOUT) -> dict[str, dict[str, Any]]:
-        """Counters in short by switch; those that do not answer within `timeout` seconds are left out."""
+        """Totals by switch; those that do not respond within `timeout` seconds are left out."""
 
         async def read(worker: Worker) -> dict[str, Any]:
             return counters.totals(worker.switch, await self._read_counters(worker, timeout))
@@ -161,7 +161,7 @@ class Fleet:
         return await self.on_ready(read)
 
     async def traffic(self, name: str) -> int:
-        """Packets of QPs that a switch has sent so far; SwitchError where it does not answer."""
+        """Packets of QPs that a switch has sent so far; SwitchError where it does not respond."""
         worker = self.workers[name]
         reading = await self._read_counters(worker)
         return counters.traffic(worker.switch, reading, self._fabric.spec.trimming)

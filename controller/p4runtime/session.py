@@ -42,7 +42,7 @@ _CHANNEL_OPTIONS = (
 )
 
 _TAKES = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
-"""Header by which softswitch knows how much it may answer to a write of which much fails; other targets ignore it."""
+"""Header with the largest reply that softswitch may send to a failed write; other targets ignore it."""
 
 PacketHandler = Callable[[int, bytes], None]
 """Called with the ingress port and the frame of each packet-in."""
@@ -58,7 +58,7 @@ class Role(Enum):
 class SwitchSession:
     """A connection to the switch `name` at gRPC `address`. `open` it, use it, `close` it; it cannot be reopened."""
 
-    stretch: ClassVar[float] = 1.0  # times the limits that hold on a quick machine; set before the first session
+    stretch: ClassVar[float] = 1.0  # factor for time limits on a slow machine; set before the first session
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SwitchSession:
     # --- life cycle -------------------------------------------------------------------------------------------------
 
     async def open(self, timeout: float | None = None) -> None:
-        """Connect and arbitrate; SwitchError where the switch does not answer within `timeout` seconds."""
+        """Connect and arbitrate; SwitchError if the switch does not respond within `timeout` seconds."""
         timeout = (RPC_TIMEOUT if timeout is None else timeout) * self.stretch
         self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
@@ -99,7 +99,7 @@ class SwitchSession:
             await asyncio.wait_for(self._first_answer(), timeout)
         except asyncio.TimeoutError:
             raise SwitchError(
-                self.name, f"no answer to arbitration within {timeout:g} s", "DEADLINE_EXCEEDED"
+                self.name, f"no response to arbitration within {timeout:g} s", "DEADLINE_EXCEEDED"
             ) from None
 
     async def close(self) -> None:
@@ -113,7 +113,7 @@ class SwitchSession:
 
     @property
     def is_open(self) -> bool:
-        """True if the stream still stands."""
+        """True while the stream is open."""
         return not self._end.done()
 
     async def ended(self) -> SwitchError:
@@ -178,7 +178,7 @@ class SwitchSession:
         await self._send(p4r.StreamMessageRequest(arbitration=request))
 
     async def _arbitration_update(self, update: p4r.MasterArbitrationUpdate) -> None:
-        """Take what the switch says about roles.
+        """Handle a MasterArbitrationUpdate of the switch.
 
         Where the primary is gone, P4Runtime lets a backup bid for its place; BMv2 promotes one by itself. Either way
         this controller bids above the lost primary, which so becomes backup when it returns: roles do not flap.
@@ -230,7 +230,7 @@ class SwitchSession:
         return int(reply.config.cookie.cookie) if reply.config.HasField("cookie") else None
 
     async def set_pipeline(self) -> None:
-        """Load the program; everything the switch held is gone afterwards."""
+        """Load the program; the switch loses all its entries."""
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self._device_id,
             election_id=U128.encode(self.election_id),
@@ -316,7 +316,7 @@ class SwitchSession:
         if code == "PERMISSION_DENIED":
             return NotPrimaryError(self.name, f"{method} refused: another controller is primary", code)
         if code == "DEADLINE_EXCEEDED":
-            return SwitchError(self.name, f"{method} got no answer in time", code)
+            return SwitchError(self.name, f"{method} timed out", code)
         return SwitchError(self.name, f"{method} failed: {code} {error.details() or ''}".rstrip(), code)
 
 

@@ -32,7 +32,7 @@ from mrclab.topo.model import Switch
 
 log = logging.getLogger(__name__)
 
-CONNECT_INTERVAL = 0.05  # seconds between looks at a socket that nobody serves; a switch must be back within 1 s
+CONNECT_INTERVAL = 0.05  # seconds between attempts to connect; a switch must be back within 1 s
 RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an error
 RETRY_MOST = 2.0
 
@@ -73,7 +73,7 @@ class Worker:
         return self.switch.name
 
     async def run(self) -> None:
-        """Connect, provision and watch, for ever."""
+        """Connect, provision and watch, until cancelled."""
         pause = RETRY_FIRST
         while True:
             await self._until_served()
@@ -81,7 +81,7 @@ class Worker:
                 await self._one_session()
             except ControllerError as error:
                 self._failed(error)
-            # Only a switch that refuses is asked ever more rarely; one that went away may be back at any moment.
+            # Back off only from a switch that refuses; one that is down may be back at any moment.
             pause = min(2 * pause, RETRY_MOST) if self.state is SwitchState.FAILED else RETRY_FIRST
             await asyncio.sleep(pause)
 
@@ -93,14 +93,14 @@ class Worker:
 
     @property
     def silence(self) -> str:
-        """Why a connected switch does not answer, lacking the subject; empty where it does, as far as is known."""
+        """Reason why a connected switch does not respond, as a predicate; empty if it does, as far as is known."""
         if self.pid is not None and is_stopped(self.pid):
             return stopped_text(self.pid)
         return "does not answer" if self.silent else ""
 
     @property
     def view(self) -> SwitchView:
-        """State of the switch, and why it does not answer."""
+        """State of the switch, and why it does not respond."""
         return SwitchView(self.state, self.silence if self.state is SwitchState.READY else "", self.error)
 
     async def reprovision(self) -> Provisioned:
@@ -110,7 +110,7 @@ class Worker:
         return self.provisioned
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Write single entries; what it should hold from now on is the caller's to put into `intended` before."""
+        """Write single entries; the caller has updated `intended` before."""
         async with self.lock:
             await self.require_session().write(changes)
 
@@ -126,7 +126,7 @@ class Worker:
             log.debug("%s", error)
 
     def answered(self) -> None:
-        """Note that the switch answers."""
+        """Note that the switch responds."""
         self.error = ""
         if self.silent:
             self.silent = False

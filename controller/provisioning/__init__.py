@@ -1,1 +1,1 @@
-"""Switches brought to what they should hold, and every cable verified."""
+"""Provisioning: intended entries, writes, audits, and the verification of every cable."""

@@ -36,7 +36,7 @@ class Sighting:
 
     @property
     def right(self) -> bool:
-        """True if the cable leads where the fabric says."""
+        """True if the cable ends where the fabric says."""
         return self.reached == self.expected
 
 
@@ -78,11 +78,11 @@ class CableBook:
         return not self._doubted
 
     def pending(self) -> list[End]:
-        """Ends whose cable has not been seen to lead where it should."""
+        """Ends whose cable is not verified."""
         return sorted(self._doubted, key=self._place)
 
     def forget(self, ends: Iterable[End] | None = None) -> None:
-        """Take what was seen at `ends` (default: all) as unknown again; answers still under way do not count."""
+        """Mark `ends` (default: all) as unknown again; replies still in flight do not count."""
         gone = dict.fromkeys(self.ends if ends is None else ends)
         self._doubted |= gone
         self._seen = {end: peer for end, peer in self._seen.items() if end not in gone}
@@ -105,7 +105,7 @@ class CableBook:
             return None
         here = End(switch, port)
         if check.kind is linkcheck.Kind.ANSWER:
-            # An answer that comes in by another port than the probe left by: two cables, each good for one direction.
+            # A reply that arrives by another port than the probe left by: two cables, each good for one direction.
             reached = End(check.answer_name, check.answer_port) if here == origin else here
         else:
             reached = here
@@ -131,7 +131,7 @@ class CableBook:
 
     def links(self, state: LinkState) -> list[str]:
         """Names of all cables in `state`."""
-        ends = self._seen if state == "wrong" else self._doubted  # asked again and again while thousands are in doubt
+        ends = self._seen if state == "wrong" else self._doubted  # called often while thousands are unknown
         doubted = {self._port(end).link for end in ends}
         if state == "verified":
             return [link.name for link in self._fabric.links if link.name not in doubted]
@@ -139,14 +139,14 @@ class CableBook:
         return [link.name for link in sorted(found, key=lambda link: link.index)]
 
     def count_verified(self, silent: Iterable[str] = ()) -> int:
-        """Number of verified cables at none of whose ends is a switch of `silent`: those do not answer for theirs."""
+        """Number of verified cables without an end at a switch of `silent`."""
         unknown = {self._port(end).link for end in self._doubted}
         for switch in silent:
             unknown.update(port.link for port in self._fabric.switch(switch).ports)
         return len(self._fabric.links) - len(unknown)
 
     def complaints(self, link: str) -> list[str]:
-        """One sentence for each direction of a cable that leads elsewhere; where none does, for each without answer."""
+        """One sentence for each direction of a cable that ends elsewhere; if none does, for each without a reply."""
         doubted = [end for end in self.ends_of_link(link) if end in self._doubted]
         seen = [(end, _peer(self._port(end)), self._seen.get(end)) for end in doubted]
         astray = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at is not None]

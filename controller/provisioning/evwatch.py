@@ -1,4 +1,4 @@
-"""Counting the packets of chosen entropy values at every switch, while somebody wants to know.
+"""Count the packets of chosen entropy values at every switch, on request.
 
 An EV is counted by an entry in `ev_watch`, matched on the inner header, so that every switch on the way sees it.
 """

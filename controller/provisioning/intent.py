@@ -62,7 +62,7 @@ def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
 
 
 def forward(port: SwitchPort) -> Act:
-    """The action that sends a packet out of `port` to what is at its other end."""
+    """Return the action that sends a packet out of `port` to its peer."""
     return Act("forward", (("port", port.number), ("src_mac", mac(port.mac)), ("dst_mac", mac(port.peer.mac))))
 
 

@@ -27,7 +27,7 @@ class FaultMode:
     forget_tables: set[int] = field(default_factory=set)  # ids of tables whose writes are accepted and not kept
     stall: asyncio.Event | None = None  # requests wait for it
     refuse_pipeline: str = ""  # message of an INVALID_ARGUMENT to SetForwardingPipelineConfig
-    invent: list[p4r.Entity] = field(default_factory=list)  # what a read gives beside what was asked for
+    invent: list[p4r.Entity] = field(default_factory=list)  # extra entries that a read returns
 
 
 class MemorySwitch(p4r_grpc.P4RuntimeServicer):
@@ -110,7 +110,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         self._streams = {key: queue for key, queue in self._streams.items() if queue is not send_queue}
 
     def _announce(self) -> None:
-        """Tell every controller whether it is primary, backup, or whether nobody is."""
+        """Notify every controller of its role, or that there is no primary."""
         absent = self._highest not in self._streams
         for election_id, send_queue in self._streams.items():
             primary = election_id == self._highest
@@ -123,7 +123,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
             send_queue.put_nowait(p4r.StreamMessageResponse(arbitration=update))
 
     async def SetForwardingPipelineConfig(self, request: Any, context: Context) -> Any:  # noqa: N802
-        """Take a program; all entries are gone."""
+        """Load a program; all entries are lost."""
         await self._ready(context, request.election_id)
         self.programs += 1
         if self.wrong.refuse_pipeline:
@@ -183,11 +183,11 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         yield reply
 
     async def Capabilities(self, request: Any, context: Context) -> Any:  # noqa: N802
-        """Say which P4Runtime this is."""
+        """Return the P4Runtime version."""
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
 
     async def _ready(self, context: Context, election_id: Any = None) -> None:
-        """Wait while stalled; refuse who is not primary."""
+        """Wait while stalled; refuse a client that is not primary."""
         if self.wrong.stall is not None:
             await self.wrong.stall.wait()
         if election_id is not None and U128.decode(election_id) != self._highest:

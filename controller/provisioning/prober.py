@@ -1,4 +1,4 @@
-"""Verifies cables: sends the probes that `CableBook` wants, and says what came of them."""
+"""Cable verification: sends the probes of `CableBook`, and records the outcome."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_FIRST = 0.1  # seconds between probes of a cable that has not been seen right
 PAUSE_MOST = 1.0
-SILENT_AFTER = 3.0  # seconds both ends are ready without an answer before a cable is called silent in the history
+SILENT_AFTER = 3.0  # seconds without a reply, both ends ready, after which the history has a cable as silent
 
 
 class CableProber:
@@ -33,11 +33,11 @@ class CableProber:
         self._asked_since: dict[str, float] = {}
 
     def wake(self) -> None:
-        """Probe what is pending now: something became ready."""
+        """Probe pending cables now: a switch became ready."""
         self._wake.set()
 
     def forget(self, nodes_or_links: set[str]) -> None:
-        """Take what is known of these cables, or of these switches' cables, as unknown again."""
+        """Mark these cables, or these switches' cables, as unknown again."""
         ends = [end for end in self.book.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
         self.book.forget(ends)
         for link in {self._link_of(end) for end in ends}:
@@ -62,7 +62,7 @@ class CableProber:
         """Take a frame that a switch handed over."""
         sighting = self.book.arrived(switch, port, frame)
         if sighting is None:
-            log.debug("%s port %d: packet-in that is no answer to a probe", switch, port)
+            log.debug("%s port %d: packet-in that is not a reply to a probe", switch, port)
         elif not sighting.right:
             self._complain_about(sighting.link, "wrong")
         elif self.book.state(sighting.link) == "verified":

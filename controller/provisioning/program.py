@@ -34,7 +34,7 @@ class PipelineConfig:
             remedy = "run `make p4`, or give --p4info and --p4json"
             raise ProgramError(f"{error.filename}: {error.strerror}; {remedy}") from None
         except (ParseError, ValueError) as error:
-            raise ProgramError(f"{p4info} is no P4Info text: {error}; run `make p4`") from None
+            raise ProgramError(f"{p4info} is not P4Info text: {error}; run `make p4`") from None
         missing = [table for table in TABLES if self.schema.tables.get(table) is None]
         if missing:
             raise ProgramError(f"{p4info} has no table {', '.join(missing)}: it is not the program of this lab")

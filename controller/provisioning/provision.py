@@ -1,4 +1,4 @@
-"""Bring one switch to what it should hold: adopt it if it runs the right program, write the difference, read back."""
+"""Provision one switch: adopt it if it runs the right program, write the difference, read back."""
 
 import time
 from collections.abc import Sequence

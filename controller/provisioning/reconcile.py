@@ -1,4 +1,4 @@
-"""Reconciliation: the writes after which a switch holds what it should, from two sets of entries. Pure."""
+"""Reconciliation: the writes that turn a switch's entries into the intended ones. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -208,7 +208,7 @@ class Controller:
             await self.audit()
 
     async def _map_for_ever(self, mapper: Clustermapper) -> None:
-        """Have Clustermapper judge once per cycle, and do what it decides."""
+        """Run Clustermapper once per cycle, and apply its decisions."""
         while True:
             await asyncio.sleep(mapper.interval)
             self.core.denials.follow(mapper, time.monotonic())
@@ -225,4 +225,4 @@ class Controller:
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
-            self._note_verified()  # a switch that goes on after a stop is no change of state
+            self._note_verified()  # a switch that resumes after a stop does not change state

@@ -6,7 +6,7 @@ import time
 from mrclab.controller.history import ControllerHistory
 from mrclab.events.controller import ControllerPulse
 
-BEAT_S = 0.02  # seconds between two moments at which the loop asks to be woken
+BEAT_S = 0.02  # seconds between two wake-ups of the loop
 REPORT_S = 0.25  # seconds between two records
 
 

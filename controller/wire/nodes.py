@@ -1,4 +1,4 @@
-"""The hosts as the controller serves them: their config files, their agents, and what they are denied."""
+"""The controller's side of the hosts: config files, agents, denials."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ class NodeConfigKeeper:
         }
 
     def refresh(self) -> None:
-        """Take up the saved denylist and write what the files do not say yet."""
+        """Load the saved denylist and bring the files up to date."""
         self.denylist.load()
         self.publish()
 
@@ -58,20 +58,20 @@ class NodeConfigKeeper:
 
     @property
     def silences(self) -> dict[str, str]:
-        """Why an agent that is there does not answer, by host, of those that do not."""
+        """Reason why an agent does not respond, by host, of those that do not."""
         return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
 
     async def look(self, seconds: float) -> None:
-        """Ask every agent for a sign of life, at most so long."""
+        """Ping every agent, for at most so many seconds."""
         await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
 
     @property
     def versions(self) -> dict[str, int]:
-        """Version of the config that each agent uses; 0: there is none."""
+        """Version of the config that each agent uses; 0: no agent."""
         return {name: agent.version for name, agent in self.agents.items()}
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
-        """NIC ports by host: name, and whether it is up; or why the agent cannot be asked."""
+        """NIC ports by host: name, and whether it is up; or why the agent cannot be reached."""
         found = await asyncio.gather(*map(self._ports_of, self.agents.values()))
         return dict(zip(self.agents, found, strict=True))
 
@@ -84,13 +84,13 @@ class NodeConfigKeeper:
         return [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in hello.get("ports", [])]
 
     async def stats(self) -> dict[str, dict[str, Any]]:
-        """Return each agent's counters; agents that are gone, or do not answer, are left out."""
+        """Return each agent's counters; agents that ended, or do not respond, are left out."""
         names = [name for name, agent in self.agents.items() if agent.connected]
         answers = await asyncio.gather(*(self.agents[name].ask("stats") for name in names), return_exceptions=True)
         return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}
 
     def publish(self) -> None:
-        """Write what the files do not say yet of the denylist, and have the agents use it."""
+        """Bring the files up to date with the denylist, and have the agents use them."""
         configs = nodefiles.publish(
             self._fabric,
             self._directory,

@@ -70,7 +70,7 @@ PANELS: dict[str, dict[str, str]] = {
 """Command → module whose `app` has it, in the order of the help."""
 
 _REMEDIES = (
-    ({errno.ENOSPC, errno.EDQUOT}, "free some space there, and do it again"),
+    ({errno.ENOSPC, errno.EDQUOT}, "free space there, and do it again"),
     ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
     ({errno.EROFS}, "name a place that can be written"),
     ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),

@@ -253,7 +253,7 @@ class Broken(StandIn):
 def test_a_switch_that_dies_at_start_is_named_with_its_words_and_all_is_rolled_back(directory):
     seen = []
     with pytest.raises(
-        EmulationError, match=r"switch t1-p1-1 ended with status 1 at start: its last words were: no such pipeline"
+        EmulationError, match=r"switch t1-p1-1 ended with status 1 at start: its last output was: no such pipeline"
     ):
         Emulation(small_fabric(), directory, Broken()).start(
             lambda stage, done, _: stage == "switches" and done == 0 and seen.append(token_of(directory))
@@ -265,7 +265,7 @@ def test_an_occupied_namespace_name_is_refused_and_not_removed(directory):
     name = state.namespace(directory.parent, "cables")
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
-        with pytest.raises(EmulationError, match=f"namespace {name} exists already, perhaps of a lab that runs"):
+        with pytest.raises(EmulationError, match=f"namespace {name} exists already, perhaps of a running lab"):
             Emulation(small_fabric(), directory, StandIn()).start()
         assert name in named_namespaces()
     finally:

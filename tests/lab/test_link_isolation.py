@@ -175,5 +175,5 @@ def test_what_bmv2_refuses_over_thrift_is_an_error():
             switch.call("set_egress_queue_rate", thrift.i32(1), thrift.i64(100))
             with pytest.raises(EmulationError, match="refused the Thrift call no_such_method"):
                 switch.call("no_such_method")
-        with pytest.raises(EmulationError, match="Thrift port 9090 does not answer"):
+        with pytest.raises(EmulationError, match="Thrift port 9090 does not respond"):
             thrift.ThriftClient(lab.namespace("h1"), 9090, "simple_switch")

@@ -105,7 +105,7 @@ def test_an_agent_that_dies_ends_the_run_with_a_report_that_names_it(mrclab, tmp
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "the agent of h2 was killed by SIGKILL: its last words were" in shown + said
+    assert "the agent of h2 was killed by SIGKILL: its last output was" in shown + said
     (result,) = (tmp_path / "results").iterdir()
     told = json.loads((result / "result.json").read_text())["verdicts"]
     assert [(verdict["kind"], verdict["ok"]) for verdict in told] == [("run", False), ("health", False)]
@@ -177,7 +177,7 @@ def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_
         assert "Traceback" not in told
         if place == "run directory":
             assert process.returncode == 1
-            full = f"the file system of the run directory {mrclab.run_dir} is full; make room there"
+            full = f"the file system of the run directory {mrclab.run_dir} is full; free space there"
             assert full in told or "No space left on device" in told
             assert len(list((tmp_path / "results").iterdir())) == 1
         else:

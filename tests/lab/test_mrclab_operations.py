@@ -114,7 +114,7 @@ class TestOnALabThatIsUp:
             ),
             (
                 ("drain", "h1-p1"),
-                "mrclab: h1-p1/t0-p1-1 is no switch; only a T0 or T1 can be drained, for others use deny",
+                "mrclab: h1-p1/t0-p1-1 is not a switch; only a T0 or T1 can be drained, deny anything else",
             ),
             (("undrain", "t1-p1-1"), "mrclab: t1-p1-1 is not drained; drain it first"),
             (("p4sh", "t0-p1-8"), "mrclab: no switch is called 't0-p1-8'; there are 't0-p1-1' to 't0-p"),

@@ -115,7 +115,7 @@ MUTANTS: Final = (
     Mutant("frames on a cable that is cut arrive", "sim/links/cable.py", "        if now - self.delay < self.clear_since:\n", "        if now < self.clear_since:\n", ("sim_faults",)),
     Mutant("a cable's delay is counted twice", "sim/links/cable.py", "        self._clock.schedule(at + self.delay, frame)\n", "        self._clock.schedule(at + 2 * self.delay, frame)\n", ("sim_nic",)),
     Mutant("a fault counts frames that it does not match", "sim/links/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),
-    Mutant("what is due together happens the other way round", "sim/clock.py", "            if waiting[middle].due <= when:\n", "            if waiting[middle].due < when:\n", ("sim_clock",)),
+    Mutant("what is due together happens the other way round", "sim/clock.py", "            if pending[middle].due <= when:\n", "            if pending[middle].due < when:\n", ("sim_clock",)),
     Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + serialization_ticks(size, port.bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
     Mutant("a dead switch comes back with its counters", "sim/switches/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------

@@ -213,8 +213,8 @@ def test_two_losses_are_not_enough() -> None:
     ("host", "probes", "complaint"),
     [
         ("h9", [], "unknown host 'h9'"),
-        ("h1", {"plane": 1}, "probes is no list"),
-        ("h1", ["x"], "a probe is no object"),
+        ("h1", {"plane": 1}, "probes must be a list"),
+        ("h1", ["x"], "a probe must be an object"),
         ("h1", [{"plane": 1, "uplink": 0, "sent": 1}], "lost is None and not a whole number"),
         ("h1", [{"plane": 5, "uplink": 0, "sent": 1, "lost": 0}], "no plane 5, uplink 0"),
         ("h1", [{"plane": 1, "uplink": 0, "sent": 1, "lost": 2}], "2 lost of 1 sent"),

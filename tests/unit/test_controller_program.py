@@ -63,7 +63,7 @@ def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
         PipelineConfig(tmp_path / "none.txtpb", P4JSON)
     wrong = tmp_path / "wrong.txtpb"
     wrong.write_text("this is no P4Info\n")
-    with pytest.raises(ProgramError, match="is no P4Info text"):
+    with pytest.raises(ProgramError, match="is not P4Info text"):
         PipelineConfig(wrong, P4JSON)
     empty = tmp_path / "empty.txtpb"
     empty.write_text('pkg_info { arch: "v1model" }\n')

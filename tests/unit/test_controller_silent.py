@@ -86,7 +86,7 @@ def test_a_switch_that_hangs_without_being_stopped_is_named_too(tmp_path: Path) 
             "nobody vouches for these"
         )
 
-    with_controller(tmp_path, SwitchError(SILENT, "Read got no answer in time", "DEADLINE_EXCEEDED"), None, body)
+    with_controller(tmp_path, SwitchError(SILENT, "Read timed out", "DEADLINE_EXCEEDED"), None, body)
 
 
 def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_denial(tmp_path: Path) -> None:

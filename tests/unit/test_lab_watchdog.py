@@ -38,7 +38,7 @@ def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(ru
     watched = Watchdog(LOADED.fabric, run_dir, lambda: ended)
     assert watched.look() == ""
     ended["h1"] = "ended with status 1"
-    assert watched.look() == "the agent of h1 ended with status 1: its last words were: last (its log is log/h1.log)"
+    assert watched.look() == "the agent of h1 ended with status 1: its last output was: last (its log is log/h1.log)"
     ended.clear()
     assert "the agent of h1" in watched.look()
 
@@ -80,7 +80,7 @@ def test_who_waits_is_woken_once(run_dir, monkeypatch):
 def test_a_run_directory_that_is_gone_or_full_is_said(run_dir, monkeypatch):
     watched = Watchdog(LOADED.fabric, run_dir, dict)
     monkeypatch.setattr(watchdog.os, "statvfs", lambda _: namedtuple("Left", "f_blocks f_bavail f_frsize")(9, 1, 512))
-    assert "is full; make room there, or give another --run-dir" in watched.look()
+    assert "is full; free space there, or give another --run-dir" in watched.look()
     monkeypatch.undo()
     shutil.rmtree(run_dir)
     assert "was removed while the lab ran" in Watchdog(LOADED.fabric, run_dir, dict).look()

@@ -72,7 +72,7 @@ def test_what_was_asked_for_from_afar_comes_before_what_was_asked_for_shortly_be
 def test_the_past_is_refused():
     clock = Clock()
     clock.run(7)
-    with pytest.raises(ValueError, match="6 ps has gone by: it is 7 ps"):
+    with pytest.raises(ValueError, match="6 ps is in the past: it is 7 ps"):
         clock.call_at(6, print)
 
 

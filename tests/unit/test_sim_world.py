@@ -69,7 +69,7 @@ def test_what_a_node_refuses_is_an_answer_with_a_code(tmp_path):
         ("controller", "deny", {"what": "t1-p9-1"}, "t1-p9-1"),
         ("controller", "deny", {"what": 3}, "what: Input should be a valid string"),
         ("controller", "undrain", {"switch": "t1-p1-1"}, "is not drained"),
-        ("controller", "drain", {"switch": "h1-p1"}, "is no switch"),
+        ("controller", "drain", {"switch": "h1-p1"}, "is not a switch"),
         ("controller", "map", {}, "Clustermapper is off"),
     ):
         with pytest.raises(RpcError, match=text):
@@ -333,7 +333,7 @@ def test_prometheus_reads_the_page_of_a_lab_in_virtual_time_until_its_controller
             "EINVAL",
             "precheck: timeout: Input should be greater than or equal to 0",
         ),
-        ("drain", {"switch": "h1-p1"}, "EPERM", "h1-p1/t0-p1-1 is no switch; only a T0 or T1 can be drained"),
+        ("drain", {"switch": "h1-p1"}, "EPERM", "h1-p1/t0-p1-1 is not a switch; only a T0 or T1 can be drained"),
         ("undrain", {"switch": "t1-p1-1"}, "EPERM", "t1-p1-1 is not drained; drain it first"),
         ("verify", {"links": ["h7-p1"]}, "EINVAL", "no cable is called 'h7-p1'"),
     ],

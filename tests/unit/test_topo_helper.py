@@ -45,7 +45,7 @@ def test_a_helper_is_told_what_to_do_and_tells_what_it_did(tmp_path):
 def test_one_that_dies_at_once_did_not_start(tmp_path):
     with pytest.raises(
         EmulationError,
-        match=r"relay-x did not start; its last words were: it wrote nothing \(its log is log/relay-x.log\)",
+        match=r"relay-x did not start; its last output was: it wrote nothing \(its log is log/relay-x.log\)",
     ):
         _start(tmp_path, "raise SystemExit(1)")
 

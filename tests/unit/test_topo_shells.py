@@ -25,7 +25,7 @@ def _host(tmp_path, script):
 
 @pytest.mark.parametrize("words", ["", "mount: Invalid argument"])
 def test_an_mnexec_that_dies_at_once_is_an_error_with_its_words(tmp_path, words):
-    with pytest.raises(EmulationError, match=r"the shell of h1 ended \(status 7\): " + (words or "it said nothing")):
+    with pytest.raises(EmulationError, match=r"the shell of h1 ended \(status 7\): " + (words or "it wrote nothing")):
         _host(tmp_path, f"printf '{words}'; exit 7")
 
 

@@ -279,7 +279,7 @@ def test_a_record_that_cannot_be_written_keeps_nothing_from_being_removed(base):
     run.make_directory(base / "lab")
     process = sleeper(run)
     shutil.rmtree(base)
-    with pytest.raises(EmulationError, match="cannot be written: No such file or directory; make room there"):
+    with pytest.raises(EmulationError, match="cannot be written: No such file or directory; free space there"):
         run.add_process(process.pid)
     run.end_processes()
     assert process.wait() == -9

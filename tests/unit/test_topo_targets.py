@@ -80,5 +80,5 @@ def test_soft_is_the_default_elsewhere_and_asking_for_bmv2_says_what_is_missing(
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(UnknownTarget, match="there is no target 'tofino'; choose soft or bmv2"):
+    with pytest.raises(UnknownTarget, match="unknown target 'tofino'; choose soft or bmv2"):
         targets.choose("tofino")

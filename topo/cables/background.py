@@ -1,4 +1,4 @@
-"""A frame of traffic that nobody asked for, as a NIC would send it. Pure."""
+"""A frame of background traffic, as a NIC would send it. Pure."""
 
 import struct
 
@@ -10,7 +10,7 @@ DISCARD_PORT = 9  # UDP, RFC 863: no transport of the lab listens there
 _ECT0 = 2
 _IPV6, _UDP = 41, 17
 _UDP_BYTES, _IPV6_BYTES, _ETHERNET_BYTES = 8, 40, 14
-_TRANSPORT_BYTES = 40  # BTH, METH, TSETH, RETH, ICRC of a full data packet: so that both take a link as long
+_TRANSPORT_BYTES = 40  # BTH, METH, TSETH, RETH, ICRC of a full data packet: for the same serialization delay
 
 NUMBER_AT = _ETHERNET_BYTES + 2 * _IPV6_BYTES + _UDP_BYTES
 """Places at which a sender may number its frames."""

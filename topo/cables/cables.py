@@ -86,7 +86,7 @@ class Cables:
             kernel.bring_up(namespace, flags, flags | kernel.IFF_MULTICAST)
 
     def close(self) -> None:
-        """Let go of the namespace; removing it is the run state's business."""
+        """Close the namespace's descriptor; the run state removes it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -105,13 +105,13 @@ class Cables:
         return self._carrier(links, up=True)
 
     def hold_down(self, owner: str, *links: Link | str) -> float:
-        """Take the carrier from these cables for as long as `owner` holds them, whoever else does. Returns the time."""
+        """Take the carrier from these cables until `owner` releases them. Returns the time."""
         for link in links:
             self._held.setdefault(self._resolve(link).index, set()).add(owner)
         return self.down(*links)
 
     def let_go(self, owner: str) -> float:
-        """Give the carrier back to the cables that `owner` held and nobody else does. Returns the time."""
+        """Give the carrier back to the cables of `owner` that no other owner holds down. Returns the time."""
         free = []
         for index, owners in list(self._held.items()):
             if owner in owners:
@@ -170,7 +170,7 @@ class Cables:
         return faults
 
     def clear(self, *faults: AppliedFault) -> Count:
-        """End faults; returns what they did, all together and exactly. One that was cleared already adds nothing."""
+        """End faults; return the sum of their exact counts. One that was cleared already counts 0."""
         with self._lock:
             mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
             if not mine:
@@ -282,7 +282,7 @@ class Cables:
         return f'jump f{me}; counter name "w{me}" fwd to "{target}";'
 
     def _join(self, me: str) -> None:
-        """Write the rule that says where frames from this end go."""
+        """Write the rule that forwards frames from this end."""
         rules = "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in self._forward(me).split(";") if rule)
         kernel.nft_batch(self.descriptor, f"flush chain {_TABLE} in{me}\n{rules}")
 

@@ -1,4 +1,4 @@
-"""A process that helps the lab while it runs: says `ready`, works until SIGTERM, and tells in JSON what it did."""
+"""A helper process of the lab: prints `ready`, works until SIGTERM, and prints its counts as JSON."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.processes import ending, last_line
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
-END_TIMEOUT = 10.0  # seconds for its last words
+END_TIMEOUT = 10.0  # seconds for its last output
 _LOOK_AGAIN = 0.1  # seconds
 _READY = b"ready\n"
 
@@ -56,11 +56,11 @@ class Helper:
         return self._process.stdout is None or self._process.stdout.closed
 
     def finish(self) -> Any:
-        """End it; returns what it says of its work, None where it was ended already."""
+        """End it; return its counts, None if it was ended already."""
         if self.finished:
             return None
         self._process.terminate()
-        self._process.send_signal(signal.SIGCONT)  # one that somebody stopped would never hear of it
+        self._process.send_signal(signal.SIGCONT)  # a stopped process would not receive SIGTERM
         output = self._said(END_TIMEOUT, "end")
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -70,12 +70,12 @@ class Helper:
 
     @property
     def _last_output(self) -> str:
-        """Last output of the process, since its log may be gone before anybody looks."""
+        """Last output of the process, for the message: its log may be removed."""
         last = last_line(self._lab.run_dir / "log" / f"{self.name}.log")
-        return f"its last words were: {last} (its log is log/{self.name}.log)"
+        return f"its last output was: {last} (its log is log/{self.name}.log)"
 
     def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
-        """Return its output until it says `upto`, or closes its output; one that stands still is killed."""
+        """Return its output up to `upto`, or until it closes its output; one that hangs is killed."""
         assert self._process.stdout is not None
         terminal, said = self._process.stdout.fileno(), b""
         adaptive = AdaptiveTimeout(seconds, self._lab.pace, self._process.pid)

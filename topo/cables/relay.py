@@ -50,7 +50,7 @@ class _Direction:
                     heapq.heappush(self.waiting, (leaves, self.number, frame))
 
     def give(self) -> None:
-        """Send what is due; a frame that the cable's far end refuses (no carrier) is lost there."""
+        """Send frames that are due; one that the far end refuses (no carrier) is lost."""
         while self.waiting and self.waiting[0][0] <= time.monotonic():
             _, _, frame = heapq.heappop(self.waiting)
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Puts a relay process into a running cable and takes it out again; what the relay does is in `relay`."""
+"""Insert a relay process into a running cable, and remove it; `relay` is the process."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""Sends one frame again and again at a steady rate: traffic that nobody asked for. A process in a host's namespace.
+"""Background sender: repeats one frame at a steady rate. A process in a host's namespace.
 
 `python -m mrclab.topo.cables.sender` takes one JSON object (see `main`), says `ready` before it begins, and
 on SIGTERM prints how many frames it sent, how many the interface refused and how late it was, and ends.
@@ -16,7 +16,7 @@ from mrclab.topo.cables.beat import Beat
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER = 4 << 20  # bytes
-_MOST_AT_ONCE = 16  # frames sent in a row to catch up; older ones are left out, as a link's rate would
+_MOST_AT_ONCE = 16  # frames sent in a row to catch up; older ones are dropped, as at a link's rate
 _NUMBER_BYTES = 4
 
 

@@ -1,4 +1,4 @@
-"""Puts a sender of other traffic into a running fabric and takes it out again; what it does is in `sender`."""
+"""Start background senders in a running fabric, and end them; `sender` is the process."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class SentFrames:
 
 
 class FrameSender:
-    """Traffic that goes on until `clear`. Made by `send`."""
+    """Background traffic until `clear`. Made by `send`."""
 
     def __init__(self, helper: Helper) -> None:
         self.name = helper.name  # of its process in the lab
@@ -24,7 +24,7 @@ class FrameSender:
         self._helper = helper
 
     def clear(self) -> SentFrames:
-        """End it; returns what it did. One that was ended already did nothing."""
+        """End it; return its counts. One that was ended already returns zeros."""
         done = self._helper.finish()
         if done is None:
             return SentFrames()

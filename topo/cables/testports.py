@@ -1,4 +1,4 @@
-"""Ports of a running fabric as raw sockets, frames across a cable, and what driver and process say: for self-tests."""
+"""Ports of a running fabric as raw sockets, frames across a cable, process states: for self-tests."""
 
 import contextlib
 import ctypes
@@ -22,7 +22,7 @@ _SIOCETHTOOL, _ETHTOOL_GLINK, _PACKET_OUTGOING = 0x8946, 0x0A, 4
 
 
 class UnprovenError(TopoError):
-    """A fault did not do what it says."""
+    """A fault did not have its effect."""
 
 
 class RawPort:
@@ -38,7 +38,7 @@ class RawPort:
         self._socket.settimeout(_TIMEOUT)
 
     def send(self, *payloads: bytes) -> None:
-        """Send frames to nobody in particular: a cable has two ends."""
+        """Send frames into a cable."""
         for payload in payloads:
             self._socket.send(b"\xff" * 6 + bytes(6) + struct.pack("!H", self._ethertype) + payload)
 

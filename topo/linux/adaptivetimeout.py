@@ -16,13 +16,13 @@ from mrclab.topo.linux import processes
 
 _MOST = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
-_BUSY = 0.7  # of the CPUs' time, or of a process's own: beyond it the machine was what took so long
-_STOPPED_S = 3.0  # seconds for which a process may be stopped; it may go on in a moment
+_BUSY = 0.7  # share of CPU time, the machine's or a process's own; above it the machine is too slow
+_STOPPED_S = 3.0  # seconds for which a process may be stopped
 _SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
 
 
 class Pace:
-    """Factor by which this machine is slower than usual at what it was seen to do; never below 1."""
+    """Factor by which this machine was slower than usual in the steps measured so far; at least 1."""
 
     def __init__(self) -> None:
         self.stretch = 1.0

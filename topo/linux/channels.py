@@ -1,7 +1,7 @@
 """Cuts one process off from a Unix socket: its connections are shut down from outside, and the socket is hidden.
 
 Neither end takes part. `pidfd_getfd` (Linux 5.6) lends a process's descriptor; shutdown(2) on it acts on the connection
-itself. While the socket is hidden nobody finds it to connect again; who serves it keeps listening.
+itself. While the socket is hidden no client can connect again; its server keeps listening.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ class Cut:
         self._hidden = path.with_name(path.name + ".cut")
 
     def hide(self) -> None:
-        """Nobody finds the socket from now on."""
+        """Hide the socket: new connections fail."""
         self._path.rename(self._hidden)
 
     def clear(self) -> None:
-        """It can be found again; one that its server has made again meanwhile stays."""
+        """Restore the socket, unless its server has made a new one meanwhile."""
         if self._path.exists():
             self._hidden.unlink(missing_ok=True)
         else:
@@ -37,9 +37,9 @@ class Cut:
 
 
 def cut(pid: int | None, path: Path) -> Cut:
-    """Cut a process off from the socket `path`; EmulationError where the kernel does not allow it.
+    """Cut a process off from the socket `path`; EmulationError if the kernel does not allow it.
 
-    None: nobody is connected yet, and nobody will be.
+    None: no process is connected yet, and none can connect.
     """
     channel = Cut(path)
     channel.hide()

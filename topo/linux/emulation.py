@@ -1,5 +1,4 @@
-"""A fabric on this machine: nodes in namespaces, cables between them, one P4 process per switch. Undone completely at
-the end.
+"""A fabric on this machine: nodes in namespaces, cables, one P4 process per switch; all of it is removed at the end.
 
 Order of making: lock and record, nodes (Mininet), cables, switch processes in parallel, until each answers on its
 socket. What fails on the way is rolled back before the error goes on. See `state` for what happens after a kill -9.
@@ -37,7 +36,7 @@ _USUAL_SHELL = 0.04  # seconds in which a small, quiet machine starts a node's s
 _SHELLS_AT_ONCE = 4  # shells that start at the same time: each mostly waits for the kernel and for itself
 _LOOK_AGAIN = 0.02  # seconds between two attempts to connect
 _MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
-_UMASK = 0o022  # of all processes: what they make is written by nobody else, whatever the umask was
+_UMASK = 0o022  # of all processes: other users cannot write their files
 _GRACE = 1.0  # seconds that agents and controllers get to end by themselves
 
 
@@ -56,9 +55,9 @@ class Emulation:
     ) -> None:
         self.fabric, self.run_dir = fabric, run_dir
         self.target = targets.choose(target) if target is None or isinstance(target, str) else target
-        self.pace = Pace()  # what the machine has shown so far: limits of waits stretch with it
+        self.pace = Pace()  # measured so far on this machine: timeouts are multiplied by it
         self.network: Any = None  # Mininet's view, for its command line
-        self.begun = False  # something of it was made
+        self.begun = False  # `start` has made something
         self._state: RunState | None = None
         self._namespaces: dict[str, int] = {}  # node → descriptor
         self._forks = {**self.target.forks, **dict.fromkeys(forks, "")}
@@ -82,7 +81,7 @@ class Emulation:
     def start(self, progress: Progress = lambda *_: None, *, keep_files: bool = False) -> None:
         """Bring the fabric up; returns when every switch answers. Rolls back on any failure and on Ctrl-C.
 
-        LabRunning where another lab is up, EmulationError for everything the machine refuses.
+        LabRunning where another lab is up, EmulationError for anything that the machine refuses.
 
         With `keep_files` the run directory of a failed start stays until `close`.
         """
@@ -110,13 +109,13 @@ class Emulation:
                 self.stop()
             else:
                 self.close()
-            if ended and isinstance(error, EmulationError):  # what follows from it is not the reason
+            if ended and isinstance(error, EmulationError):  # the shell's end is the cause
                 node, how = next(iter(ended.items()))
                 raise EmulationError(f"the shell of {node}, which holds its namespaces, {how}; then {error}") from None
             raise
 
     def stop(self) -> None:
-        """End all processes, remove all namespaces and cables. Files stay for whoever collects them, until `close`."""
+        """End all processes, remove all namespaces and cables. Files stay until `close`."""
         if self._state is None:
             return
         with _undisturbed(), self._lock:
@@ -216,7 +215,7 @@ class Emulation:
             return {name: process.pid for name, process in every.items() if process.poll() is None}
 
     def endings(self) -> dict[str, str]:
-        """Describe how processes ended that did, by name, those included that hold the namespaces of nodes."""
+        """Return the endings of processes by name; includes the shells that hold the nodes' namespaces."""
         with self._lock:
             every = {**self._switches, **self._others}
             statuses = {name: process.poll() for name, process in every.items()}
@@ -244,7 +243,7 @@ class Emulation:
     # --- failures of processes ----------------------------------------------------------------------------------------
 
     def kill(self, name: str) -> float:
-        """SIGKILL a switch or another process: a crash. Returns the time; nothing happens where it is dead already."""
+        """SIGKILL a switch or another process: a crash. Returns the time; no effect if it has ended."""
         process = self._process(name)
         now = time.monotonic()
         if process is not None and process.poll() is None:
@@ -280,12 +279,12 @@ class Emulation:
         return name in self._frozen
 
     def stopped(self) -> dict[str, int]:
-        """Return name → pid of the processes that somebody else has stopped (state T)."""
+        """Return name → pid of processes that were stopped from outside (state T)."""
         running = self.processes()
         return {name: pid for name, pid in running.items() if name not in self._frozen and processes.is_stopped(pid)}
 
     def freeze(self, name: str) -> float:
-        """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time at which it stands."""
+        """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time of the stop."""
         self._frozen.add(name)
         process = self._signal(name, signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes effect a little later
@@ -309,7 +308,7 @@ class Emulation:
         return process is not None and process.poll() is None
 
     def _ended_shells(self) -> dict[str, str]:
-        """Describe how the processes ended that hold the namespaces of nodes, by node, of those that did."""
+        """Return the endings of nodes' shells by node."""
         nodes = self._namespaces if self.network is not None else ()
         shells = {node: self.network[node].shell for node in nodes}
         return {node: processes.ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
@@ -412,7 +411,7 @@ class Emulation:
         )
 
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
-        """Yield switches in the order in which they begin to answer; EmulationError where one dies or stays silent."""
+        """Yield switches in the order in which they become ready; EmulationError if one exits or does not respond."""
         waiting = dict(launches)
         adaptive = AdaptiveTimeout(_READY_TIMEOUT, self.pace)
         while waiting:

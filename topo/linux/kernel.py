@@ -102,7 +102,7 @@ def namespace_of(pid: int) -> int:
 
 
 def silence(namespace: int) -> None:
-    """Nothing in this namespace speaks by itself: interfaces made from now on have no IPv6. Brings lo up."""
+    """Disable IPv6 on interfaces made from now on, so that they send nothing by themselves. Brings lo up."""
 
     def body() -> None:
         for scope in ("default", "all"):
@@ -202,7 +202,7 @@ class LinkSocket:
                 self._send(wanted[start : start + _BATCH], flags, doing)
 
     def _send(self, bodies: list[bytes], flags: int, doing: str) -> None:
-        """One datagram. Only the last message asks for an answer; errors of the others are answered unasked."""
+        """One datagram. Only the last message requests an ACK; the kernel reports errors of the others anyway."""
         batch = b""
         for number, body in enumerate(bodies, 1):
             self._sequence += 1

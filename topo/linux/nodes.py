@@ -48,7 +48,7 @@ class FabricSwitch(_Bare, Switch):  # type: ignore[misc]
         super().__init__(name, **params)
 
     def start(self, _controllers: list[object]) -> None:
-        """Start the switch process if none runs, and wait until it answers."""
+        """Start the switch process if none runs, and wait until it responds."""
         self.emulation.restart(self.name)
 
     def stop(self, deleteIntfs: bool = False) -> None:  # noqa: N803 - Mininet's signature
@@ -110,12 +110,12 @@ def empty_network() -> Any:
 
 
 def add_node(network: Any, node: Any) -> None:
-    """Tell Mininet about a node that was made already."""
+    """Register an existing node with Mininet."""
     add = network.addHost if isinstance(node, FabricHost) else network.addSwitch
     add(node.name, cls=lambda *_, **__: node)
 
 
 def add_links(network: Any, fabric: Fabric, emulation: "Emulation") -> None:
-    """Tell Mininet about all cables."""
+    """Register all cables with Mininet."""
     for link in fabric.links:
         network.addLink(link.a.node, link.b.node, link=link, emulation=emulation)

@@ -30,7 +30,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when the process began, in clock ticks since boot; None where there is none (a zombie counts as none)."""
+    """Return a process's start time in clock ticks since boot; None if there is none, or a zombie."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -47,8 +47,8 @@ def is_stopped(pid: int) -> bool:
 
 
 def stopped_text(pid: int) -> str:
-    """Say of a stopped process what stopped it and what lets it go on; the sentence lacks its subject."""
-    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` lets it go on"
+    """Describe a stopped process, with the remedy, as a predicate."""
+    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` resumes it"
 
 
 def with_token(token: str, host: str = "") -> set[int]:
@@ -177,7 +177,7 @@ def end(started: Mapping[int, int], grace: float = 0.0) -> set[int]:
 
 
 def end_all(token: str, recorded: Iterable[tuple[int, int]], grace: float = 0.0) -> set[int]:
-    """End everything of a run: what was recorded, and what carries its token, until nothing of it is left."""
+    """End all processes of a run: the recorded ones, and all that carry its token."""
     ended = end(dict(recorded), grace)
     for _ in range(20):  # a process may fork while we look; its child has the token and is found on the next round
         found = {pid: began for pid in with_token(token) if (began := start_time(pid)) is not None}

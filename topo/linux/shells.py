@@ -1,4 +1,4 @@
-"""Mininet's shells, which hold the nodes' namespaces: one that dies or says nothing is found out.
+"""Mininet's shells, which hold the nodes' namespaces; detects one that exits or does not respond.
 
 Mininet reads a shell's terminal until its prompt comes, and holds the other end of that terminal open itself. So where
 mnexec or the shell ends (in a chroot, say, where mnexec cannot mount), it would read for ever.
@@ -12,7 +12,7 @@ from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
 
 START_TIMEOUT = 20.0  # seconds for a shell's first prompt; it takes some hundredths
-_LOOK_AGAIN = 0.1  # seconds between two looks whether there is still a shell to wait for
+_LOOK_AGAIN = 0.1  # seconds between two checks that the shell still runs
 
 
 class _WatchedPoll:
@@ -32,14 +32,14 @@ class _WatchedPoll:
         while not (ready := self._poll.poll(_LOOK_AGAIN * 1000)):
             status = self._shell.poll()
             if status is not None and not self._poll.poll(0):
-                said = " ".join(self._said.split()) or "it said nothing"
+                said = " ".join(self._said.split()) or "it wrote nothing"
                 raise EmulationError(f"the shell of {self._name} ended (status {status}): {said}; see `mrclab doctor`")
             if self.adaptive is not None and self.adaptive.over:
                 raise self.adaptive.error(f"the shell of {self._name}", "give its first prompt")
         return ready
 
     def subscribe(self, text: str) -> None:
-        """Keep the last of what was read, to say it where nothing follows."""
+        """Keep the last output, for a message."""
         self._said = (self._said + text)[-200:]
 
 

@@ -97,7 +97,7 @@ class RunState:
         return {processes.TOKEN_VARIABLE: self.token, processes.BASE_VARIABLE: str(self.base.resolve())}
 
     def add_process(self, *pids: int) -> None:
-        """Write down processes that were just started."""
+        """Record processes that were just started."""
         for pid in pids:
             began = processes.start_time(pid)
             if began is not None:
@@ -105,17 +105,17 @@ class RunState:
         self._save()
 
     def add_namespace(self, name: str) -> None:
-        """Write down a named namespace before it is made; one that exists is refused, so that it is never removed."""
+        """Record a named namespace before it is made; an existing one is refused, so that it is never removed."""
         if (kernel.NETNS_DIR / name).exists():
             raise EmulationError(
-                f"a network namespace {name} exists already, perhaps of a lab that runs;"
+                f"a network namespace {name} exists already, perhaps of a running lab;"
                 f" if none does, remove it with `ip netns del {name}`"
             )
         self._record.namespaces[name] = 0
         self._save()
 
     def confirm_namespace(self, name: str, descriptor: int) -> None:
-        """Write down which namespace it became."""
+        """Record the namespace's inode."""
         self._record.namespaces[name] = os.fstat(descriptor).st_ino
         self._save()
 
@@ -152,7 +152,7 @@ class RunState:
         _finish(self.base, self._lock)
 
     def _note(self) -> None:
-        """Write down that something is gone, where that can be written: what remains must be removed all the same."""
+        """Update the record if possible: the rest must be removed in any case."""
         with contextlib.suppress(EmulationError):
             self._save()
 
@@ -162,7 +162,7 @@ class RunState:
             files.replace_file(path, json.dumps(self._record.__dict__), _FILE_MODE)
         except OSError as error:
             what = f"the lab's record {path} cannot be written: {error.strerror}"
-            raise EmulationError(f"{what}; make room there, or give another --run-dir") from None
+            raise EmulationError(f"{what}; free space there, or give another --run-dir") from None
 
 
 _held: dict[Path, int] = {}  # base directory → lock that this process holds between its runs
@@ -170,7 +170,7 @@ _held: dict[Path, int] = {}  # base directory → lock that this process holds b
 
 @contextlib.contextmanager
 def hold(base: Path = BASE) -> Iterator[None]:
-    """Keep the place for this process inside the block, between its runs too. LabRunning where another has it."""
+    """Keep the lock for this process inside the block, between its runs too. LabRunning where another has it."""
     lock = _take_lock(base)
     _held[base.resolve()] = lock
     try:
@@ -201,19 +201,19 @@ def clean(base: Path = BASE) -> list[str]:
 
 
 def namespaces(base: Path = BASE) -> list[str]:
-    """Names of the network namespaces that the run made; none where there is no run."""
+    """Names of the network namespaces that the run made; empty without a run."""
     record = _record(base)
     return list(record.namespaces) if record else []
 
 
 def recorded(base: Path = BASE) -> list[int]:
-    """Pids of the processes that the run has started, itself left out; none where there is no run."""
+    """Pids of the processes that the run started, without its own; empty without a run."""
     record = _record(base)
     return [int(pid) for pid in record.processes] if record else []
 
 
 def _record(base: Path) -> StateRecord | None:
-    """The record in a base directory that nobody else can change; None where there is none."""
+    """The record in a trusted base directory; None if there is none."""
     trust.check_directory(base)
     try:
         return _read(base / _STATE_FILE)
@@ -231,7 +231,7 @@ def running(base: Path = BASE) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        import fcntl  # noqa: PLC0415 - where a lab cannot run, whether one does can still be asked
+        import fcntl  # noqa: PLC0415 - not on Windows, where no lab can run
 
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -250,7 +250,7 @@ def _take_lock(base: Path) -> int:
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _FILE_MODE)
         try:
-            import fcntl  # noqa: PLC0415 - where a lab cannot run, whether one does can still be asked
+            import fcntl  # noqa: PLC0415 - not on Windows, where no lab can run
 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -261,7 +261,7 @@ def _take_lock(base: Path) -> int:
             ) from None
         if _same_file(lock, path):  # else its last holder removed it between our open and our lock
             os.truncate(lock, 0)
-            with contextlib.suppress(OSError):  # on a full disk nobody learns the pid; the lock holds even so
+            with contextlib.suppress(OSError):  # on a full disk the pid is missing; the lock is valid
                 os.pwrite(lock, str(os.getpid()).encode(), 0)
             return lock
         os.close(lock)
@@ -336,7 +336,7 @@ def _remove_unrecorded(base: Path, *, was_there: bool = False) -> list[str]:
 
 
 def _read(path: Path) -> StateRecord:
-    """The record; DamagedRecord where it is none, FileNotFoundError where there is none."""
+    """Read the record; DamagedRecord if it is invalid, FileNotFoundError if there is none."""
     try:
         return StateRecord(**_RECORD.validate_json(files.read_bytes(path, follow=False)))
     except FileNotFoundError:
@@ -354,7 +354,7 @@ def _is_inside(path: Path, base: Path) -> bool:
 
 
 def _remove(record: StateRecord, base: Path, keep: Callable[[Path], str] = lambda _: "") -> list[str]:
-    """Remove everything; `keep` saves what is wanted of a directory before it goes, and says so."""
+    """Remove everything; `keep` saves files of a directory before it is removed, and returns a note."""
     of_this_boot = record.boot in {"", processes.boot_id()}
     recorded = ((int(pid), began[0]) for pid, began in record.processes.items() if of_this_boot)
     removed = [f"process {pid}" for pid in sorted(processes.end_all(record.token, recorded))]
@@ -373,7 +373,7 @@ def _remove(record: StateRecord, base: Path, keep: Callable[[Path], str] = lambd
 
 
 def _remove_directory(path: Path) -> bool:
-    for _ in range(_REMOVALS):  # what is made in it meanwhile, by somebody who looks at the lab, goes the next time
+    for _ in range(_REMOVALS):  # files made in it meanwhile are removed in the next attempt
         shutil.rmtree(path, ignore_errors=True)
         if not path.exists():
             return True

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class CpuWaits:
-    """Tells what processes waited from one look to the next. For one thread at a time; `proc` is for tests."""
+    """Samples the run-queue delay of processes. Not thread-safe; `proc` is for tests."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc

@@ -132,7 +132,7 @@ class Watchdog(ProcessWatcher):
             return f"the run directory {self._run_dir} was removed while the lab ran; leave it alone until the lab ends"
         if left.f_blocks and left.f_bavail * left.f_frsize < _FULL:
             place = self._run_dir
-            return f"the file system of the run directory {place} is full; make room there, or give another --run-dir"
+            return f"the file system of the run directory {place} is full; free space there, or give another --run-dir"
         ended = [(name, how) for name, how in self._endings().items() if name not in self._excused]
         if not ended:
             return ""
@@ -142,7 +142,7 @@ class Watchdog(ProcessWatcher):
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
         hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
-        return f"{spoken(self._fabric, name)} {how}{more}: its last words were: {self.last_output(name)} ({log}{hint})"
+        return f"{spoken(self._fabric, name)} {how}{more}: its last output was: {self.last_output(name)} ({log}{hint})"
 
     def last_output(self, process: str) -> str:
         """Return the last line of a process's log."""

@@ -1,4 +1,4 @@
-"""Processes that a fork server starts, from the side of the lab: they behave as those of subprocess do.
+"""Fork server, the lab's side: its processes behave as those of subprocess do.
 
 The lab becomes a subreaper: it is the parent of these processes, and of any that its other children leave behind.
 """
@@ -21,9 +21,9 @@ from typing import IO, Any, Protocol
 from mrclab.topo.linux.forkserver import server
 
 _MODULE = "mrclab.topo.linux.forkserver.server"
-_ANSWER_TIMEOUT = 60.0  # seconds; the first answer comes when all is imported, one or two seconds after the start
-_LOOK = 0.1  # seconds between two looks at a server that has not answered
-_SILENCE = 5.0  # seconds without any CPU time, and without wanting some, after which it will not answer
+_ANSWER_TIMEOUT = 60.0  # seconds; the first response arrives when all is imported, one or two seconds after the start
+_LOOK = 0.1  # seconds between two checks of a server that has not responded
+_SILENCE = 5.0  # seconds of an idle server, without CPU time, after which it is given up
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _STOPPED, _WANTS_CPU = "T", "R"  # states of a process in /proc
 
@@ -35,10 +35,10 @@ class Process(Protocol):
 
     @property
     def returncode(self) -> int | None:
-        """As subprocess has it: negative for a signal; None before it was seen to have ended."""
+        """Exit status as in subprocess: negative for a signal; None while it runs."""
 
     def poll(self) -> int | None:
-        """The same, after a look."""
+        """Check the process, and return its exit status."""
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it has ended; subprocess.TimeoutExpired."""
@@ -54,7 +54,7 @@ class Process(Protocol):
 
 
 class Forked:
-    """A child of this process that somebody else forked. Safe to use from several threads."""
+    """A child of this process that another process forked. Thread-safe."""
 
     def __init__(self, pid: int, argv: Sequence[str]) -> None:
         self.pid, self.args = pid, list(argv)
@@ -67,7 +67,7 @@ class Forked:
             if self.returncode is None:
                 try:
                     pid, status = os.waitpid(self.pid, os.WNOHANG)
-                except ChildProcessError:  # where SIGCHLD is ignored nobody can tell; subprocess takes it so too
+                except ChildProcessError:  # with SIGCHLD ignored the status is lost; subprocess returns 0 as well
                     pid, status = self.pid, 0
                 if pid:
                     self.returncode = os.waitstatus_to_exitcode(status)
@@ -92,7 +92,7 @@ class Forked:
     def send_signal(self, sig: int, /) -> None:
         """Signal it, unless it has ended."""
         self.poll()
-        with self._lock:  # nobody else may learn meanwhile that it has ended: its number would be free
+        with self._lock:  # no other thread may reap it meanwhile: its pid would be free
             if self.returncode is None:
                 os.kill(self.pid, sig)
 
@@ -167,12 +167,12 @@ class ForkServer:
         return Forked(int(reply["pid"]), argv)
 
     def _ask(self, request: bytes, output: IO[bytes]) -> dict[str, Any]:
-        """Return its response; empty where it is gone, which is then noted."""
+        """Return its response; empty if it has exited, which is noted."""
         try:
             socket.send_fds(self._socket, [request], [output.fileno()])
             if not self._will_answer():
                 self._process.kill()
-                self._process.wait()  # what it said last can still be read
+                self._process.wait()  # its last output can still be read
             reply: dict[str, Any] = json.loads(self._socket.recv(server.MAX_REQUEST) or "{}")
         except OSError:
             return {}
@@ -192,14 +192,14 @@ class ForkServer:
         return True
 
     def close(self) -> None:
-        """End it. What it started goes on."""
+        """End the server. Its processes keep running."""
         self._socket.close()
         self._process.kill()
         self._process.wait()
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what descendants leave behind: of what the fork server forks, that is."""
+    """Become the subreaper: the parent of the processes that the fork server forks."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl: the lab cannot adopt the processes of its fork server")

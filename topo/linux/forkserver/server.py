@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import NoReturn
 
 ROOM = 8192  # bytes for the titles of forks, which setproctitle writes over the command line
-GAP_BYTES = 60_000  # what the half-empty pages of each size of objects take at most
+GAP_BYTES = 60_000  # most memory of half-empty pages, by object size
 LARGEST_OBJECT, OBJECT_STEP = 512, 16  # bytes: what Python puts on pages of one size each (Objects/obmalloc.c)
 MAX_REQUEST = 1 << 16  # bytes
 NO_ENVIRONMENT = "SPT_NOENV"  # setproctitle leaves the environment alone where it is set: it has the run's token
@@ -109,7 +109,7 @@ def _become(request: dict[str, object], output: int, modules: dict[str, ModuleTy
 
 
 def _serve(requests: socket.socket, modules: dict[str, ModuleType]) -> None:
-    """Answer each request with the new process's number, or why there is none, until the lab hangs up."""
+    """Respond to each request with the new pid or an error, until the lab closes the socket."""
     while True:
         data, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST, 1)
         if not data:
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until the lab hangs up; return the exit status."""
     parser = argparse.ArgumentParser(prog="mrclab.topo.linux.forkserver.server")
     parser.add_argument("--socket", type=int, required=True, help="descriptor on which requests come")
-    parser.add_argument("--room", default="", help="only takes up room, for the titles of forks")
+    parser.add_argument("--room", default="", help="placeholder for the titles of forks")
     parser.add_argument("modules", nargs="+", metavar="MODULE=WORD", help="package that forks run")
     options = parser.parse_args(argv)
     entitle("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver.server"])

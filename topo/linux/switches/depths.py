@@ -1,5 +1,4 @@
-"""Queue depths of a fabric's switch ports, and how late the switches were, asked while
-packets flow.
+"""Queue depths of a fabric's switch ports, and the switches' lateness, sampled while packets flow.
 
 The data plane writes the depth that a packet left behind into the register `queue_depths`, one cell per port, so that a
 port whose queue ran empty reads 0. How a target is asked is a `DepthQuery` (see `targets`). All switches are asked at
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 REGISTER = "queue_depths"  # of p4src, by egress port
-TIMEOUT = 0.05  # seconds that all answers together may take; they take some hundred microseconds each
+TIMEOUT = 0.05  # seconds for all responses together; each needs some hundred microseconds
 _READ_BYTES = 1 << 16
 
 Depths = dict[int, int]  # port number → packets in its data queue
@@ -46,7 +45,7 @@ class DepthQuery:
 
 
 class QueueDepths:
-    """Asks the switches of a running fabric. For one thread at a time."""
+    """Sampler of the switches of a running fabric. Not thread-safe."""
 
     def __init__(self, queries: Mapping[str, DepthQuery]) -> None:
         self._selector = selectors.DefaultSelector()
@@ -62,7 +61,7 @@ class QueueDepths:
     def sample(self) -> dict[str, DepthReply]:
         """Return the report of each switch that answered; takes TIMEOUT when a switch is unresponsive."""
         for key, _ in self._selector.select(0):
-            key.data.take()  # what answers late says nothing about depths now
+            key.data.take()  # a late response is not about now
         waiting = {connection for connection in self._connections if connection.ask()}
         found: dict[str, DepthReply] = {}
         deadline = time.monotonic() + TIMEOUT
@@ -84,7 +83,7 @@ class QueueDepths:
 
 
 class _DepthConnection:
-    """One switch: its connection, if any, and whether it owes an answer."""
+    """One switch: its connection, if any, and the pending request."""
 
     def __init__(self, name: str, query: DepthQuery, selector: selectors.BaseSelector) -> None:
         self.name = name
@@ -95,7 +94,7 @@ class _DepthConnection:
         self._late: float | None = None  # the worst of answers that nobody has taken yet
 
     def ask(self) -> bool:
-        """Send the question; False where an answer is owed already, or nobody can be reached."""
+        """Send the request; False if one is pending, or the switch cannot be reached."""
         if self.owes:
             return False
         try:
@@ -131,7 +130,7 @@ class _DepthConnection:
         return reply
 
     def take_late(self) -> float | None:
-        """Return how late the switch was at most since the last call, None where it cannot tell."""
+        """Return the switch's worst lateness in seconds since the last call; None if it reports none."""
         late, self._late = self._late, None
         return late
 

@@ -22,7 +22,7 @@ from mrclab.topo.numbers import CONTROL_PRIORITY, CPU_PORT, DATA_PRIORITY, DROP_
 from mrclab.topo.spec import FabricSpec
 
 BMV2_PROGRAM = "simple_switch_grpc"
-P4_PROGRAM = HOME / "p4src" / "build" / "mrc.json"  # what the controller is going to load
+P4_PROGRAM = HOME / "p4src" / "build" / "mrc.json"  # that the controller loads
 _THRIFT_SERVICE = "simple_switch"
 _THRIFT_STANDARD = "standard"  # the service for what every target of BMv2 has, registers for one
 _THRIFT_PORT = 9090  # inside the switch's own namespace only
@@ -75,7 +75,7 @@ class Target(Protocol):
         """Return True if the process accepts connections. `namespace`: descriptor of the switch's network namespace."""
 
     def set_queues(self, launch: Launch, namespace: int) -> None:
-        """Set rates and depths once the process answers."""
+        """Set rates and depths once the process responds."""
 
     def depth_query(self, launch: Launch, namespace: int) -> DepthQuery:
         """Return the request for the depths of its data queues."""
@@ -183,7 +183,7 @@ def choose(name: str | None = None) -> Target:
     if name == "soft":
         return Softswitch()
     if name != "bmv2":
-        raise UnknownTarget(f"there is no target {name!r}; choose soft or bmv2")
+        raise UnknownTarget(f"unknown target {name!r}; choose soft or bmv2")
     if not installed:
         raise UnknownTarget(f"target bmv2 needs {BMV2_PROGRAM} on PATH; install BMv2 or choose target soft")
     return Bmv2()

@@ -70,12 +70,12 @@ def numbers(answer: bytes) -> tuple[int, ...] | None:
 
 
 def connect(namespace: int, port: int, timeout: float = _TIMEOUT) -> socket.socket:
-    """A connection to a port of a namespace's loopback; OSError where nobody listens."""
+    """Connect to a port of a namespace's loopback; OSError if no process listens."""
     return kernel.in_namespace(namespace, lambda: socket.create_connection(("127.0.0.1", port), timeout))
 
 
 def answers(namespace: int, port: int, service: str) -> bool:
-    """Return True if a service answers on this port of a namespace. BMv2 opens the port before it adds the service."""
+    """Return True if a service responds on this port of a namespace. BMv2 opens the port before it adds the service."""
     try:
         with ThriftClient(namespace, port, service) as client:
             client.call("get_time_elapsed_us")
@@ -93,7 +93,7 @@ class ThriftClient:
             self._socket = connect(namespace, port)
         except OSError as error:
             raise EmulationError(
-                f"BMv2's Thrift port {port} does not answer: {error}; was it built with Thrift?"
+                f"BMv2's Thrift port {port} does not respond: {error}; was it built with Thrift?"
             ) from None
         self._file = self._socket.makefile("rb")
 
@@ -105,7 +105,7 @@ class ThriftClient:
         self._socket.close()
 
     def call(self, method: str, *arguments: Argument) -> None:
-        """Call a method; EmulationError where it is refused or the answer cannot be read."""
+        """Call a method; EmulationError if it is refused or the response is invalid."""
         try:
             self._socket.sendall(question(self._service, method, *arguments))
             self._read_reply(method)
