@@ -227,9 +227,8 @@ def _load(directory: Path) -> CollectedRun:
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
 
 
-def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
-    """Write everything that is computed: numbers, plots, page, JUnit XML; returns what they say."""
-    facts = write_numbers(run, verdicts)
+def write_page(run: CollectedRun, facts: summary.Facts) -> None:
+    """Write pictures and page."""
     mmap.mmap(
         -1, _PICTURES_BYTES
     ).close()  # OSError: NumPy's libraries would say in words of their own that it is too much
@@ -237,7 +236,6 @@ def write(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
 
     pictures = plots.draw(run.measures, run.directory)
     files.replace_file(run.directory / "report.html", page.render(facts, pictures))
-    return facts
 
 
 def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:

@@ -184,12 +184,13 @@ def run_scenario(
     run_dir: Path = RUN_DIR,
     report: bool = True,
     show: Callable[[World], None] = lambda _: None,
+    on_verdict: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up.
 
     Without `report` the directory holds what happened and nothing that was made of it, figures apart where the scenario
-    keeps no history. `show` is called with the world
-    once it is up, before anything happens.
+    keeps no history. `show` is called with the world once it is up, before anything happens; `on_verdict` once with the
+    judged run, before the pictures and the page of its report are made.
     """
     check(loaded)
     results.check_parent(parent)
@@ -214,14 +215,13 @@ def run_scenario(
         return directory
 
     def judge(directory: Path) -> Outcome:
-        if not keeps:
-            return _counted(results.measured(lines, loaded, directory=directory))
-        return judged(directory) if not report else finish(directory) if drawn else figures(directory)
+        run = results.load(directory) if keeps else results.measured(lines, loaded, directory=directory)
+        return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=notify)
 
     directory, interrupted = _taken(loaded, place, progress, say, shown, references, take)
     if parent.absolute() not in directory.absolute().parents:
         say(f"results could not go to {parent}; they are in {directory}")
-    drawn = loaded.scenario.report
+    drawn, notify = loaded.scenario.report, _once(on_verdict)
     with guarded() as interrupts:
         try:
             results.forget()  # the world: its history is read into the memory that it had
@@ -379,22 +379,31 @@ def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
 
 def judged(directory: Path) -> Outcome:
     """Judge a collected run."""
-    run = results.load(directory)
-    return Outcome(run.measures, run.judge(), directory, run.trouble)
+    return _judged(results.load(directory), numbers=False, page=False)
 
 
-def figures(directory: Path) -> Outcome:
-    """Judge a collected run and write its figures, without pictures and page."""
-    return _counted(results.load(directory))
-
-
-def _counted(run: results.CollectedRun) -> Outcome:
-    verdicts = run.judge()
-    return Outcome(run.measures, verdicts, run.directory, run.trouble, results.write_numbers(run, verdicts))
-
-
-def finish(directory: Path) -> Outcome:
+def finish(directory: Path, on_verdict: Callable[[Outcome], None] = lambda _: None) -> Outcome:
     """Judge a collected run and write its report; may be repeated on the same directory."""
-    run = results.load(directory)
+    return _judged(results.load(directory), on_verdict=on_verdict)
+
+
+def _judged(
+    run: results.CollectedRun,
+    numbers: bool = True,
+    page: bool = True,
+    on_verdict: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Judge a run, write its `numbers`, tell its outcome, draw its `page`."""
     verdicts = run.judge()
-    return Outcome(run.measures, verdicts, directory, run.trouble, results.write(run, verdicts))
+    facts = results.write_numbers(run, verdicts) if numbers else None
+    outcome = Outcome(run.measures, verdicts, run.directory, run.trouble, facts)
+    on_verdict(outcome)
+    if facts and page:
+        results.write_page(run, facts)
+    return outcome
+
+
+def _once(call: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+    """Return a function that makes the call the first time only: a report may be written again elsewhere."""
+    calls = [call]
+    return lambda outcome: calls.pop()(outcome) if calls else None

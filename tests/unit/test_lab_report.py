@@ -102,7 +102,8 @@ def test_the_terminal_shows_every_expectation():
     m = measures()
     facts = summary.summarize(m, judge_all(m), {})
     console = Console(width=120, record=True, file=io.StringIO())
-    terminal.show(facts, Path("results/x"), console)
+    terminal.show(facts, console)
+    terminal.show_place(Path("results/x"), console)
     text = console.export_text()
     assert text.count("passed ") >= 12
     assert "results/x/report.html" in text
@@ -219,7 +220,7 @@ def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):
     assert suite.get("errors") == "1"
     assert "INVALID: the machine let h3 wait" in suite.find(".//error").get("message")
     console = Console(width=120, record=True, file=io.StringIO())
-    terminal.show(summary.summarize(outcome.measures, outcome.verdicts, {}), directory, console)
+    terminal.show(summary.summarize(outcome.measures, outcome.verdicts, {}), console)
     assert "INVALID" in console.export_text()
 
 

@@ -1,8 +1,10 @@
 """Scenarios in virtual time: the same runner, faults, expectations and report; no root, and the same run again."""
 
+import errno
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,12 +120,27 @@ def test_a_run_measured_without_files_is_the_run_that_files_tell(tmp_path, monke
 
 
 def test_a_scenario_without_a_report_has_figures_and_draws_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "write", None)
+    monkeypatch.setattr(results, "write_page", None)
     outcome = run(f"report: false\n{SMALL}", tmp_path)
     assert outcome.facts.ok
     assert not list(outcome.directory.glob("*.png"))
     assert json.loads((outcome.directory / "result.json").read_text())["ok"]
     assert results.page_of(outcome.directory) == outcome.directory / "result.json"
+
+
+def test_the_verdict_is_known_before_the_report_is_drawn_and_passed_on_once(tmp_path, monkeypatch):
+    heard = []
+
+    def fails(collected, _facts):
+        assert [outcome.state for outcome in heard] == ["passed"]
+        if tmp_path in collected.directory.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(results, "write_page", fails)
+    outcome = runner.run_scenario(scenario.loads(SMALL), tmp_path, quiet, quiet, on_verdict=heard.append)
+    assert len(heard) == 1
+    assert tmp_path not in outcome.directory.parents
+    shutil.rmtree(outcome.directory.parent)
 
 
 def test_another_seed_gives_another_run(tmp_path):
@@ -318,13 +335,13 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
 
 
 def test_a_run_is_judged_in_the_memory_that_its_world_had(tmp_path, monkeypatch):
-    finish = runner.finish
+    load = results.load
 
-    def finish_alone(directory):
+    def load_alone(directory):
         assert not [thing for thing in gc.get_objects() if isinstance(thing, SimWorld)]
-        return finish(directory)
+        return load(directory)
 
-    monkeypatch.setattr(runner, "finish", finish_alone)
+    monkeypatch.setattr(results, "load", load_alone)
     run(SMALL, tmp_path)
 
 

@@ -29,8 +29,8 @@ def tables(facts: Facts) -> list[Table]:
     return [table for table in made if table.row_count]
 
 
-def show(facts: Facts, directory: Path, console: Console) -> None:
-    """Print the whole report."""
+def show(facts: Facts, console: Console) -> None:
+    """Print tables and verdict."""
     console.print()
     console.rule(escape(facts.title), align="left")
     for table in tables(facts):
@@ -41,6 +41,10 @@ def show(facts: Facts, directory: Path, console: Console) -> None:
     console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
     if digest := facts.run.get("history_sha256"):
         console.print(f"History: sha256 {digest}; the same scenario and seed give it again", soft_wrap=True)
+
+
+def show_place(directory: Path, console: Console) -> None:
+    """Print the path of the report."""
     console.print(f"Report: {escape(str(page_of(directory)))}", soft_wrap=True)
 
 

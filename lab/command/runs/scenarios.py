@@ -91,8 +91,21 @@ def run(
         raise typer.Exit(result.status)
     watching = watched.Watched(context.obj, place, err, results_dir, ui=ui, browser=browser)
     with progressbar.shown(err) as progress, watching as shown:
+
+        def verdict(outcome: runner.Outcome) -> None:
+            progress.bar.stop()
+            _verdict(outcome, as_json)
+            progress("drawing the report", 0, 0)
+
         outcome = runner.run_scenario(
-            chosen[0], results_dir, progress, progressbar.teller(progress), target, context.obj, show=shown.show
+            chosen[0],
+            results_dir,
+            progress,
+            progressbar.teller(progress),
+            target,
+            context.obj,
+            show=shown.show,
+            on_verdict=verdict,
         )
         progress.bar.stop()
         status = _report("run", outcome, as_json)
@@ -149,7 +162,7 @@ def report(
             out.print(f"The paper's figures: {page}", soft_wrap=True)
         return
     with results.foreign(directory):
-        outcome = runner.finish(directory)
+        outcome = runner.finish(directory, lambda judged: _verdict(judged, as_json))
     status = _report("report", outcome, as_json)
     if status:
         raise typer.Exit(status)
@@ -161,11 +174,17 @@ def _warn(warnings: list[str]) -> None:
             err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
 
 
+def _verdict(outcome: runner.Outcome, as_json: bool) -> None:
+    """Print tables and verdict as soon as they are known."""
+    if outcome.facts:
+        terminal.show(outcome.facts, err if as_json else out)
+
+
 def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
-    """Say what came out; returns the exit status."""
+    """Print where the report is; return the exit status."""
     status = 0 if outcome.ok else 3 if outcome.state == "invalid" else 1
     if outcome.facts:
-        terminal.show(outcome.facts, outcome.directory, err if as_json else out)
+        terminal.show_place(outcome.directory, err if as_json else out)
     if as_json:
         verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
         directory = str(outcome.directory)
