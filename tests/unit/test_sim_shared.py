@@ -203,7 +203,7 @@ def test_detection_begins_when_a_pause_holds_data() -> None:
     port.pause(True)
     rig.run(200e-6)
     assert port.storms == 0  # nothing waits
-    rig.ways[2].enter(frame(1), rig.clock.now)
+    rig.half_links[2].enter(frame(1), rig.clock.now)
     rig.run(45e-6)
     assert (port.storms, port.depth()) == (0, 1)
     rig.run(10e-6)
