@@ -74,7 +74,8 @@ def watch() -> PartTimes:
     made.wrap(results.CollectedRun, "judge", JUDGING)
     made.wrap(results, "collect", FILES)
     made.wrap(results, "load", FILES)
-    made.wrap(results, "write", REPORT)
+    made.wrap(results, "write_numbers", REPORT)
+    made.wrap(results, "write_page", REPORT)
     return made
 
 

@@ -160,10 +160,10 @@ def measured(lines: CompressedLog, loaded: Loaded, trouble: str = "", directory:
     return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
 
 
-def load(directory: Path) -> CollectedRun:
-    """Read a result directory; LabError when it is none."""
+def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
+    """Read a result directory; LabError when it is none. `known` is its scenario, which is not parsed again then."""
     with _without_collection():
-        return _load(directory)
+        return _load(directory, known)
 
 
 def forget() -> None:
@@ -206,7 +206,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _load(directory: Path) -> CollectedRun:
+def _load(directory: Path, known: Loaded | None) -> CollectedRun:
     file = directory / "history.jsonl"
     try:
         info = json.loads(files.read_bytes(directory / "run.json", follow=False))
@@ -223,7 +223,11 @@ def _load(directory: Path) -> CollectedRun:
         records = history.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise LabError(no_result(directory, error)) from None
-    loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
+    source = str(directory / "scenario.yaml")
+    if known is not None and known.text == text:
+        loaded = Loaded(known.scenario, known.fabric, text, source)
+    else:
+        loaded = loads(text, source, within=directory)
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
 
 

@@ -215,7 +215,7 @@ def run_scenario(
         return directory
 
     def judge(directory: Path) -> Outcome:
-        run = results.load(directory) if keeps else results.measured(lines, loaded, directory=directory)
+        run = results.load(directory, loaded) if keeps else results.measured(lines, loaded, directory=directory)
         return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=notify)
 
     directory, interrupted = _taken(loaded, place, progress, say, shown, references, take)
