@@ -156,6 +156,11 @@ class Run:
         return tables.flows(self._measures)
 
     @cached_property
+    def messages(self) -> Table:
+        """Messages that completed, one row each: posted, done and duration in s, size in bytes."""
+        return tables.messages(self._measures)
+
+    @cached_property
     def samples(self) -> Table:
         """Goodput in bytes/s by plane over time; `t` is the beginning of a bin of `step` seconds."""
         return tables.samples(self._measures)

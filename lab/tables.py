@@ -109,6 +109,18 @@ def _counted(measures: Measures, senders: Iterable[tuple[str, int]], name: str) 
     return round(sum(values[-1] for values in found if values))
 
 
+def messages(measures: Measures) -> Table:
+    """Messages of streams and ping-pongs in the order in which they completed."""
+    since = measures.since_start
+    return Table(
+        ("traffic", "flow", "posted", "done", "seconds", "bytes"),
+        (
+            (one.traffic, one.flow, since(one.posted), since(one.done), one.seconds, one.size)
+            for one in measures.completions.messages
+        ),
+    )
+
+
 def samples(measures: Measures) -> Table:
     """Goodput by plane in bins of time, as the report draws it."""
     columns = ("t", "step", "plane", "goodput")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab import compiled
 
 if TYPE_CHECKING:
-    from mrclab.experiments.campaign.calls import campaign
+    from mrclab.experiments.campaign.calls import campaign, campaign_figure, campaign_table
     from mrclab.lab.api import Run, Scenario, read, run, scenario, up
     from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
     from mrclab.lab.session.lab import Lab
@@ -31,6 +31,8 @@ __all__ = [
     "Table",
     "__version__",
     "campaign",
+    "campaign_figure",
+    "campaign_table",
     "read",
     "run",
     "scenario",
@@ -48,7 +50,7 @@ if HOME != _HERE:
     __path__.append(str(HOME))
 
 _ELSEWHERE = {
-    "campaign": "experiments.campaign.calls",
+    **dict.fromkeys(("campaign", "campaign_figure", "campaign_table"), "experiments.campaign.calls"),
     "Lab": "lab.session.lab",
     "Table": "lab.tables",
 } | dict.fromkeys(("LabError", "Refused", "RunError", "ScenarioError"), "lab.errors")

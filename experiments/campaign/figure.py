@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import grid
 from mrclab.topo.input.sentences import nearest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 app = typer.Typer()
 out = console.console()
@@ -54,6 +57,17 @@ class Measure:
     single: Callable[[Row], float | None]
 
 
+@dataclass(frozen=True)
+class Plotted:
+    """Measures of a campaign against a swept field, with the words that name their places."""
+
+    curves: Sequence[tuple[Measure, Sequence[PlottedPoint]]]
+    unit: str  # of the x axis; empty where it has none
+    title: str  # of the x axis
+    by: str
+    columns: str
+
+
 @app.command()
 def figure(
     directory: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="the directory of a campaign")],
@@ -70,25 +84,39 @@ def figure(
     as_json: answer.AsJson = False,
 ) -> None:
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
+    found = plotted(directory, x, y, by, columns, scale, x_label)
+    with naming(to):
+        draw(found).savefig(to, dpi=130, metadata=_NO_DATE.get(to.suffix, {}))
+    if table is not None:
+        with naming(table):
+            table.write_text(markdown(found), encoding="utf-8")
+    if as_json:
+        numbers = {one.label: [asdict(point) for point in points] for one, points in found.curves}
+        written = str(table) if table else None
+        answer.give("figure", 0, picture=str(to), table=written, x_unit=found.unit, measures=numbers)
+        return
+    out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
+
+
+def plotted(
+    directory: Path,
+    x: str,
+    y: Sequence[str],
+    by: str = "variant",
+    columns: str = "",
+    scale: float = 1.0,
+    x_label: str = "",
+) -> Plotted:
+    """Return the points of a campaign's measures; LabError for a word that it does not have."""
     rows = [row for row in journal.read(directory) if row["state"] in {"passed", "failed"}]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
     for name in filter(None, (x, by, columns)):
         _known(rows, name)
     measures = [measure(rows, name) for name in y]
-    points = [points_of(rows, one, x, by, columns, scale) for one in measures]
+    curves = [(one, points_of(rows, one, x, by, columns, scale)) for one in measures]
     unit = _axis(rows, x, scale).unit
-    title = f"{x_label or x}, {unit}" if unit else x_label or x
-    with naming(to):
-        _draw(measures, points, title, columns, to)
-    if table is not None:
-        with naming(table):
-            table.write_text(markdown(measures, points, title, columns, by), encoding="utf-8")
-    if as_json:
-        numbers = {one.label: [asdict(point) for point in found] for one, found in zip(measures, points, strict=True)}
-        answer.give("figure", 0, picture=str(to), table=str(table) if table else None, x_unit=unit, measures=numbers)
-        return
-    out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
+    return Plotted(curves, unit, f"{x_label or x}, {unit}" if unit else x_label or x, by, columns)
 
 
 def _known(rows: Sequence[Row], name: str) -> None:
@@ -180,22 +208,21 @@ def points_of(
     return found
 
 
-def _ordered(points: Sequence[Sequence[PlottedPoint]], part: str) -> list[str]:
-    return list(dict.fromkeys(str(getattr(one, part)) for some in points for one in some))
+def _ordered(found: Plotted, part: str) -> list[str]:
+    return list(dict.fromkeys(str(getattr(one, part)) for _, points in found.curves for one in points))
 
 
-def markdown(
-    measures: Sequence[Measure], points: Sequence[Sequence[PlottedPoint]], x: str, columns: str, by: str
-) -> str:
+def markdown(found: Plotted) -> str:
     """The numbers as a table: a row for each place, the interval behind each figure."""
-    head = [by, *([columns] if columns else []), x, "samples", *(one.label for one in measures)]
+    beside = [found.columns] if found.columns else []
+    head = [found.by, *beside, found.title, "samples", *(one.label for one, _ in found.curves)]
     cells: dict[tuple[str, str, str], list[str]] = {}
-    for at, some in enumerate(points):
-        for one in some:
+    for at, (_, points) in enumerate(found.curves):
+        for one in points:
             key = one.by, one.column, "–" if one.x is None else _place(one.x)
-            line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(measures)])
+            line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(found.curves)])
             line[1 + at] = _shown(one)
-    lines = [[key[0], *([key[1]] if columns else []), key[2], *line] for key, line in cells.items()]
+    lines = [[key[0], *([key[1]] if beside else []), key[2], *line] for key, line in cells.items()]
     return grid.markdown(head, lines) + "\n"
 
 
@@ -209,20 +236,15 @@ def _shown(one: PlottedPoint) -> str:
     return f"{one.value:.4g} ({one.low:.4g} … {one.high:.4g})"
 
 
-def _draw(
-    measures: Sequence[Measure], points: Sequence[Sequence[PlottedPoint]], x: str, columns: str, path: Path
-) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
+def draw(found: Plotted) -> "Figure":
+    """Return a figure: a row for each measure, a column for each value of a field, a line for each of another."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - it takes a second to load
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    names, lines = _ordered(points, "column") or [""], _ordered(points, "by")
-    size = (2.2 + 2.6 * len(names), 0.8 + 2.2 * len(measures))
-    figure, axes = plt.subplots(
-        len(measures), len(names), figsize=size, layout="constrained", sharex=True, sharey="row", squeeze=False
-    )
-    for row, (chosen, some) in enumerate(zip(measures, points, strict=True)):
+    names, lines = _ordered(found, "column") or [""], _ordered(found, "by")
+    rows = len(found.curves)
+    figure = Figure(figsize=(2.2 + 2.6 * len(names), 0.8 + 2.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, len(names), sharex=True, sharey="row", squeeze=False)
+    for row, (chosen, some) in enumerate(found.curves):
         for column, name in enumerate(names):
             axis = axes[row][column]
             for place, line in enumerate(lines):
@@ -230,16 +252,15 @@ def _draw(
             axis.grid(alpha=0.3)
             if _spans(some):
                 axis.set_yscale("log")
-            if not row and columns:
-                axis.set_title(f"{columns.rpartition('.')[2]} {name}", fontsize=9)
+            if not row and found.columns:
+                axis.set_title(f"{found.columns.rpartition('.')[2]} {name}", fontsize=9)
             if not column:
                 axis.set_ylabel(chosen.label, fontsize=9)
-            if row == len(measures) - 1:
-                axis.set_xlabel(x, fontsize=9)
+            if row == rows - 1:
+                axis.set_xlabel(found.title, fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9)
-    figure.savefig(path, dpi=130, metadata=_NO_DATE.get(path.suffix, {}))
-    plt.close(figure)
+    return figure
 
 
 _NO_DATE: Mapping[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}

@@ -8,12 +8,25 @@ from pathlib import Path
 import pytest
 
 import mrclab
+from mrclab.experiments.campaign import work
+from mrclab.experiments.runs import processes
 from mrclab.lab.api import Run
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}}
 FILE = {"name": "file", "kind": "write", "from": "h1", "to": "h2", "size": "1 MiB"}
-TABLES = ("flows", "samples", "ev_transitions", "losses", "queue_depths", "queues", "faults", "expectations", "steps")
+TABLES = (
+    "flows",
+    "messages",
+    "samples",
+    "ev_transitions",
+    "losses",
+    "queue_depths",
+    "queues",
+    "faults",
+    "expectations",
+    "steps",
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +70,39 @@ def test_the_page_runs(tmp_path, monkeypatch):
         exec(compile(block, str(PAGE), "exec"), space)
     assert len(blocks) >= 7
     assert (tmp_path / "goodput.svg").stat().st_size > 5000
+
+
+def test_the_page_s_campaign_has_a_table_with_intervals_and_a_figure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processes, "rows", lambda jobs, *_: ((job, work.run(job)) for job in jobs))
+    (program,) = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for given, fewer in (
+        ("range(1, 6)", "[1, 2]"),
+        ("[1, 2, 4, 8]", "[1, 4]"),
+        ("2 MiB", "128 KiB"),
+        ('"hosts_per_t0": 4', '"hosts_per_t0": 1'),
+    ):
+        assert given in program
+        program = program.replace(given, fewer)
+    space: dict[str, object] = {"__name__": "__main__"}
+    exec(compile(program, str(PAGE), "exec"), space)
+    rows = list(space["table"])
+    assert [(row["by"], row["x"], row["samples"]) for row in rows] == [
+        ("mrc", 4, 2),
+        ("mrc", 16, 2),
+        ("roce-pfc", None, 2),
+    ]
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
+    assert "EVs of a QP" in (tmp_path / "evs.svg").read_text(encoding="utf-8")
+    with pytest.raises(mrclab.LabError, match="write p99, or the name of an expectation"):
+        mrclab.campaign_table("evs", space["EVS"], "p999x")
+
+
+def test_messages_of_a_stream_are_a_table():
+    stream = {"name": "flow", "kind": "stream", "from": "h1", "to": "h2", "size": "256 KiB", "message": "64 KiB"}
+    run = mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=[stream]))
+    assert run.messages.column("bytes") == [1 << 16] * 4
+    assert all(0 <= row["posted"] < row["done"] <= run.seconds for row in run.messages)
 
 
 def test_the_page_names_all_columns_of_all_tables(run):
