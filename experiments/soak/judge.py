@@ -78,7 +78,7 @@ def over(rig: Rig, writes: Writes) -> Iterator[str]:
         yield f"{name}: completions {got} of {len(wanted)} writes"
     elif got != wanted and not failed:
         yield f"{name}: completions {got}"
-    if not writes.guards_whole:
+    if not writes.guards_intact:
         yield f"{name}: bytes outside the region were written"
     if failed:  # it gave up after its retries: what it said was done must be so
         yield from _prefix(writes)
@@ -107,7 +107,7 @@ def ended(connection: SoakConnection) -> Iterator[str]:
         got = [c.wr_id for c in writes.completions]
         if got != list(range(len(got))):
             yield f"{name_of(writes)}: completions {got} before its end"
-        if not writes.guards_whole:
+        if not writes.guards_intact:
             yield f"{name_of(writes)}: bytes outside the region were written"
         yield from _prefix(writes)
 

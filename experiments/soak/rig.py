@@ -109,8 +109,8 @@ class Rig:
         self.connections.remove(connection)
         self.ended.append(connection)
         at = connection.hosts.index(first)
-        connection.leave(at)
-        self.after(notice, functools.partial(connection.leave, 1 - at))
+        connection.destroy(at)
+        self.after(notice, functools.partial(connection.destroy, 1 - at))
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Transfers of a run: two QPs, the writes one way or both, the memory they go to, and the completions that came."""
+"""Transfers of a soak run: two connected QPs, writes in one direction or both, target memory, and completions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Hosts(Protocol):
     clock: Clock
 
     def after(self, seconds: float, work: Callable[[], object]) -> None:
-        """Do something so much later."""
+        """Call `work` after a delay."""
 
 
 class Writes:
-    """Writes of one way, and their receives."""
+    """Writes in one direction, and the receives of their immediates."""
 
     def __init__(self, connection: SoakConnection, messages: tuple[Message, ...], back: bool, first: int = 0) -> None:
         self.connection = connection
@@ -83,7 +83,7 @@ class Writes:
         return self.connection.rig.clock.seconds
 
     def poll(self) -> None:
-        """Take completions."""
+        """Collect the completions of both ends."""
         self.completions += self.sender.verbs.poll_cq(self.cq, _MOST_COMPLETIONS)
         self.received += self.receiver.verbs.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
 
@@ -97,13 +97,13 @@ class Writes:
         return failed or len(self.received) >= len(self.immediates)
 
     @property
-    def guards_whole(self) -> bool:
-        """True if nothing was written outside the region."""
+    def guards_intact(self) -> bool:
+        """True if nothing was written outside the memory region."""
         return self._around[:GUARD] == _GUARDED == self._around[len(self._around) - GUARD :]
 
 
 class SoakConnection:
-    """Two QPs and the writes on them. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
+    """Two connected QPs and their writes. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
 
     def __init__(self, rig: Hosts, flow: SoakFlow) -> None:
         self.flow = flow
@@ -140,7 +140,7 @@ class SoakConnection:
             writes.post_receive(number)
 
     def write(self, messages: tuple[Message, ...]) -> Writes:
-        """Post more writes of the source."""
+        """Post further writes of the source."""
         first = sum(len(one.messages) for one in self.writes if not one.back)
         made = Writes(self, messages, back=False, first=first)
         self.writes.append(made)
@@ -152,8 +152,8 @@ class SoakConnection:
         """True if nothing more is to come."""
         return all(one.done for one in self.writes)
 
-    def leave(self, at: int) -> None:
-        """One end destroys its QP, if its host still knows it."""
+    def destroy(self, at: int) -> None:
+        """Destroy the QP of one end (0: source), unless it is gone already."""
         if self.alive[at]:
             self.alive[at] = False
             transport, qp, *_ = self.ends[at]
@@ -165,7 +165,7 @@ class SoakConnection:
 
 
 def _profile(transport: Any, flow: SoakFlow) -> dict[str, int]:
-    """An explicit EV profile, online; every QP has its own."""
+    """Create an explicit EV profile for one QP and set it online."""
     ctl = Ctl(transport)
     ports = {port.plane: port.number for port in transport.config.ports}
     number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(flow.profile), 1)

@@ -81,6 +81,9 @@ _LIMITS = """\
   bandwidth is missing.
 * A flap lasts 200 µs here, and seconds in data centres. When a T0–T1 cable is down, MRC loses only the time until it
   notices. When a NIC's cable is down, that NIC loses a share of its bandwidth for the whole time.
+* The job of 1,024 NICs ends 170 µs after the fault begins, so that its flapping cable is down once, for 50 µs, while
+  few packets of so small a step cross it. A cable that is down once for 50 µs costs nothing either; for 75 or 100 µs it
+  costs nothing with seed 1 and 0.022 ms with seed 3, for 150 µs 0.017 ms with seed 1.
 * RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol removes a dead path. Where the table says
   *ends*, a network that reroutes before the QP exhausts its retries would only stall.
 * RoCEv2 notices the loss of a message's last packets only by its ACK timeout. The short timeout favours it: with the

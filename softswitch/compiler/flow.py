@@ -82,7 +82,7 @@ class BranchScope(Scope):
                         del info.fields[field]
 
     def once(self, body: Body, repeat: bool = False) -> None:
-        """Emit a part that `leave` can leave early (with `repeat`, only so); merge all its ends behind it."""
+        """Emit a part that `leave` ends early (with `repeat`: that alone ends it); merge all its ends behind it."""
         outer, exits, loop = self.block, self._exits, self.block.loop()
         self.block, self._exits = loop.body, []
         body()
@@ -146,7 +146,7 @@ class BranchScope(Scope):
         self.block.line(f"{self._next_part} = {part}")
         self.state.dead = True
 
-    # -- what a condition teaches -------------------------------------------------------------------------------------
+    # -- facts that follow from a condition ---------------------------------------------------------------------------
 
     def learn(self, node: p4.Expr, truth: bool) -> None:
         """Record the facts that follow from a condition being true or false."""

@@ -1,7 +1,6 @@
 """World of runs on the wire: fabric, controller and agents as processes, watched from bring-up to teardown.
 
 `wire_world` leaves nothing behind: an exception or a signal during bring-up rolls back everything begun.
-begun.
 """
 
 import contextlib
