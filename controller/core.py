@@ -43,10 +43,11 @@ class ControllerCore:
     # --- how it is ----------------------------------------------------------------------------------------------------
 
     async def status(self, ask: Seconds = 0.0) -> Result:
-        """Return progress of provisioning and verification, and denials; after requests to all, where `ask` gives them
-        so many seconds to answer.
+        """Return progress of provisioning and verification, and denials.
 
-        `entries_unread` are switches whose entries the last audit could not read, and those that do not answer now.
+        With `ask`, ping all switches and agents first, with a timeout of that many seconds.
+
+        `entries_unread` are switches whose entries the last audit could not read, and those that do not respond now.
         """
         if ask:
             await self._driver.look(ask)

@@ -106,7 +106,7 @@ class Mapper:
         return _Cycle(number, [_Target(plane, uplink) for plane, uplink in self._paths.of_cycle(number)])
 
     def receive(self, frame: bytes | memoryview, now: float) -> bool:
-        """Take a frame that came in; return False when it is no probe of this host."""
+        """Handle a received frame; return False if it is not a probe of this host."""
         if len(frame) < _LEAST or frame[h.BTH_AT] != h.MrcOpcode.ENDPOINT_REQUEST:
             return False
         if frame[_SOURCE] != self._own or frame[_DESTINATION] != self._own:

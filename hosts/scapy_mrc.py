@@ -166,7 +166,7 @@ _MRC_OPCODES = 0b110  # the upper three bits
 
 
 def dissect(frame: bytes) -> Packet:
-    """A whole Ethernet frame as scapy packet; what is not MRC stays as scapy reads it."""
+    """Parse a whole Ethernet frame; anything but MRC is left to scapy's own layers."""
     packet = Ether(frame)
     udp = packet.getlayer(UDP)
     if udp is not None and udp.dport == UDP_PORT:

@@ -41,7 +41,7 @@ def endpoint(
     secrets: Secrets | None = None,
     codecs: Codecs = WIRE,
 ) -> Endpoint:
-    """The transport that a node config asks for, or `kind`: "mrc" or "roce".
+    """Make the transport of a node config, or of `kind`: "mrc" or "roce".
 
     Keys and first PSNs are drawn from `secrets`, by default from `rng` like all else.
     """

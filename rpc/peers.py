@@ -14,7 +14,7 @@ from pathlib import Path
 from mrclab.rpc.errors import RpcError
 
 STOPPED_S = 3.0
-"""Seconds in state T after which nobody waits for a process any longer: a stop may be over in a moment."""
+"""Seconds in state T after which a process is given up: a shorter stop is waited for."""
 
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _STOPPED = "T"

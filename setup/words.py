@@ -45,6 +45,14 @@ RETIRED_IN = {
         r"\b(?<!\")siblings\b": "QPs of the same peer",
         r"\borphaned\b": "owner died",
         r"\b(rouse|intake|outbox|befall|deed)\b": "wake, receive limits, control queue",
+        r"\b([Nn]obody|[Ss]omebody|[Aa]nybody) (?:asks?|asked|knows?|looks?|wants?|waits?)\b": "the actor",
+        r"\bso many (?:bytes|seconds|packets|slots|events)\b": "a number of …",
+        r"\blast words\b": "last output",
+    },
+    ("sim",): {
+        r"\bways?(?=[.\[,)]|: HalfLink)": "half_link, half_links",
+        r"\b(happen|plug_in|squeeze_in|waken|let_pass)\(": "fire, connect, insert, start_host, advance",
+        r"(?<!lost )\b(bins?)\b(?! of series)": "bucket",
     },
 }
 """Words of ours that these folders have replaced by those of the field."""

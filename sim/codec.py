@@ -48,7 +48,7 @@ _T1_MASK: Final = srv6.usid(srv6.UsidType.DOWNLINK, 0, 0)  # all bits of a type
 def _made(
     path: Any, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
 ) -> SimFrame:
-    """A frame as it leaves its host, with so many bytes of headers."""
+    """Make a frame as it leaves its host; `headers` in bytes."""
     frame = SimFrame()
     frame.path, frame.body, frame.payload, frame.read, frame.raw = path, body, payload, read, None
     frame.next_queued = frame.telemetry = None

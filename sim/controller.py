@@ -97,7 +97,7 @@ class SimHosts:
 
 
 class SimController:
-    """`write(event)` keeps an event; `let_pass(seconds)` runs the world for whoever has to wait."""
+    """`write(event)` keeps an event; `advance(seconds)` runs the world for an operation that waits."""
 
     digits = 9
 

@@ -67,9 +67,9 @@ class SimSwitches(Mapping[str, SimSwitch]):
 
 
 class SimFabric:
-    """Switches by name, cables by their place in the model. Equal fabrics, seeds and frames give equal runs.
+    """Switches by name, cables by their index in the model. Equal fabrics, seeds and frames give equal runs.
 
-    `packet_in` is called with frames for the controller; `waken(host)` returns the NIC of a host that a frame comes to.
+    `packet_in` is called with frames for the controller, `start_host` when a frame arrives at a host without a NIC.
     `touched` names nodes and cables that had a fault or an operation: all others are as the model says.
     """
 

@@ -1,6 +1,6 @@
-"""All simulated switches as their controller sees them: who holds its entries, what cables lead where, what they count.
+"""The controller's view of all simulated switches: entries, cables, counters.
 
-Cables are verified by link-check frames, as on the wire; entries are written at once where nothing is in the way.
+Cables are verified by link-check frames, as on the wire; entries are written at once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PROVISION_S: Final = 0.2
 """From the start of an empty switch until it holds its entries; times the fabric's `pace`."""
 
 PROBE_AGAIN_S: Final = 0.25
-"""Between two link checks of a cable that is not verified; times the fabric's `pace`."""
+"""Interval of link checks of a cable that is not verified; times the fabric's `pace`."""
 
 MOST_SHOWN: Final = 20_000
-"""Cables of a fabric up to which every port's counters are shown."""
+"""Cables of the largest fabric of which every port's counters are shown."""
 
 STANDS_STILL: Final = "stands still"
 _CPU_CLASS: Final = counters.CLASSES.index("cpu")
@@ -66,7 +66,7 @@ class SimFleet:
         return SwitchView(SwitchState.READY) if switch is None else _view(switch)
 
     def unready(self) -> dict[str, SwitchView]:
-        """Switches that do not hold what they should, or stand still."""
+        """Switches without their intended entries, and frozen ones."""
         return {s.model.name: _view(s) for s in self.switches.made if not s.alive or s.frozen or s.is_empty}
 
     @property
@@ -75,20 +75,20 @@ class SimFleet:
         return [s for s in self.switches.made if s.alive and not s.frozen and not s.is_empty]
 
     def begin(self) -> None:
-        """Nothing is in doubt: what was joined a moment ago is as the model says."""
+        """Count all cables as verified: they were made from the model."""
         self._note_verified()
 
     def lost(self, name: str) -> None:
-        """A switch is dead."""
+        """A switch was killed."""
         self.forget(name)
         self._record(SwitchDown(switch=name, reason="it is gone"))
 
     def came(self, switch: SimSwitch) -> None:
-        """A switch is back, empty."""
+        """Provision a switch that was restarted, empty."""
         self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
 
     def adopt(self) -> None:
-        """A controller is there again: it takes the switches as they are, and provisions what is empty."""
+        """Adopt the switches as a new controller does; provision empty ones."""
         for switch in self.switches.made:
             self._provision(switch)
         self.probe_pending()
@@ -103,13 +103,13 @@ class SimFleet:
     # --- cables -------------------------------------------------------------------------------------------------------
 
     def forget(self, switch: str) -> None:
-        """Take the cables of a switch as unknown."""
+        """Mark the cables of a switch as unknown."""
         self.book.forget(self.book.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
-        """Take these cables as unknown, or all: of a large fabric those that something was done to.
+        """Mark these cables as unknown, or all; of a large fabric only those that were touched.
 
-        Nothing but what is done to it makes a simulated cable other than the model says.
+        A simulated cable that was not touched is as the model says.
         """
         if links is None and not self.is_large:
             self.book.forget()
@@ -159,7 +159,7 @@ class SimFleet:
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def audit(self, only: str | None = None) -> Audit:
-        """Compare the routes of all switches, or of one, with what they should be; who stands still is not read."""
+        """Compare the routes of all switches, or of one, with the intended ones; frozen switches are not read."""
         found = []
         for switch in self._ready_made:
             name, wrong = switch.model.name, switch.wrong_routes()

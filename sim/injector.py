@@ -1,4 +1,4 @@
-"""Fault injector of virtual time: cables by the faults of their frames, nodes by what they are."""
+"""Fault injector of virtual time: carrier and frames of cables, background traffic; nodes by their operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Injected:
         self._places = places
 
     def clear(self) -> tuple[int, int]:
-        """No longer; packets seen, and hit."""
+        """Remove the faults; return packets seen, and hit."""
         places, self._places = self._places, []
         for half_link, fault in places:
             half_link.faults = tuple(other for other in half_link.faults if other is not fault)
@@ -40,9 +40,9 @@ class _Impaired:
         self.detours = [detour for _, detour in places]
 
     def clear(self) -> tuple[int, int, int]:
-        """Frames go straight again, and may overtake those on the detour; frames that came in, were lost, and left.
+        """Remove the detours; return frames received, lost and sent.
 
-        What still waits leaves in its time and counts as left, as if the relay had been waited for.
+        Frames that are still held leave in their time, may be overtaken, and count as sent.
         """
         places, self._places = self._places, []
         for half_link, detour in places:
@@ -55,7 +55,7 @@ class _Impaired:
 
 
 class BackgroundSender:
-    """Other traffic from a NIC port, at a steady rate, until it is cleared."""
+    """Background traffic from a NIC port, at a steady rate, until it is cleared."""
 
     def __init__(self, fabric: SimFabric, cable: Cable, frame: bytes, rate_pps: float) -> None:
         self._clock = fabric.clock
@@ -79,18 +79,18 @@ class BackgroundSender:
             self._refused += 1
 
     def clear(self) -> tuple[int, int]:
-        """No longer; packets sent, and those that found no carrier."""
+        """Stop; return packets sent, and those refused for lack of carrier."""
         self._on = False
         return self._sent, self._refused
 
 
 class SimFaultInjector:
-    """Breaks a simulated fabric; `nodes` are whatever can start and end. Cables are named as in `Fabric.link`."""
+    """Injects faults into a simulated fabric; `nodes` starts and ends nodes. Cables are named as in `Fabric.link`."""
 
     def __init__(self, fabric: SimFabric, nodes: NodeControl, seed: int) -> None:
         self._fabric = fabric
         self._seed = seed
-        self._held: dict[int, list[str]] = {}  # cable → who wants it down
+        self._held: dict[int, list[str]] = {}  # cable → owners that hold it down
         self._count = 0
         self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
         self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
@@ -105,7 +105,7 @@ class SimFaultInjector:
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
     def cut_control(self, switch: str) -> Cleared:
-        """There is nothing to cut."""
+        """Refuse: there is no control channel in virtual time."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 
     # --- carrier ----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class SimFaultInjector:
             cable.set_carrier(False)
 
     def let_go(self, owner: str) -> None:
-        """Give it back, but for cables that somebody else holds."""
+        """Give it back, except on cables that another owner holds."""
         for index, owners in list(self._held.items()):
             if owner in owners:
                 owners.remove(owner)
@@ -131,7 +131,7 @@ class SimFaultInjector:
     # --- packets ----------------------------------------------------------------------------------------------------
 
     def inject(self, places: Sequence[tuple[str, Action]], *, match: Match, direction: Direction) -> _Injected:
-        """Do something to packets that match, on all these cables from now on."""
+        """Apply actions to packets that match, on all these cables, from now on."""
         made = []
         for link, action in places:
             cable = self._touch(link)
@@ -153,7 +153,7 @@ class SimFaultInjector:
         return _Impaired(made)
 
     def swap(self, one: str, other: str) -> None:
-        """Two cables lead to each other's far ends; the same again undoes it."""
+        """Swap the far ends of two cables; a second call restores them."""
         first, second = self._touch(one), self._touch(other)
         for half_link, twin in zip(first.half_links, second.half_links, strict=True):
             here, there = half_link.end, twin.end

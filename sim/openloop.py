@@ -1,7 +1,7 @@
-"""Open-loop traffic in virtual time: flows that begin at given times, whatever became of those before.
+"""Open-loop traffic in virtual time: flows that begin at given times, whether or not earlier ones have finished.
 
 A flow exists while it runs: its two QPs are made as it begins and destroyed when it is over, and its bytes are counted
-and not kept. So memory grows with the flows under way, and with a record for each that is over.
+and not kept. So memory grows with the flows in progress, and with a record for each finished one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK: Final = 4 << 20
 """Bytes of one write at most."""
 
 _CQ_DEPTH: Final = 1 << 17
-_REST_RTTS: Final = 8.0  # base RTTs for which the QPs of a flow that is over answer what is still under way
+_REST_RTTS: Final = 8.0  # base RTTs for which a finished flow's QPs respond to packets still in flight
 
 Arrival = tuple[float, str, str, int]
 """Seconds after the traffic's begin, source, destination, bytes."""
@@ -27,7 +27,7 @@ Arrival = tuple[float, str, str, int]
 
 @dataclass
 class OpenFlow:
-    """Flow under way."""
+    """Flow in progress."""
 
     number: int
     source: str
@@ -40,7 +40,7 @@ class OpenFlow:
 
 
 class _End:
-    """A host's part: its queue of completions, its memory, and its flows by QP."""
+    """A host's part: its completion queue, its memory, and its flows by QP."""
 
     def __init__(self, host: RunningHost) -> None:
         self.host = host
@@ -53,7 +53,7 @@ class _End:
 
 
 class SimOpenLoop:
-    """Driver of one traffic. `host` gives a host that is there, or None; `done` takes each flow with its end."""
+    """Driver of one traffic. `host` returns a running host, or None; `done` takes each flow with its end."""
 
     def __init__(
         self,
@@ -72,16 +72,16 @@ class SimOpenLoop:
         self._began = 0
         self._next: Arrival | None = None
         self.begun = 0  # flows that began
-        self.open = 0  # of them under way
-        self.over = False  # no more will begin, and none is under way
+        self.open = 0  # of them in progress
+        self.over = False  # no more will begin, and none is in progress
 
     def start(self, at: float) -> None:
-        """Let the first flows come."""
+        """Begin the first flows."""
         self._began = self._clock.not_before(at)
         self._schedule()
 
     def stop(self) -> None:
-        """Let no more begin; those under way are broken off."""
+        """Begin no more flows; abort those in progress."""
         self._next = None
         self._arrivals = iter(())
         for end in self._ends.values():
@@ -154,7 +154,7 @@ class SimOpenLoop:
         nic.serve()
 
     def _note(self, end: _End) -> None:
-        """Completions came: take them once the notifier has finished."""
+        """Poll the completions once the notifier has returned."""
         if not end.waits:
             end.waits = True
             self._clock.call_at(self._clock.now, self._take, end)

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads of a lab in virtual time, where somebody wants it: text that a thread serves."""
+"""Prometheus page of a lab in virtual time: text that a thread serves on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mrclab.controller.metrics.page import MetricsServer
 
 
 class ServedPage:
-    """Serves `text` on loopback until it is closed. Only the thread of the world writes the text: no race."""
+    """Serves `text` on loopback until it is closed. Only the world's thread writes the text: no race."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -28,7 +28,7 @@ class ServedPage:
         return self.text
 
     def close(self) -> None:
-        """Serve it no longer."""
+        """Stop serving."""
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._serving.join()

@@ -287,7 +287,7 @@ class SoftSwitch(DataPlane):
     # -- ports --------------------------------------------------------------------------------------------------------
 
     def add_port(self, port: int, interface: str, ring: int = RING_BYTES) -> None:
-        """Attach a network interface, with so many bytes for what comes in."""
+        """Attach a network interface, with a receive ring of `ring` bytes."""
         if port in self._ports:
             raise AlreadyExistsError(f"port {port} is {self._ports[port].interface} already")
         if port in {self.cpu_port, self.drop_port} or not 0 <= port < 512:

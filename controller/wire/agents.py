@@ -156,7 +156,7 @@ class AgentLink:
         return "does not answer" if self._silent else ""
 
     async def look(self, seconds: float) -> None:
-        """Ask for a sign of life; who gives none within so many seconds is silent until it answers again."""
+        """Ping the agent; one that does not respond within `seconds` is silent until it responds again."""
         if self._client is not None:
             with suppress(RpcError):
                 await self._call(self._client, "hello", seconds)

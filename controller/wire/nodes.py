@@ -62,7 +62,7 @@ class NodeConfigKeeper:
         return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
 
     async def look(self, seconds: float) -> None:
-        """Ping every agent, for at most so many seconds."""
+        """Ping every agent, with a timeout in seconds."""
         await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
 
     @property

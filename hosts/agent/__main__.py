@@ -120,12 +120,12 @@ def _stop_on_signals(nic: Nic) -> socket.socket:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an agent; return the exit status."""
     parser = argparse.ArgumentParser(prog="mrclab.hosts.agent", description="The MRC transport of one host")
-    parser.add_argument("--node-config", type=Path, required=True, help="what the controller wrote for this host")
+    parser.add_argument("--node-config", type=Path, required=True, help="file that the controller wrote for this host")
     parser.add_argument("--socket", type=Path, required=True, help="Unix socket to serve")
     parser.add_argument("--history", type=Path, required=True, help="JSON lines to append events and samples to")
     parser.add_argument("--seed", type=int, default=0, help="of the EV draws")
     parser.add_argument("--repeatable", action="store_true", help="draw keys and first PSNs from the seed as well")
-    parser.add_argument("--transport", choices=["mrc", "roce"], help="instead of what the node config says")
+    parser.add_argument("--transport", choices=["mrc", "roce"], help="overrides the node config")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

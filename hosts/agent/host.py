@@ -82,7 +82,7 @@ class RunningHost:
 
     def update(self, read: Callable[[], NodeConfig]) -> dict[str, int]:
         """Apply the node config that `read` returns, if it is newer; return the version in force."""
-        return self._base._update(read)  # noqa: SLF001 - underscored: it is no operation
+        return self._base._update(read)  # noqa: SLF001 - underscored: not an operation
 
     @property
     def _now(self) -> float:
@@ -96,7 +96,7 @@ class RunningHost:
         self._publish_at(self._now, event)
 
     def _parts(self, nic: Carrier, memory: Memory, pace: float, meetings: Meetings | None) -> list[object]:
-        directory = self._base._directory  # noqa: SLF001 - underscored: it is no operation
+        directory = self._base._directory  # noqa: SLF001 - underscored: not an operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
         workloads = WorkloadOperations(
             self.transport, nic, memory, directory, self.record, self._publish, pace, meetings
@@ -107,7 +107,7 @@ class RunningHost:
         return parts
 
     def _probe_links(self, config: NodeConfig, nic: Carrier) -> None:
-        """Probe for Clustermapper if the node config says so."""
+        """Start Clustermapper's probes if the node config has them."""
         section = config.mapper
         if section is not None:
             report = functools.partial(self._log_mapper_report, config.host.name)

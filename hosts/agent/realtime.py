@@ -1,4 +1,4 @@
-"""Real-time scheduling of a host agent, which stands for NIC hardware that never waits for a CPU.
+"""Real-time scheduling of a host agent, which emulates NIC hardware that never waits for a CPU.
 
 The process asks for round-robin real-time scheduling (sched(7)). Niceness would not do: where the kernel groups
 processes by session it counts only inside one, and a task that has begun its slice keeps it. A process that runs for

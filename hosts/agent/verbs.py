@@ -112,7 +112,7 @@ class VerbOperations:
         send_cq: int | None = None,
         recv_cq: int | None = None,
     ) -> Result:
-        """Make a QP towards a host, given by name or address; returns what the peer needs for `connect_qp`.
+        """Make a QP to a host, given by name or address; return the data that the peer needs for `connect_qp`.
 
         `profile` names an EV profile of the node config; `attributes` override its transport defaults.
         """
@@ -125,7 +125,7 @@ class VerbOperations:
         self._verbs.modify_qp(qp, state, self._loop.now, **(attributes or {}))
 
     def connect_qp(self, qp: int, remote: dict[str, Any]) -> None:
-        """Bring a QP to RTS with what the peer's `create_qp` returned."""
+        """Bring a QP to RTS with the result of the peer's `create_qp`."""
         self._verbs.connect(qp, remote, self._loop.now)
 
     def query_qp(self, qp: int) -> Result:
@@ -133,7 +133,7 @@ class VerbOperations:
         return self._verbs.query_qp(qp)
 
     def destroy_qp(self, qp: int) -> None:
-        """Remove a QP; what is outstanding is dropped without completion."""
+        """Remove a QP; outstanding work is dropped without completion."""
         self._verbs.destroy_qp(qp, self._loop.now)
 
     # --- work ---------------------------------------------------------------------------------------------------------
@@ -164,7 +164,9 @@ class VerbOperations:
             return str(ipaddress.IPv6Address(directory.get(peer, peer)))
         except ValueError:
             known = ", ".join(directory)
-            raise RpcError("EINVAL", f"peer {peer!r} is no known host and no IPv6 address; known: {known}") from None
+            raise RpcError(
+                "EINVAL", f"peer {peer!r} is neither a known host nor an IPv6 address; known: {known}"
+            ) from None
 
 
 def _listed(completions: list[WorkCompletion]) -> Result:

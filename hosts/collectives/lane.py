@@ -31,7 +31,7 @@ DATA, CONTROL, RECEIVE = 0, 1, 2  # low bits of a wr_id; the others are the lane
 
 
 class Outgoing(NamedTuple):
-    """A segment that waits for a slot; `operation` is None for notices."""
+    """A segment that waits for a slot; `operation` is None for notifications."""
 
     operation: MeshOperation | None
     header: bytes
@@ -50,7 +50,7 @@ class Lane:
         self._consumed = self._reported = 0  # segments received
         self.connected = False
         self._asked_at = 0.0  # time since which the NIC has had requests and completed none
-        self._controls = 0  # zero-length requests under way
+        self._controls = 0  # zero-length requests in flight
         self.waiting: deque[Outgoing] = deque()
 
     def describe(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Lane:
                 operation.copied()
 
     def probe(self) -> None:
-        """Write zero bytes, so that a QP error reveals a peer that is gone; one probe at a time."""
+        """Write zero bytes, so that a QP error reveals a dead peer; one probe at a time."""
         if self.connected and not self._controls and self._posted == self._completed:
             self._control(None)
 
@@ -104,7 +104,7 @@ class Lane:
         return not self.connected or (not self.waiting and self._posted == self._completed and not self._controls)
 
     def silent_since(self) -> float | None:
-        """Time since which the peer has acknowledged nothing under way; None if nothing is."""
+        """Time of the last acknowledgement while something is in flight; None if nothing is."""
         return self._asked_at if self._posted > self._completed or self._controls else None
 
     def _asks(self) -> None:

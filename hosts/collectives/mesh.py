@@ -26,10 +26,10 @@ from mrclab.hosts.collectives.operation import ANY, GOODBYE, MESSAGE, NOTICE, Gr
 from mrclab.hosts.collectives.peer import MeshPeer, Rendezvous
 from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
-_PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it looks whether that still lives
+_PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it probes it
 _PEER_TIMEOUT_S: Final = 15.0  # default: seconds without an acknowledgement after which a peer is lost
-_LOOK_S: Final = 0.1  # seconds between two looks at deadlines
-_GOODBYE_S: Final = 10.0  # seconds at most in which what was sent last arrives when a mesh is closed
+_LOOK_S: Final = 0.1  # seconds between two checks of deadlines
+_GOODBYE_S: Final = 10.0  # seconds for the last messages to arrive when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
 _WORDS: Final = 1024  # bytes of a notice
 
@@ -91,7 +91,7 @@ class Mesh:
                 )  # fmt: skip
             self._on_thread(functools.partial(self._join, peer, theirs["lanes"]))
             store.set(f"mrc/ready/{self.rank}>{peer.rank}", "1")
-        for peer in peers:  # nobody sends to a QP that is not connected yet
+        for peer in peers:  # no rank may send to a QP that is not connected yet
             store.get(f"mrc/ready/{peer.rank}>{self.rank}")
 
     def _make(self, rank: int) -> MeshPeer:
@@ -105,7 +105,7 @@ class Mesh:
             lane.connect(other, self._path_mtu)
 
     def group(self, name: str, ranks: Sequence[int]) -> Group:
-        """A group of ranks that are joined; its name is the same on all of them and nobody else's."""
+        """A group of joined ranks; its name is the same on all of them, and unique."""
         made = Group(name, ranks, self.rank)
 
         def enter() -> None:
@@ -140,7 +140,7 @@ class Mesh:
         self._command(lambda: self._break(group, self._error(f"rank {self.rank} ({self.host}) {why}", self.rank)))
 
     def close(self, timeout: float = _GOODBYE_S) -> None:
-        """Have what was sent last arrive, say goodbye, and give everything back. May be repeated."""
+        """Wait for the last messages to arrive, say goodbye, and free everything. Idempotent."""
         if self._stopping or os.getpid() != self._pid:
             return
         self._stopping = True
@@ -200,7 +200,7 @@ class Mesh:
         self._feed(operation)
 
     def _claim(self, operation: MeshOperation) -> bool:
-        """Have a receive from anybody take the first message that nobody has asked for."""
+        """Match a receive from any source with the first unexpected message."""
         group = operation.group
         for number, kind, tag, sequence, sender in self._inbox:
             if (number, kind, tag) == (group.number, MESSAGE, operation.tag):
@@ -270,7 +270,7 @@ class Mesh:
         self._break(operation.group, self._error(said, peer))
 
     def _break(self, group: Group, cause: CollectiveError, notify: bool = True, prefix: str = "") -> None:
-        """Nothing goes in a group any more: end what is under way, and tell its other ranks the reason."""
+        """Fail a group: end its operations, and notify its other ranks of the reason."""
         if group.broken is not None:
             return
         group.broken = cause
@@ -313,7 +313,7 @@ class Mesh:
                 self._break(group, self._error(peer.lost, peer.rank), prefix=said)
 
     def _end(self, why: str) -> None:
-        """The NIC itself is gone."""
+        """Handle the loss of the NIC itself."""
         self._broken = why
         for group in self._groups.values():
             self._break(group, self._error(why, None), notify=False)
@@ -359,7 +359,7 @@ class Mesh:
                     if not self._turn() and not self._stopped:
                         self._sleep(poll)
             except OSError as error:
-                why = "the agent of this host is gone" if error.errno == errno.EIO else str(error)
+                why = "the agent of this host has ended" if error.errno == errno.EIO else str(error)
                 self._end(f"the NIC of rank {self.rank} ({self.host}) failed: {why}")
                 while not self._stopped:
                     self._run_commands()
@@ -456,7 +456,7 @@ class Mesh:
             self._break(group, self._error(why, blamed))
 
     def _look(self, now: float) -> None:
-        """Look at deadlines, and at peers from which nothing was received for long."""
+        """Check deadlines, and peers from which nothing was received for long."""
         anybody = [one for queue in self._anybody.values() for one in queue]
         if self._operations or self._sending:
             for peer, lane in self._lanes:

@@ -134,7 +134,7 @@ class MeshOperation:
         self._resume(None)
 
     def take(self, payload: memoryview) -> None:
-        """Go on with the segment that it waits for."""
+        """Continue with the segment that it waits for."""
         assert self.wants is not None
         rank, length = self.wants
         if len(payload) != length:
@@ -168,7 +168,7 @@ class MeshOperation:
             self.finish()
 
     def finish(self, error: CollectiveError | None = None) -> None:
-        """Let go of everybody who waits."""
+        """Wake all waiting threads."""
         if self._over.is_set():
             return
         self.error, self.wants = error, None

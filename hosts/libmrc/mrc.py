@@ -44,7 +44,7 @@ _library: list[ctypes.CDLL] = []
 
 
 def _lib() -> ctypes.CDLL:
-    """lib_mrc.so: what the program has loaded already, else where make puts it."""
+    """Load lib_mrc.so: the one that the program has loaded already, else the build's."""
     if not _library:
         loaded = ctypes.CDLL(None, use_errno=True)
         found = loaded if hasattr(loaded, "mrc_create_context") else ctypes.CDLL(str(_path()), use_errno=True)
@@ -105,7 +105,7 @@ class _Closing:
         self._stack.callback(other.close)
 
     def close(self) -> None:
-        """Give it back; what it is needed for must be closed before."""
+        """Free it; objects that use it must be closed before."""
         self._stack.close()
 
     def __enter__(self) -> Any:
@@ -178,7 +178,7 @@ class MR(_Closing):
 
 
 class CompletionChannel(_Closing):
-    """A completion channel: `fileno` becomes readable when a queue that asked for it gets a completion."""
+    """A completion channel: `fileno` becomes readable when an armed queue gets a completion."""
 
     def __init__(self, context: Context) -> None:
         made, number = ctypes.c_void_p(), ctypes.c_int()
@@ -189,11 +189,11 @@ class CompletionChannel(_Closing):
         super().__init__(context, lambda: _lib().mrc_destroy_comp_channel(made))
 
     def fileno(self) -> int:
-        """Descriptor for poll; it is at its end when the host's agent is gone."""
+        """Descriptor for poll; at end of file when the host's agent has ended."""
         return self._descriptor
 
     def take(self) -> None:
-        """Take one event and acknowledge it; waits for one. OSError with EIO where the agent is gone."""
+        """Wait for one event and acknowledge it. OSError with EIO if the agent has ended."""
         queue, user = ctypes.c_void_p(), ctypes.c_void_p()
         done = _lib().mrc_get_cq_event(ctypes.c_void_p(self.handle), ctypes.byref(queue), ctypes.byref(user))
         _checked(done, "!get_cq_event")
@@ -201,7 +201,7 @@ class CompletionChannel(_Closing):
 
 
 class CQ(_Closing):
-    """A completion queue; with a channel, `notify` asks for an event at the next completion."""
+    """A completion queue; with a channel, `notify` requests an event at the next completion."""
 
     def __init__(self, context: Context, cqe: int, channel: CompletionChannel | None = None) -> None:
         end = None if channel is None else ctypes.c_void_p(channel.handle)
@@ -221,7 +221,7 @@ class CQ(_Closing):
         ]
 
     def notify(self) -> None:
-        """Have the channel say when the next completion is there; poll once more before waiting for it."""
+        """Request an event at the next completion; poll once more before waiting for it."""
         _checked(_lib().mrc_req_notify_cq(ctypes.c_void_p(self.handle), 0), "!req_notify_cq")
 
     def wait(self, count: int = 1) -> Iterator[Completion]:

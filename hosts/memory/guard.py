@@ -1,4 +1,4 @@
-"""Files that are sent from keep their bytes, also when somebody truncates them meanwhile.
+"""Guard of files that are sent from: they keep their bytes when another process truncates them.
 
 A page of a mapping that lies behind the file's end is no memory any more: touching it kills the process (SIGBUS,
 mmap(2)). So a file lease is taken (fcntl(2), F_SETLEASE): who wants to write to the file or to truncate it is held by
@@ -38,7 +38,7 @@ def map_guarded(descriptor: int, size: int) -> mmap.mmap:
 
 
 def forget(buffer: mmap.mmap) -> None:
-    """The mapping is needed no more: its file is anybody's again."""
+    """Stop guarding the file of a mapping."""
     for address, (guarded, own) in list(_leased.items()):
         if guarded is buffer:
             del _leased[address]
@@ -53,7 +53,7 @@ def _take_lease(descriptor: int) -> None:
 
 
 def _on_break(_signal: int, _frame: object) -> None:
-    """Somebody wants to change a file: keep its bytes, and let him."""
+    """Copy the bytes of a file that another process wants to change, and let it."""
     for address, (guarded, own) in list(_leased.items()):
         if fcntl.fcntl(own, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
             del _leased[address]

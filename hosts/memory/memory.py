@@ -35,13 +35,13 @@ class Memory(Protocol):
         """
 
     def unmap(self, buffer: Buffer) -> None:
-        """Give a region's memory back, at the latest when the last view of it goes; what was written is in the file."""
+        """Unmap a region's memory, at the latest when its last view is released; its bytes are in the file."""
 
     def sync(self, buffer: Buffer) -> None:
         """Write into the file what has been written into the buffer, where these are not the same memory."""
 
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Have `gone` called where bytes of the buffer are found to be no more, since somebody cut its file short."""
+        """Call `gone` when an access finds bytes of the buffer missing because the file was truncated."""
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
         """Return a step that touches some pages of a region and returns whether there are more; None: nothing to do."""
@@ -90,12 +90,12 @@ class Plain:
     def _map(self, descriptor: int, path: str, length: int | None, access: Access) -> Buffer:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise RpcError("EINVAL", f"{path} is no regular file")
+            raise RpcError("EINVAL", f"{path} is not a regular file")
         if access == "write" and length is not None:
             self._make_room(descriptor, length, status)
             os.ftruncate(descriptor, length)
         elif length is not None and length > status.st_size:
-            raise RpcError("EINVAL", f"{path} has {status.st_size} bytes, fewer than the {length} asked for")
+            raise RpcError("EINVAL", f"{path} has {status.st_size} bytes, fewer than the {length} requested")
         size = status.st_size if length is None else length
         if size == 0:
             return bytearray()
@@ -111,7 +111,7 @@ class Plain:
         """OSError where the file cannot grow to this length."""
 
     def _map_read(self, descriptor: int, size: int) -> mmap.mmap:
-        """Map what is only read."""
+        """Map a file for reading."""
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
 
 

@@ -29,7 +29,7 @@ class Mapped(Plain):
                 sigbus.forget(buffer)
 
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Survive a file that is cut short, and tell."""
+        """Survive a file that is truncated, and call `gone`."""
         if isinstance(buffer, mmap.mmap):
             sigbus.watch(buffer, gone)
 

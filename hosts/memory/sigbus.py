@@ -42,7 +42,7 @@ _libc.mmap.argtypes = (
 
 
 def watch(buffer: mmap.mmap, gone: Callable[[], None]) -> None:
-    """Survive that the file behind a mapping shrinks; `gone` is called from inside the access that finds out."""
+    """Survive truncation of the file behind a mapping; `gone` is called from within the failing access."""
     if not _watched:
         action = _SigAction(_on_fault, (ctypes.c_byte * 128)(), _SA_SIGINFO, None)
         if _libc.sigaction(signal.SIGBUS, ctypes.byref(action), None):

@@ -73,7 +73,7 @@ class MrcQpStats(QpStats):
     no_bitmap: int = 0  # packets refused for lack of a bitmap
     no_pkt_buffer: int = 0  # packets refused for lack of a buffer
     penalties: int = 0  # SACKs that asked the sender to slow down
-    condemned: int = 0  # SACKs that said ALWAYS_SKIP
+    condemned: int = 0  # SACKs with ALWAYS_SKIP
     sacks_sent: int = 0
     probes_answered: int = 0
 

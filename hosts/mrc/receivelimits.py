@@ -36,7 +36,7 @@ class ReceiveLimits:
     # --- packets for a slow memory ----------------------------------------------------------------
 
     def take(self, nominal: int, now: float) -> bool:
-        """Put a packet into the buffer; return False if there is no room."""
+        """Put a packet into the buffer; return False if it is full."""
         if not self._rate:
             return True
         self._drain(now)
@@ -64,7 +64,7 @@ class ReceiveLimits:
     # --- bitmaps ----------------------------------------------------------------------------------
 
     def take_bitmaps(self, units: int) -> bool:
-        """Reserve so many units of 128 PSNs; all or none."""
+        """Reserve a number of units of 128 PSNs; all or none."""
         if self._units is None:
             return True
         if units > self._units:

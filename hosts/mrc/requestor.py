@@ -422,7 +422,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return self.in_flight_bytes.lost(packet)
 
     def requeue_plane(self, plane: int, now: float) -> None:
-        """The port of a plane is down: what is on its way there will not arrive."""
+        """The port of a plane is down: packets in flight there are lost."""
         for packet in self._window.open_packets():
             if packet.state is _FLIGHT and packet.ev.plane == plane:
                 self.qp.cc.on_requeue(self._declare_lost(packet, "port", now))
@@ -475,7 +475,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             return
         for packet in overdue:
             if packet.lost_by == TAIL and packet.sends > 1 and packet.lost_ev is not None:
-                self._loss.true_loss(now)  # two copies without an answer
+                self._loss.true_loss(now)  # two copies without a response
                 self.qp.evs.lost(packet.lost_ev, now, TAIL)
             self.qp.cc.on_requeue(self._declare_lost(packet, TAIL, now))
         self.in_flight_bytes.settle()
@@ -496,7 +496,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             self._probe_tail(now)
         if self.in_flight and now >= self._probe_at():
             if self.qp.prober.tail_backoff > 1 and not self.unresponsive:
-                # two probes without an answer: leave the window of the destination to its other QPs
+                # two probes without a response: leave the window of the destination to its other QPs
                 self.unresponsive = True
                 self.in_flight_bytes.leave()
                 self._window_opened(now)

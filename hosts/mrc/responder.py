@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _BITMAP_MASK: Final = (1 << h.BITMAP_BITS) - 1
 _LEAST_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
-_ALL_EVERY: Final = 4  # of the SACKs that show something older than the newest, one in so many shows what has no gap
+_ALL_EVERY: Final = 4  # of SACKs that show older packets, every fourth also shows a range without a gap
 _MOST_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
-_QUIET_RTTS: Final = 16.0  # a QP that received nothing for so long needs no share of the host's bitmaps
+_QUIET_RTTS: Final = 16.0  # base RTTs without a packet after which a QP gives up its share of the host's bitmaps
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
 _ASKS: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
@@ -67,7 +67,7 @@ class MrcResponder(ReceiveHalf):
         self._penalised = False  # the peer was asked to slow down
         self._restoring_until = inf  # it is notified that it need not
         self.rcvd_bytes = 0
-        # heap of (last seq, MSN, RQMSN, immediate, length, whether it asked for an answer), of messages whose end came
+        # heap of (last seq, MSN, RQMSN, immediate, length, ACK requested) of messages whose last packet arrived
         self._ends: list[tuple[int, int, int, int | None, int, int]] = []
         self._delivered = 0  # immediates, and with them receives used up
         self._waiting: SackItem | None = None  # queued, without a mark, and still open
@@ -76,8 +76,8 @@ class MrcResponder(ReceiveHalf):
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
         self._ack_due = False  # messages were completed without a Transport ACK
-        self._asked = 0  # one of them asked for it: not 0
-        self._held = False  # a SACK is not yet due; what it will reflect:
+        self._asked = 0  # not 0: one of them requested it
+        self._held = False  # a SACK is delayed; the fields that it will reflect:
         self._held_entropy = self._held_timestamp = self._held_seq = 0
         self._held_since = 0.0
         self._idle = qp.endpoint.timers.timer(self._on_idle)
@@ -88,7 +88,7 @@ class MrcResponder(ReceiveHalf):
     # --- packets ----------------------------------------------------------------------------------
 
     def on_write(self, packet: MrcPacket, now: float) -> int:
-        """A data packet whose ICRC is right, or a trimmed one; return how many bytes were placed."""
+        """Handle a data packet with a valid ICRC, or a trimmed one; return the number of bytes placed."""
         stats = self._stats
         stats.received_packets += 1
         if packet.ce:
@@ -165,7 +165,7 @@ class MrcResponder(ReceiveHalf):
             self._units = keep
 
     def _unexpected(self, packet: MrcPacket, reason: str, now: float) -> None:
-        """The peer does what no MRC requestor does: tell it that this is the end, and stop."""
+        """End the QP after a protocol violation of the peer, and notify the peer."""
         self._nack(packet, h.Reason.UNEXP_EVENT)
         self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", now, at_fault=False)
 
@@ -188,7 +188,7 @@ class MrcResponder(ReceiveHalf):
         heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _ASKS))
 
     def _advance(self, packet: MrcPacket, now: float) -> bool:
-        """This packet closed the oldest gap: move on, and deliver what is now complete. False where the QP failed."""
+        """Advance past the oldest gap, which this packet closed, and complete messages; False if the QP failed."""
         run = (~self.bits & self.bits + 1).bit_length() - 1
         self.bits >>= run
         self.base += run
@@ -238,7 +238,7 @@ class MrcResponder(ReceiveHalf):
             self._idle.arm(now + self._idle_after)
 
     def _on_idle(self, now: float) -> None:
-        """Nothing came for a while: the SACK that was held, its timestamp moved on by the time since, and the gaps."""
+        """Send the delayed SACK, its timestamp advanced by the delay, and the gaps: no packet arrived for a while."""
         if not self._held:
             return
         self._held = False
@@ -251,7 +251,7 @@ class MrcResponder(ReceiveHalf):
         self._acknowledge()
 
     def _show_gaps(self, entropy: int) -> None:
-        """SACKs for all gaps that the newest bitmap does not show, as nothing will trigger any more."""
+        """Send SACKs for all gaps that the newest bitmap does not show, as no packet will trigger them."""
         at, newest = 0, self._first_shown() - self.base
         for _ in range(_MOST_AT_ONCE):
             if at >= newest:
@@ -268,7 +268,7 @@ class MrcResponder(ReceiveHalf):
         self._acknowledge()
 
     def _verdict(self, packet: MrcPacket) -> int:
-        """Return the action for a marked packet's EV: skip it, or give it up after so many marks in a row."""
+        """Return the action for a marked packet's EV: skip it, or always skip it after a number of marks in a row."""
         if not self._bad_after:
             return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
@@ -292,7 +292,7 @@ class MrcResponder(ReceiveHalf):
         self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))
 
     def on_probe(self, packet: MrcPacket, probe: h.Probe, now: float) -> None:
-        """A reliability probe: answer at once, with the state of the moment."""
+        """Respond to a reliability probe at once, with the current state."""
         self.qp.stats.probes_answered += 1
         self.qp.peer.rotate_reverse(packet.entropy)
         mark = _SKIP_ONCE if packet.ce and self._echo else _NO_MARK
@@ -300,14 +300,14 @@ class MrcResponder(ReceiveHalf):
         if now - self.last_placed <= self._idle_after:
             self.qp.send_control(answer)
             return
-        # whichever plane's way back is dead, probe after probe could be answered by it: two packets, two planes
+        # the reverse path of one plane may be dead, and each response could take it: two responses, by two planes
         self.qp.send_control(answer, packet.port)
         again = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
         self.qp.send_control(again, besides=packet.port)
         self._show_gaps(packet.entropy)
 
     def _queue_sack(self, item: SackItem) -> None:
-        """Send a SACK, or let one that still waits for a port speak for it too where its bitmap shows everything."""
+        """Send a SACK, or update one that still waits for a port where its bitmap shows everything."""
         if item.mark == _NO_MARK and self.highest - self.base < h.BITMAP_BITS:
             waiting = self._waiting
             if waiting is not None:
@@ -324,7 +324,7 @@ class MrcResponder(ReceiveHalf):
         return sack if self._limits is None else self._with_penalty(self._limits, sack, now)
 
     def _with_penalty(self, limits: ReceiveLimits, sack: h.Sack, now: float) -> h.Sack:
-        """Ask the peer to slow down while much waits for this host's memory, and notify it when that is over.
+        """Request a window penalty while this host's memory is congested, and notify the peer of its end.
 
         The notification lasts a round trip, since one SACK may be lost.
         """
@@ -347,7 +347,7 @@ class MrcResponder(ReceiveHalf):
         return max(self.highest - (h.BITMAP_BITS - 1), self.base)
 
     def _place(self, gaps: bool) -> int:
-        """The first seq of the next bitmap: the newest 64 and, where there is more, in turn what is older.
+        """The first seq of the next bitmap: the newest 64 and, where there is more, older ones in turn.
 
         Every second one shows gaps below, 64 seqs from a gap on, and now and then also what has none: the SACK that
         showed it may be lost. So each gap is shown several times per round trip, however many packets that is.

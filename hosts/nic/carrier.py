@@ -37,7 +37,7 @@ class CarrierWatch:
         self._ask()
 
     def _ask(self) -> None:
-        """Request the state of all links; the answers arrive like announcements."""
+        """Request the state of all links; the responses arrive like notifications."""
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0)
         header = _MESSAGE.pack(_MESSAGE.size + len(body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
         self._socket.sendto(header + body, (0, 0))
@@ -54,7 +54,7 @@ class CarrierWatch:
             except BlockingIOError:
                 return
             except OSError as error:
-                # ENOBUFS: announcements were lost, so ask for the whole state again.
+                # ENOBUFS: notifications were lost, so request the whole state again.
                 log.warning("carrier announcements lost (%s), asking again", os.strerror(error.errno or 0))
                 self._ask()
                 continue

@@ -217,7 +217,7 @@ class Nic:
             if port.waiting is not None:
                 due.append(now + RETRY_S)
             elif pacer.free_at <= now:
-                if not port.served:  # it was asked, and had no frame
+                if not port.served:  # the transport had no frame for it
                     pacer.idle()
                 else:
                     due.append(now)

@@ -41,7 +41,7 @@ class SocketPort:
             self.waiting = frame
             return False
         except OSError as error:
-            # The frame is lost as on a dead link; the transport notices by its own means.
+            # The frame is lost as on a dead link; the transport's loss recovery detects that.
             self.tx_errors += 1
             log.debug("%s: frame lost: %s", self.config.name, error)
         self.pacer.sent(now, frame.wire_len)

@@ -166,4 +166,4 @@ def _open(interface: str) -> socket.socket:
     except PermissionError as error:
         raise PacketSocketError(f"interface {interface} needs root (CAP_NET_RAW) to be opened raw") from error
     except OSError as error:
-        raise PacketSocketError(f"there is no interface {interface} in this network namespace") from error
+        raise PacketSocketError(f"no interface {interface} in this network namespace") from error

@@ -9,7 +9,7 @@ _MAX_QUEUED: Final = 1024  # unpolled; the oldest are dropped
 
 
 class AsyncEvents:
-    """Events that no call asked for. `log` appends a history record; `subscriber` is called with each event."""
+    """Asynchronous events. `log` appends a history record; `subscriber` is called with each event."""
 
     __slots__ = ("_queue", "log", "subscriber")
 

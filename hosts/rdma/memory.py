@@ -40,7 +40,7 @@ class MessageMemory:
         raise NotImplementedError
 
     def gone(self) -> str:
-        """Return why the memory is gone; empty if it is there."""
+        """Return why the memory is lost; empty if it is there."""
         raise NotImplementedError
 
 
@@ -58,10 +58,10 @@ class MemoryRegion(MessageMemory):
         self.access = access
         self.remote_write = bool(int(access) & _REMOTE_WRITE)
         self.users = 0
-        self.fault = ""  # why the memory is gone; empty if it is there
+        self.fault = ""  # why the memory is lost; empty if it is there
 
     def lose(self, what: str) -> None:
-        """The memory is gone: QPs that touch it fail with this reason."""
+        """Mark the memory as lost: QPs that access it fail with this reason."""
         self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
 
     @override

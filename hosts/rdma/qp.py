@@ -35,7 +35,7 @@ class SendHalf(Generic[M, Q]):
         raise NotImplementedError
 
     def region_gone(self, message: M, now: float) -> bool:
-        """Return True if the bytes of a message are gone, as reading them showed; the QP has then failed."""
+        """Return True if reading a message showed that its memory is lost; the QP has then failed."""
         region = message.region
         if region is None or not region.gone():
             return False
@@ -105,7 +105,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         self.send_cq = send_cq
         self.recv_cq = recv_cq
         self.state = QpState.RESET
-        self.owner_died = False  # owner died: the peer gets no answers, as if there were no QP
+        self.owner_died = False  # owner died: the peer gets no responses, as if there were no QP
         self.remote_qpn = 0
         self.first_psn: int | None = None  # drawn with `local_info`
         self._fingerprint: tuple[Any, ...] = ()

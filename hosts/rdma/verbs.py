@@ -81,7 +81,7 @@ class Verbs(Generic[Qp]):
         self._provider = provider
         self.events = events
         self.memory = memory
-        self._secrets = secrets  # of QPNs and first PSNs: whoever guesses them can end a QP
+        self._secrets = secrets  # of QPNs and first PSNs: a host that guesses them can end a QP
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
         self._drawn_qpns: dict[int, int] = {}  # of QPs that exist or may still be made: the ordinal of each
@@ -379,4 +379,4 @@ def check_request(transport: str, opcode: str, length: int, remote_va: int, imm:
     if length > MAX_MESSAGE:
         raise VerbsError("EMSGSIZE", f"{length} bytes are more than the {MAX_MESSAGE} of one message; split it")
     if not 0 <= remote_va <= (1 << 64) - 1 - length:
-        raise VerbsError("EINVAL", f"remote address {remote_va:#x} is no 64-bit address")
+        raise VerbsError("EINVAL", f"remote address {remote_va:#x} is not a 64-bit address")

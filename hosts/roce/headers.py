@@ -42,7 +42,7 @@ STARTS_MESSAGE: Final = frozenset(
 ENDS_MESSAGE: Final = WRITES - {int(RoceOpcode.WRITE_FIRST), int(RoceOpcode.WRITE_MIDDLE)}
 WITH_IMM: Final = frozenset({int(RoceOpcode.WRITE_LAST_IMM), int(RoceOpcode.WRITE_ONLY_IMM)})
 
-BECN: Final = 0x40  # of BTH byte 4: a CNP says it here as well
+BECN: Final = 0x40  # of BTH byte 4, set in CNPs as well
 
 TC_DATA: Final = Dscp.NO_TRIM << 2 | wire.ECN_ECT
 TC_CONTROL: Final = Dscp.CONTROL << 2

@@ -102,7 +102,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         return self.next < self.end and self.next - self.una < self._limit
 
     def frame(self, now: float) -> Frame | None:
-        """Return the next packet; None if its bytes are gone. Call only when `sendable`."""
+        """Return the next packet; None if its memory is lost. Call only when `sendable`."""
         qp = self.qp
         message, seq = self._cursor, self.next
         lost = None if self._recovery is None else self._recovery.lost()

@@ -78,7 +78,7 @@ class RoceResponder(ReceiveHalf):
             qp.acknowledge(packet.port)
 
     def _out_of_turn(self, packet: RocePacket, seq: int) -> None:
-        """Acknowledge a duplicate again; answer an early packet with one NAK per gap."""
+        """Acknowledge a duplicate again; send one NAK per gap for an early packet."""
         if seq < self.expected:
             self.qp.stats.duplicate_packets += 1
             self.qp.acknowledge(packet.port)

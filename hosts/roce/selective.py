@@ -1,4 +1,4 @@
-"""Selective repeat of RoCEv2, as IRN has it: only what is missing is sent again.
+"""Selective repeat of RoCEv2, as in IRN: only missing packets are sent again.
 
 Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018), §3.1: the receiver keeps what comes early and
 answers it with a NAK that names, besides the PSN that it expects, the one that came. At the first NAK the sender
@@ -22,7 +22,7 @@ class SelectiveRepeat:
         self.until = -1  # in recovery until this seq is acknowledged; -1: no recovery
         self._came: set[int] = set()
         self._highest = 0  # missing packets below this are lost
-        self._again = 0  # next to look at
+        self._again = 0  # next to examine
         self.by_timer = False  # the recovery began with a timeout
 
     def came(self, seq: int, una: int, high: int) -> bool:

@@ -25,7 +25,7 @@ class WorkloadBounds:
         return self.iterations is None
 
     def over(self, done: int, now: float) -> bool:
-        """Return True if no further iteration should begin after so many."""
+        """Return True if no further iteration should begin after this many."""
         if self.iterations is not None:
             return done >= self.iterations
         return self.until is not None and now >= self.until

@@ -6,7 +6,7 @@ acknowledged, a receive when the message of its number is there, a collective wh
 (`mrclab.hosts.workloads.schedules`) is done. A step ends with its last operation, and the next one begins.
 
 Bytes are counted, not kept. Messages bear the number of the step and of the operation, so that they may come in any
-order, and before anybody waits for them. A receive that accepts several takes the one that came first; of several such
+order, and before their receives. A receive that accepts several takes the one that came first; of several such
 receives, the one that began first takes it.
 """
 
@@ -128,7 +128,7 @@ class GraphRun(Span):
         self._draw = random.Random(program.seed) if program.jitter else None
         self._waiting: dict[tuple[int, int], tuple[_Live, int]] = {}  # receives, by rank and number
         self._choosing: list[tuple[_Live, int]] = []  # receives that accept several messages, in order of their begin
-        self._early: dict[tuple[int, int], None] = {}  # messages that nobody waits for yet, in order of arrival
+        self._early: dict[tuple[int, int], None] = {}  # unexpected messages, in order of arrival
         self._sent: dict[tuple[int, int], tuple[_Live, int]] = {}  # sends without acknowledgement
         self._queued: dict[int, deque[tuple[_Live, int, int]]] = {}  # sends that wait, by rank: with their number
         self._ready: deque[tuple[_Live, int]] = deque()
@@ -142,7 +142,7 @@ class GraphRun(Span):
         self._work(now)
 
     def stop(self, now: float) -> None:
-        """Give up; ranks that wait for this one wait for ever."""
+        """Abort; ranks that wait for this one never finish."""
         self._end(now)
 
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:

@@ -75,7 +75,7 @@ class Ring(Span):
         self._advance(now)
 
     def stop(self, now: float) -> None:
-        """End if it rests, or give up: hosts that wait for this one then wait for ever."""
+        """End if it is idle, or abort: hosts that wait for this one then never finish."""
         self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:

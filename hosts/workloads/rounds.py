@@ -1,4 +1,4 @@
-"""Collectives without a reduction: in every round a host sends each of its peers so many bytes, and receives as many.
+"""Collectives without a reduction: in every round a host exchanges the same number of bytes with each peer.
 
 A host begins a round when everything of the last one was acknowledged and received. All-to-all and the send/recv ring
 differ only in a host's peers. With a time limit, see `hosts.workloads.bounds`.
@@ -46,7 +46,7 @@ class Rounds(Span):
         self._begin(now)
 
     def stop(self, now: float) -> None:
-        """End if it rests, or give up: hosts that wait for this one then wait for ever."""
+        """End if it is idle, or abort: hosts that wait for this one then never finish."""
         self._end(now if self._rests_since is None else self._rests_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:

@@ -56,7 +56,7 @@ _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
 class Controlled(Protocol):
-    """Receiver of what switches send to their controller; counts it."""
+    """Controller as seen by a switch: packet-ins, and watched EVs."""
 
     packet_in: Callable[[SimSwitch, SimFrame, int], None] | None
     watched: WatchedEvs
@@ -65,8 +65,8 @@ class Controlled(Protocol):
 class SimSwitch(CableEnd):
     """One T0 or T1. `ports` are in the model's order, each made when it is first used.
 
-    Routes that the fabric wants are found by arithmetic when a frame first asks for them; `_near` has those by a place
-    that the uSID says, and `_wrong` what the switch holds in their place: another port's number, or 0 for none.
+    Intended routes are computed when a frame first needs them; `_near` caches them by an index made of the uSID, and
+    `_wrong` has routes that differ from the intended ones: another port's number, or 0 for none.
     """
 
     __slots__ = (
@@ -85,12 +85,12 @@ class SimSwitch(CableEnd):
         self._fabric = fabric
         self._home = home
         self._balancer = balancer
-        self._uplinks: tuple[SimSwitchPort, ...] = ()  # of a balancer, made when it is first asked
+        self._uplinks: tuple[SimSwitchPort, ...] = ()  # of a balancer, made on first use
         self.model = model
         self.ports = ports
         self.alive = True
         self.frozen = False
-        self.unserved = 0  # frames that came while it was dead or stood still
+        self.unserved = 0  # frames that arrived while it was dead or frozen
         self._inputs: dict[int, HalfLink] = {}  # by number of the port that they lead to
         self._clear_counters()
         self.usid = _NO_USID
@@ -104,7 +104,7 @@ class SimSwitch(CableEnd):
     # --- tables -----------------------------------------------------------------------------------------------------
 
     def provision(self) -> None:
-        """Write every entry that the fabric wants."""
+        """Write all intended entries."""
         self.usid = self.model.usid
         self._near = []
         self._wrong = {}
@@ -112,7 +112,7 @@ class SimSwitch(CableEnd):
         self.watch(self._home.watched)
 
     def erase(self) -> None:
-        """Lose every entry."""
+        """Remove all entries."""
         self.usid = _NO_USID
         self._near = []
         self._wrong = {}
@@ -120,7 +120,7 @@ class SimSwitch(CableEnd):
         self.evs.clear()
 
     def watch(self, evs: Iterable[int]) -> None:
-        """Count the packets of these EVs; what is counted already goes on."""
+        """Count the packets of these EVs; counters that exist continue."""
         for port in self.used:
             port.catch_up()
         for ev in evs:
@@ -139,11 +139,11 @@ class SimSwitch(CableEnd):
             del self._wrong[usid]
 
     def wrong_routes(self) -> dict[int, int]:
-        """By uSID the number of the port that a route has in place of the one that the fabric wants; 0 for none."""
+        """By uSID: the port of each route that differs from the intended one; 0 for none."""
         return dict(self._wrong)
 
     def _wanted(self, usid: int) -> int:
-        """The number of the port that the fabric wants a uSID to leave by; 0 for none."""
+        """The intended port of a uSID; 0 for none."""
         try:
             kind, plane, number = srv6.usid_fields(usid)
         except ValueError:
@@ -153,7 +153,7 @@ class SimSwitch(CableEnd):
         return self._fabric.shape.port_for(self.model.tier, self.model.number, kind, number)
 
     def _find(self, usid: int) -> SimSwitchPort | None:
-        """The port of a uSID that no frame has asked for yet."""
+        """Look up the port of a uSID that is not cached yet."""
         if self.is_empty:
             return None
         number = self._wrong.get(usid)
@@ -184,11 +184,11 @@ class SimSwitch(CableEnd):
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def attached(self, half_link: HalfLink) -> None:
-        """Frames will come by this way; it counts those that were taken, as it is at hand then."""
+        """A half-link ends here; it has the port's receive counters, as it is at hand in `receive`."""
         self._inputs[half_link.far_port] = half_link
 
     def detached(self, half_link: HalfLink) -> None:
-        """No more will."""
+        """The half-link ends here no longer; keep its counters."""
         packets, size = self._earlier.get(half_link.far_port, (0, 0))
         self._earlier[half_link.far_port] = packets + half_link.rx_packets, size + half_link.rx_bytes
         half_link.rx_packets = half_link.rx_bytes = 0
@@ -196,7 +196,7 @@ class SimSwitch(CableEnd):
             del self._inputs[half_link.far_port]
 
     def received(self) -> dict[int, tuple[int, int]]:
-        """Frames and bytes that came in, by number of the port, of those by which any did."""
+        """Frames and bytes received, by port number, of ports that received any."""
         found = dict(self._earlier)
         for number, half_link in self._inputs.items():
             if half_link.rx_packets:
@@ -205,7 +205,7 @@ class SimSwitch(CableEnd):
         return dict(sorted(found.items()))
 
     def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
-        """A frame came in by a port."""
+        """Forward a frame that arrived by a port, or drop it."""
         if self.frozen or not self.alive:
             self.unserved += 1
             return
@@ -257,7 +257,7 @@ class SimSwitch(CableEnd):
         outs[place].send(frame)
 
     def _may_balance(self, frame: SimFrame, usid: int) -> bool:
-        """Return True for data that asks for a T1 where the switch chooses that."""
+        """Return True for data towards a T1 where the switch chooses the T1."""
         assert self._balancer is not None
         return (
             usid >> _KIND_AT & _KINDS == srv6.UsidType.T1
@@ -268,7 +268,7 @@ class SimSwitch(CableEnd):
         )
 
     def _balanced(self, frame: SimFrame, usids: tuple[int, ...], at: int) -> int:
-        """Write the uSID of the T1 that the switch chooses in the place of the sender's; returns it."""
+        """Replace the sender's T1 by the switch's choice; return its uSID."""
         assert self._balancer is not None
         down = self._fabric.spec.hosts_per_t0
         if not self._uplinks:
@@ -280,7 +280,7 @@ class SimSwitch(CableEnd):
         return chosen
 
     def _refuses(self, frame: SimFrame, port: int) -> bool:
-        """Return True if a frame that is not known to be good goes no further by a route."""
+        """Return True if a frame that is not known to be valid is dropped, or goes to the controller."""
         if frame.fault != UNCHECKED:
             self._refuse(frame, port)
             return True
@@ -293,7 +293,7 @@ class SimSwitch(CableEnd):
         return False
 
     def _checks(self, port: int) -> bool:
-        """Return True if it holds which source may come in by a port: that of the host behind it."""
+        """Return True if a port accepts only the source address of its host."""
         return self.model.tier == "t0" and port <= self._fabric.spec.hosts_per_t0 and not self.is_empty
 
     def _refuse(self, frame: SimFrame, port: int) -> None:
@@ -305,7 +305,7 @@ class SimSwitch(CableEnd):
             self._home.packet_in(self, frame, port)
 
     def send_out(self, frame: SimFrame, port: int) -> None:
-        """Send what the controller gave out of a port."""
+        """Send a packet-out of the controller out of a port."""
         if self.alive and not self.frozen:
             self.cpu_out += 1
             self.ports[port - 1].send_packet_out(frame)
@@ -314,28 +314,28 @@ class SimSwitch(CableEnd):
 
     @property
     def used(self) -> Iterator[SimSwitchPort]:
-        """Ports that a frame was ever sent by; the others are as they were made."""
+        """Ports that were ever used; the others are as they were made."""
         return self.ports.known
 
     def _clear_counters(self) -> None:
         self.drops = [0] * 16  # by reason
-        self._earlier: dict[int, tuple[int, int]] = {}  # what ways brought that lead here no longer
+        self._earlier: dict[int, tuple[int, int]] = {}  # counted by half-links that end here no longer
         for half_link in self._inputs.values():
             half_link.rx_packets = half_link.rx_bytes = 0
         self.cpu_in = self.cpu_out = 0  # to the controller, and from it
 
     def freeze(self) -> None:
-        """It stands still; what waits in its queues and what comes meanwhile is lost."""
+        """Freeze: queued frames, and those that arrive meanwhile, are lost."""
         self.frozen = True
         for port in self.used:
             port.lose_waiting()
 
     def thaw(self) -> None:
-        """It goes on."""
+        """Continue after `freeze`."""
         self.frozen = False
 
     def die(self) -> None:
-        """The process is gone, with its entries, its counters and what waited in its queues."""
+        """End the process: its entries, counters and queued frames are lost."""
         self.alive = False
         self.frozen = False
         self.erase()
@@ -344,12 +344,12 @@ class SimSwitch(CableEnd):
             port.clear()
 
     def revive(self) -> None:
-        """A new process, empty."""
+        """Start a new process, without entries."""
         self.alive = True
 
 
 def _place(usid: int) -> int:
-    """Return where a switch finds the port of a uSID of its own plane: downlinks and T1s in turn."""
+    """Return the index in `_near` of a uSID of the switch's own plane: downlinks and T1s alternate."""
     return (usid & _LOW) << 1 | usid >> _KIND & 1
 
 

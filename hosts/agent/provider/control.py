@@ -65,15 +65,15 @@ class EvQueue:
         self._armed = True
 
     def take(self, most: int) -> list[bytes]:
-        """Remove and return up to so many events, oldest first."""
+        """Remove and return up to `most` events, oldest first."""
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
 class Control(CtlNumbers):
-    """Control interface of a host's programs; this one, of a transport without it, answers EOPNOTSUPP."""
+    """Control interface of a host's programs; this one, for a transport without it, returns EOPNOTSUPP."""
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
-        """Answer a call."""
+        """Handle a call."""
         raise self._none()
 
     def add(self, queue: EvQueue) -> None:
@@ -117,7 +117,7 @@ class ProgramCtl(Control):
         }  # fmt: skip
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
-        """Answer a call; EPERM where the program is no controller."""
+        """Handle a call; EPERM unless the program is a controller."""
         if not is_controller and op is not Op.CTL_QUERY_DEVICE:
             raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
         return self._calls[op](numbers, data)
@@ -224,7 +224,7 @@ class ProgramCtl(Control):
     # --- probes -------------------------------------------------------------------------------------------------------
 
     def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
-        """Probe paths; `done` gets the answers in the order of arrival, once all came or the time is over."""
+        """Probe paths; `done` gets the responses in order of arrival, once all arrived or the time is over."""
         traffic_class, timeout_ns = numbers
         count, rest = divmod(len(data), wire.PROBE.size)
         if rest or not 1 <= count <= _MAX_PROBES:

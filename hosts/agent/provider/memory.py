@@ -40,7 +40,7 @@ class RegionSpan:
 
 
 class RegionView:
-    """A region's bytes. If the memory is gone it reads as zeros, and the region's `fault` says so.
+    """A region's bytes. If the memory was unmapped it reads as zeros, and the region's `fault` has the reason.
 
     `departed` is called first if the whole program is gone, not only some pages.
 

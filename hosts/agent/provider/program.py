@@ -31,7 +31,7 @@ _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
 
 
 class ProgramContext:
-    """Agent's end of one context. `handle` answers a call; `close` removes everything."""
+    """Agent's end of one context. `handle` handles a call; `close` removes everything."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ProgramContext:
             self.pump()
 
     def pump(self) -> None:
-        """Look at all rings."""
+        """Process all rings."""
         for qp in self.qps.values():
             qp.pump()
 

@@ -93,7 +93,7 @@ class ServerLoop(Protocol):
         """Seconds of its clock."""
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
-        """Call `work(now)` every so many seconds."""
+        """Call `work(now)` every `interval` seconds."""
 
     def soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""

@@ -45,7 +45,7 @@ def counters(ring: mmap.mmap) -> memoryview[int]:
 
 
 def power_of_two(number: int, most: int, what: str) -> int:
-    """Return the number if a ring can have so many slots."""
+    """Return the number of slots if a ring can have it."""
     if not 1 <= number <= most or number & (number - 1):
         raise VerbsError("EINVAL", f"{number} {what} make no ring: a power of two up to {most} does")
     return number
@@ -127,7 +127,7 @@ class QpRings:
         self._sends_over = self._receives_over = 0
 
     def set_state(self, state: wire.IbvQpState) -> None:
-        """Show the program the state that decides what it may post."""
+        """Show the program the QP's state, which decides what it may post."""
         self._counters[wire.QP_STATE] = state
 
     def waiting_sends(self) -> int:
@@ -162,7 +162,7 @@ class QpRings:
         return int(wire.RECV.unpack_from(self._ring, at)[0])
 
     def send_over(self) -> int:
-        """Count a finished request and return the total: its completion frees so many slots."""
+        """Count a finished request and return the total, which frees slots of the ring."""
         self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
         return self._sends_over
 

@@ -116,7 +116,7 @@ class Provider:
             self._poll.register(program.doorbell, select.EPOLLIN)
 
     def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
-        """Answer once the probes are done; the program waits on a separate connection."""
+        """Respond once the probes are done; the program waits on a separate connection."""
         if not program.is_controller:
             raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
         if len(numbers) != 2:
@@ -125,14 +125,14 @@ class Provider:
 
     def _answer(self, program: ProgramContext, error: int, answer: Answer) -> None:
         if program.connection.fileno() < 0:
-            return  # it disconnected while its probes were under way
+            return  # it disconnected while its probes were running
         numbers, data = answer
         packet = wire.ANSWER.pack(error, len(numbers)) + b"".join(map(wire.U64.pack, numbers)) + data
         try:
             program.connection.send(packet, socket.MSG_NOSIGNAL)
         except OSError as trouble:
             if trouble.errno != errno.EPIPE:
-                log.warning("a program does not take its answers (%s); it is let go of", trouble)
+                log.warning("a program does not read its responses (%s); it is disconnected", trouble)
             self._drop(program)
 
     def _drop(self, program: ProgramContext) -> None:

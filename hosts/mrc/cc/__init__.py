@@ -93,7 +93,7 @@ class CongestionController:
 
 
 class Qpcc:
-    """Window of one destination (§1.7): its controller, and the QPs that wait for room in it, in order."""
+    """Window of one destination (§1.7): its controller, and the QPs that are window-blocked, in order."""
 
     __slots__ = ("controller", "pending")
 

@@ -33,7 +33,7 @@ class Dctcp(Windowed):
         self._g, self._ai = g, ai
         self.alpha = 1.0  # as RFC 8257 begins
         self.rtt = facts.base_rtt
-        self._acked = self._marked = 0.0  # bytes since the last look
+        self._acked = self._marked = 0.0  # bytes since the last update
         self._looked = self._cut = now
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:

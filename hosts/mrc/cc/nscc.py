@@ -286,7 +286,7 @@ class Nscc(CongestionController):
         return s.inflight <= 0 or s.inflight + self.parameters.mtu <= s.cwnd
 
     def wants_ack(self) -> bool:
-        """The window is about to close, so the answer should not wait for the SACK threshold."""
+        """The window is about to close, so the SACK should not wait for its threshold."""
         s, p = self.state, self.parameters
         return s.cwnd - s.inflight < p.mtu or s.cwnd < p.adjust_bytes_threshold
 

@@ -85,7 +85,7 @@ class Rccc(CongestionController):
         self._again(size)
 
     def _receiver_responded(self) -> None:
-        """Forfeit the rest of the initial credit once the receiver answers, as uet-htsim does."""
+        """Forfeit the rest of the initial credit once the receiver responds, as uet-htsim does."""
         if self._unrequested:
             self._unrequested = False
             self.credit = min(self.credit, 0.0)

@@ -149,7 +149,7 @@ class Prober:
         policy = self._policy
         first = policy.probe_interval_rtts * self._rtt
         state.interval = min(2 * state.interval, policy.probe_backoff_cap * first)
-        # Probes of several QPs that failed together would queue behind each other for ever, each too late to count.
+        # Probes of several QPs that failed together would queue behind each other, each response too late to count.
         wait = state.interval * (1 + _JITTER * self._qp.endpoint.rng.random())
         state.timer.arm(now + wait)
         self._qp.log("probe.lost", ev=ev.value, next_in=wait)

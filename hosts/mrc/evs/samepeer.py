@@ -1,4 +1,4 @@
-"""News of dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
+"""Dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
 
 Off by default (`tell_siblings`), as the record speaks of QPs; docs/mrc-protocol.md §3.7 has the choice and its value.
 A notified QP retires its EV of that path and leaves the probing to the QP that noticed, for as long as two of the

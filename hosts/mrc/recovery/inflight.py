@@ -46,7 +46,7 @@ class InFlight:
         self.cc.on_requeue(-self.bytes)
 
     def acked(self, packets: int, nominal: int) -> None:
-        """Count acknowledged packets in flight; with those that were declared lost they have so many bytes.
+        """Count acknowledged packets in flight; `nominal` includes those that were declared lost.
 
         The bytes leave with the receiver's count.
         """

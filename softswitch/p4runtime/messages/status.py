@@ -2,8 +2,8 @@
 
 The layout is that of the P4Runtime specification ("Error Reporting Messages") and of PI: a `google.rpc.Status` in the
 trailer `grpc-status-details-bin`; for a Write it holds one `p4.v1.Error` for every update, with code OK where it
-succeeded. A client takes so many bytes of trailers and no more, and learns nothing where they are exceeded: the list
-then ends early, and the message says what is left out.
+succeeded. A client limits the bytes of trailers, and drops the status above that limit: the list then ends early,
+and the message names the number of updates left out.
 """
 
 from __future__ import annotations
