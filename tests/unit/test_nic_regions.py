@@ -147,7 +147,7 @@ def test_a_region_that_the_disk_cannot_hold_is_refused_before_anything_is_writte
         ("none", None, "read", "ENOENT", "No such file"),
         ("none/target", 1, "write", "ENOENT", "No such file"),
         ("", 1, "write", "EISDIR", "Is a directory"),
-        ("", None, "read", "EINVAL", "no regular file"),
+        ("", None, "read", "EINVAL", "not a regular file"),
         ("short", 11, "read", "EINVAL", "has 10 bytes, fewer than the 11"),
         ("short", -1, "read", "EINVAL", "negative"),
         ("short", None, "write", "EINVAL", "needs a length"),
