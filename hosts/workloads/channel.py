@@ -19,7 +19,7 @@ from typing import Any
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.verbs import Verbs
-from mrclab.hosts.workloads.digests import Digest
+from mrclab.hosts.workloads.digests import RunningDigest
 
 SHIFT = 4096  # most bytes by which the contents of messages are shifted against each other
 _STEP = 67  # prime to SHIFT, for as many different messages
@@ -83,7 +83,7 @@ class _ChannelEnd:
     """Common part of both ends of a flow."""
 
     def __init__(self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
-        self.digests: list[Digest] = [hashlib.sha256() for _ in qps]
+        self.digests: list[RunningDigest] = [hashlib.sha256() for _ in qps]
         """Digest of each QP's bytes, in order."""
         self.verbs = verbs
         self.name = name

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Protocol
 
 
-class Digest(Protocol):
+class RunningDigest(Protocol):
     """A digest in the making, as hashlib has them."""
 
     def update(self, data: memoryview, /) -> None:
@@ -79,7 +79,7 @@ class Meetings:
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], tuple[str, list[_Both]]] = {}  # role of who came first
 
-    def digests(self, workload: str, flow: str, role: str, qps: int) -> list[Digest]:
+    def digests(self, workload: str, flow: str, role: str, qps: int) -> list[RunningDigest]:
         """Return the digests of an end that sends ("send") or receives ("recv"), one for each QP."""
         first, met = self._waiting.pop((workload, flow), (role, []))
         if first == role:

@@ -418,7 +418,7 @@ class Emulation:
             adaptive.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
             for name, launch in launches.items():
                 if (status := self._switches[name].poll()) is not None:
-                    last = f"its last words were: {processes.last_line(launch.log)} (its log is log/{launch.log.name})"
+                    last = f"its last output was: {processes.last_line(launch.log)} (its log is log/{launch.log.name})"
                     raise EmulationError(f"switch {name} {processes.ending(status)} at start: {last}")
             for name, launch in list(waiting.items()):
                 if self.target.answers(launch, self._namespaces[name]):
@@ -426,7 +426,7 @@ class Emulation:
                     yield name
             if waiting and adaptive.over:
                 first = next(iter(waiting))
-                last = f"the last words of {first} were: {processes.last_line(launches[first].log)}"
+                last = f"the last output of {first} was: {processes.last_line(launches[first].log)}"
                 raise adaptive.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
             if waiting:
                 _wait_for_end(self._switches[name] for name in waiting)
