@@ -26,8 +26,8 @@ from ruamel.yaml import YAML
 
 from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.scenario import schema
-from mrclab.lab.ui import learning, shortrun
-from mrclab.lab.ui.tab import Tab
+from mrclab.lab.ui.browser import learning, shortrun
+from mrclab.lab.ui.browser.tab import Tab
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

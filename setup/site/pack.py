@@ -19,11 +19,12 @@ ENCODINGS = {"__init__", "aliases", "ascii", "cp437", "idna", "latin_1", "punyco
              "unicode_escape", "utf_8", "utf_16", "utf_8_sig"}  # fmt: skip
 
 # Of the project, where what is reached begins: the tab, and modules that a registry imports by their folder.
-ROOTS = ("mrclab.compiled", "mrclab.lab.ui.tab", "mrclab.lab.ui.shortrun", "mrclab.lab.faults",
+ROOTS = ("mrclab.compiled", "mrclab.lab.ui.browser.tab", "mrclab.lab.ui.browser.shortrun", "mrclab.lab.faults",
          "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
          "mrclab.hosts.mrc.evs.selections", "mrclab.hosts.mrc.scheduling", "mrclab.lab.topology",
          "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
-         "mrclab.lab.lessons.happened", "mrclab.lab.ui.p4tab", "mrclab.lab.lessons.shift", "mrclab_native")  # fmt: skip
+         "mrclab.lab.lessons.happened", "mrclab.lab.ui.browser.p4tab", "mrclab.lab.lessons.shift",
+         "mrclab_native")  # fmt: skip
 
 
 def sources(lab: Path) -> dict[str, Path]:

@@ -49,7 +49,7 @@ globalThis.fetch = (wanted, ...more) => parts.get(new URL(wanted.url ?? wanted, 
 
 const SNAPSHOT = `${engine}snapshot`; // memory of the interpreter once it has imported the lab
 const NATIVE = "import importlib.util\nif importlib.util.find_spec('mrclab_native'): import mrclab_native\n"; // compiled modules
-const IMPORTS = NATIVE + "import mrclab.lab.ui.tab, mrclab.lab.ui.shortrun, gc\ngc.collect()";
+const IMPORTS = NATIVE + "import mrclab.lab.ui.browser.tab, mrclab.lab.ui.browser.shortrun, gc\ngc.collect()";
 const options = { indexURL: engine, stdLibURL: `${engine}std.zip`, env: { HOME: "/home/web_user", PYTHONDONTWRITEBYTECODE: "1" } };
 
 async function unpack(python) {
@@ -106,9 +106,9 @@ try {
   const known = await restored(), python = known ?? await started(), later = known && self.name !== "p4"; // whose modules are not in it
   if (known && !later) await unpack(python);
   globalThis.publish = (text) => postMessage(text);
-  if (self.name === "figures") tab = python.runPython("from mrclab.lab.ui.shortrun import Figures\nFigures()");
-  else if (self.name === "p4") tab = python.runPython("from mrclab.lab.ui.p4tab import P4Tab\nP4Tab()");
-  else tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.tab import Tab\nTab(publish)");
+  if (self.name === "figures") tab = python.runPython("from mrclab.lab.ui.browser.shortrun import Figures\nFigures()");
+  else if (self.name === "p4") tab = python.runPython("from mrclab.lab.ui.browser.p4tab import P4Tab\nP4Tab()");
+  else tab = python.runPython("from js import publish\nfrom mrclab.lab.ui.browser.tab import Tab\nTab(publish)");
   lap("lab");
   tab.source?.();
   if (later) await unpack(python);

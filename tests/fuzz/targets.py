@@ -34,11 +34,11 @@ from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.report import compare, results, summary
 from mrclab.lab.scenario import scenario, yamlfile
 from mrclab.lab.traffic import matrix
-from mrclab.lab.ui import offered
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.sources import Blank
+from mrclab.lab.ui.web import allowed
+from mrclab.lab.ui.web.server import LivePage
 from mrclab.rpc.dispatch import Operations, Subscription, answer, failure
 from mrclab.rpc.errors import FramingError, RpcError
 from mrclab.rpc.framing import LineSplitter, decode
@@ -163,7 +163,7 @@ def result_directory(data: bytes) -> None:
 @cache
 def _page() -> LivePage:
     def operate(operation: str, **arguments: object) -> dict[str, Any]:
-        assert not offered.refusal(operation, arguments)
+        assert not allowed.refusal(operation, arguments)
         return {"said": operation}
 
     def check(text: str) -> dict[str, Any]:

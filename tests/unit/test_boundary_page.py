@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 from mrclab.lab.ui.checking import Checker, checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
 from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.server import LivePage
 from mrclab.lab.ui.sources import Blank
+from mrclab.lab.ui.web.server import LivePage
 
 MATRIX = "name: x\nworld: sim\ntraffic:\n  - {{name: a, kind: matrix, file: {}}}\n"
 PROGRAM = """\
@@ -144,8 +144,8 @@ def test_a_check_that_hangs_is_ended_and_the_next_one_is_answered(tmp_path):
 def test_a_request_that_blocks_holds_up_neither_others_nor_the_end(tmp_path):
     script = """
 import sys, threading, time
-from mrclab.lab.ui.serve import serve
-from mrclab.lab.ui.server import LivePage
+from mrclab.lab.ui.web.serve import serve
+from mrclab.lab.ui.web.server import LivePage
 from mrclab.lab.ui.sources import Blank
 def operate(operation, **arguments):
     time.sleep(3600)

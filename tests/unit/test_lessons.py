@@ -15,7 +15,7 @@ from mrclab.lab.lessons import fabric, shift
 from mrclab.lab.lessons.grading import graded, progress
 from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.lessons.parts import CablePart, SwitchPart
-from mrclab.lab.ui import learning
+from mrclab.lab.ui.browser import learning
 
 pytestmark = pytest.mark.once
 

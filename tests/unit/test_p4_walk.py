@@ -6,7 +6,7 @@ import pytest
 
 from mrclab import HOME
 from mrclab.lab.p4 import walk
-from mrclab.lab.ui.p4tab import P4Tab
+from mrclab.lab.ui.browser.p4tab import P4Tab
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

@@ -28,7 +28,7 @@ WIRE = (
     "lab.faults.selftest",
     "lab.lessons.bench",
     "lab.lessons.p4runtime",
-    "lab.ui.server",  # the page, an extra of its own
+    "lab.ui.web.server",  # the page, an extra of its own
 )
 """Modules, or packages with some, that need Linux or an extra. One that no longer does leaves this list."""
 

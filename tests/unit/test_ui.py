@@ -18,11 +18,11 @@ from mrclab.lab.ui.editor import EXAMPLE, Editor
 from mrclab.lab.ui.framestream import Film, merge, patch
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.offloop import Workers
 from mrclab.lab.ui.phrases import phrase
 from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.server import LivePage, WatchedPackets
 from mrclab.lab.ui.sources import Blank, Live, Replay
+from mrclab.lab.ui.web.offloop import Workers
+from mrclab.lab.ui.web.server import LivePage, WatchedPackets
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

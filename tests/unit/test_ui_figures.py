@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui import shortrun
+from mrclab.lab.ui.browser import shortrun
 from mrclab.lab.ui.framestream import merge
 
 PAGE = Path(__file__).parents[2] / "setup/site/cable"

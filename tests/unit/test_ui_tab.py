@@ -11,7 +11,7 @@ import pytest
 
 from mrclab.lab.run.runner import run_scenario
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui.tab import Tab
+from mrclab.lab.ui.browser.tab import Tab
 
 TEXT = """\
 name: in-the-tab
@@ -182,7 +182,7 @@ class Nothing:
 
 sys.meta_path.insert(0, Nothing())
 sys.modules |= dict.fromkeys(sys.argv[4].split())  # what the site leaves out of the standard library
-from mrclab.lab.ui.tab import Tab
+from mrclab.lab.ui.browser.tab import Tab
 tab = Tab(lambda text: None)
 tab.source()
 assert "said" in json.loads(tab.request("api/operation", json.dumps(
@@ -194,11 +194,11 @@ for number, text in ((1, "paths_across: 8"), (4, sys.argv[2]), (5, "")):
 assert "terminal" in json.loads(tab.request("api/grade", '{"number": 7}'))["error"]
 tab.step()
 tab.close()
-import mrclab.lab.ui.shortrun
+import mrclab.lab.ui.browser.shortrun
 import os, select
 sys.modules |= dict.fromkeys(("pwd", "ctypes", "fcntl", "grpc"))  # a browser's Python has none of these
 del os.geteuid, select.epoll, select.EPOLLERR
-from mrclab.lab.ui.p4tab import P4Tab
+from mrclab.lab.ui.browser.p4tab import P4Tab
 p4 = P4Tab()
 told = json.loads(p4.request("api/p4/walk", json.dumps({"from": "h1", "to": "h3", "plane": 1, "uplink": 1})))
 assert [hop["node"] for hop in told["hops"]] == ["t0-p1-1", "t1-p1-1", "t0-p1-2", "h3"], told

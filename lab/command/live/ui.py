@@ -48,8 +48,8 @@ def ui(
         from mrclab.lab.ui.checking import Checker  # noqa: PLC0415
         from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
         from mrclab.lab.ui.runindex import RunIndex  # noqa: PLC0415
-        from mrclab.lab.ui.serve import serve  # noqa: PLC0415
-        from mrclab.lab.ui.server import LivePage  # noqa: PLC0415
+        from mrclab.lab.ui.web.serve import serve  # noqa: PLC0415
+        from mrclab.lab.ui.web.server import LivePage  # noqa: PLC0415
     except ImportError as error:
         raise LabError(f"the page needs {error.name}; install it with `pip install '.[ui]'`") from None
     source, operate, text = _source(context.obj, what, EXAMPLE)

@@ -27,7 +27,7 @@ from mrclab.lab.run.place import Mirror
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
-from mrclab.lab.ui.beside import PageBeside
+from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -71,7 +71,7 @@ def up(
     if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
         err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
     with ExitStack() as stack:
-        page = stack.enter_context(PageBeside(context.obj, _say_plainly, browser=browser))
+        page = stack.enter_context(PageProcess(context.obj, _say_plainly, browser=browser))
         with progressbar.shown(err) as progress:
             lab: Any = stack.enter_context(
                 worlds.world_up(

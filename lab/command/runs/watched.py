@@ -9,7 +9,7 @@ from rich.console import Console
 
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
-from mrclab.lab.ui.beside import PageBeside
+from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.linux import killed
 
 
@@ -26,7 +26,7 @@ class Watched:
         self._err = err
         self._wanted = ui or browser
         self._stack = ExitStack()
-        self._page = PageBeside(run_dir, self._say, browser=browser, results=results)
+        self._page = PageProcess(run_dir, self._say, browser=browser, results=results)
 
     def show(self, world: World) -> None:
         """The lab is up."""

@@ -11,7 +11,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.lessons import shift
 from mrclab.lab.p4 import shell, walk, words
 from mrclab.lab.p4.inside import MrcSwitch
-from mrclab.lab.ui import learning
+from mrclab.lab.ui.browser import learning
 from mrclab.lab.ui.model import PageModel
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric

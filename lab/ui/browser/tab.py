@@ -1,6 +1,6 @@
 """The live page's other end where page and lab share one browser: virtual time in this interpreter, no threads.
 
-It answers what `lab.ui.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
+It answers what `lab.ui.web.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
 object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind": "packets",
 "rival", "now", "pace", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside it, or
 {"kind": "outcome", "outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
@@ -24,7 +24,7 @@ from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui import learning, reporting
+from mrclab.lab.ui.browser import learning, reporting
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
 from mrclab.lab.ui.framestream import Film, FrameStream, beat

@@ -34,12 +34,12 @@ from starlette.staticfiles import StaticFiles
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
-from mrclab.lab.ui import offered
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
-from mrclab.lab.ui.offloop import Workers
 from mrclab.lab.ui.runindex import RunIndex
 from mrclab.lab.ui.sources import Source
+from mrclab.lab.ui.web import allowed
+from mrclab.lab.ui.web.offloop import Workers
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
@@ -48,7 +48,7 @@ Packets = Callable[[int | None], dict[str, Any]]
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-STATIC = Path(__file__).parent / "static"
+STATIC = Path(__file__).parents[1] / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
 _FAST = 5  # beats between two looks for packets where time is not slow
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -203,7 +203,7 @@ class LivePage:
             operation, arguments = str(wanted["operation"]), dict(wanted.get("arguments", {}))
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
-        if why := offered.refusal(operation, arguments):
+        if why := allowed.refusal(operation, arguments):
             return JSONResponse({"error": why}, 403)
         try:
             return JSONResponse(await self._workers.run(_carry_out, self._operate, operation, arguments))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.lab.errors import LabError
 
 if TYPE_CHECKING:
-    from mrclab.lab.ui.server import LivePage
+    from mrclab.lab.ui.web.server import LivePage
 
 _NICE = 5  # the page gives way to the lab
 _LAST = 10.0  # seconds to tell browsers how it ended, once whoever started the page is done

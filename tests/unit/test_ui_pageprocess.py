@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.ui import beside
+from mrclab.lab.ui.web import pageprocess
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from mrclab.lab.ui import beside
     ],
 )
 def test_a_lab_goes_on_without_a_page_that_a_signal_took(tmp_path, monkeypatch, program, number, said):
-    monkeypatch.setattr(beside, "STOPPED_S", 0.1)
+    monkeypatch.setattr(pageprocess, "STOPPED_S", 0.1)
     popen = subprocess.Popen
 
     def started(_command, **options):
@@ -30,9 +30,9 @@ def test_a_lab_goes_on_without_a_page_that_a_signal_took(tmp_path, monkeypatch, 
             threading.Timer(0.2, os.kill, (process.pid, number)).start()
         return process
 
-    monkeypatch.setattr(beside.subprocess, "Popen", started)
+    monkeypatch.setattr(pageprocess.subprocess, "Popen", started)
     lines = []
-    with beside.PageBeside(tmp_path, lines.append) as page:
+    with pageprocess.PageProcess(tmp_path, lines.append) as page:
         page.show(tmp_path)
     assert [said in line for line in lines] == [True]
 
@@ -40,6 +40,6 @@ def test_a_lab_goes_on_without_a_page_that_a_signal_took(tmp_path, monkeypatch, 
 def test_a_page_that_ends_by_itself_ends_the_command(tmp_path, monkeypatch):
     popen = subprocess.Popen
     argv = [sys.executable, "-c", "raise SystemExit(2)"]
-    monkeypatch.setattr(beside.subprocess, "Popen", lambda _command, **options: popen(argv, **options))
-    with beside.PageBeside(tmp_path, print) as page, pytest.raises(LabError, match="the page did not start"):
+    monkeypatch.setattr(pageprocess.subprocess, "Popen", lambda _command, **options: popen(argv, **options))
+    with pageprocess.PageProcess(tmp_path, print) as page, pytest.raises(LabError, match="the page did not start"):
         page.show(tmp_path)

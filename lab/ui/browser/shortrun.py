@@ -72,7 +72,7 @@ def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any
 
 
 class Figures:
-    """Answers requests of a page with figures, as `lab.ui.tab.Tab` answers those of the lab's page."""
+    """Answers requests of a page with figures, as `lab.ui.browser.tab.Tab` answers those of the lab's page."""
 
     def request(self, path: str, body: str = "") -> str:
         """Answer {"text", "begin", "end", "step"} for `api/figure`, as JSON; what is wrong stands in `error`."""

@@ -16,7 +16,7 @@ _LOOK = 0.25  # seconds between two looks at a page that has not begun
 _GONE = 15.0  # seconds that it may take to end
 
 
-class PageBeside:
+class PageProcess:
     """Inside the block `show` starts the page of a lab; it ends with the block, which is after the lab."""
 
     def __init__(
@@ -71,7 +71,7 @@ class PageBeside:
             with contextlib.suppress(KeyboardInterrupt):
                 self._process.wait()
 
-    def __enter__(self) -> "PageBeside":
+    def __enter__(self) -> "PageProcess":
         return self
 
     def __exit__(
