@@ -103,16 +103,15 @@ class Run:
         """Begin what is due and process the agents' events until nothing is left to happen."""
         lab = self._lab
         lab.began = self._world.now
+        self._apply_due()
+        lab.began = self._world.now  # what is due at second 0 is in force, and time passed until it was
         while any(traffic.ended is None for traffic in self._traffics) or lab.time_line.pending:
             now = self._world.now
             if now - lab.began > self._scenario.timeout:
                 self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
-            shares = lab.shares()
-            self._start_due(now - lab.began, shares)
-            for phrase in lab.apply_due():
-                self._say(phrase)
+            self._begin_due()
             self._look_for_an_end(now)
-            self._progress("traffic", int(1000 * sum(shares.values()) / len(shares)), 1000)
+            self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._traffics)), 1000)
             for traffic in lab.step(self._next(now)):
                 if "error" in traffic.outcome:
                     self._say(f"{traffic.name}: {traffic.outcome['error']}")
@@ -145,11 +144,21 @@ class Run:
             traffic.finish(limit)
         raise RunError(f"{limit}; {remedy}")
 
-    def _start_due(self, seconds: float, shares: Mapping[str, float]) -> None:
-        moments = self._lab.moments()
+    def _begin_due(self) -> None:
+        """Inject and clear faults, then start traffics, so that no packet is sent before a fault due with it."""
+        self._apply_due()
+        seconds, shares, moments = self._world.now - self._lab.began, self._lab.shares(), self._lab.moments()
+        started = False
         for traffic in self._traffics:
             if traffic.began is None and traffic.entry.start.due(seconds, shares, moments):
                 self._lab.start_now(traffic)
+                started = True
+        if started:  # some faults wait for a traffic to begin
+            self._apply_due()
+
+    def _apply_due(self) -> None:
+        for phrase in self._lab.apply_due():
+            self._say(phrase)
 
     def _next(self, now: float) -> float:
         """Return the time of the next event that is known, or of the next regular look."""

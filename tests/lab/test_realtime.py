@@ -1,10 +1,15 @@
 """Real-time scheduling of an agent: taken where allowed, and given back by a process that never rests."""
 
 import os
+import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import kernel, processes
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for real-time scheduling")]
 
@@ -34,3 +39,16 @@ def test_a_process_that_never_rests_becomes_an_ordinary_one():
 def test_a_process_that_rests_keeps_its_place():
     rounds = "rounds = globals().get('rounds', 0) + 1\n    if rounds == 500: break"
     assert outcome(limit="0.2", rest="time.sleep(0.001)", count=rounds) == "real time"
+
+
+def test_rules_of_cables_are_put_in_place_with_the_priority_of_who_asks(tmp_path, monkeypatch):
+    """With less of it, switches and NICs at work keep a fault from its place for tenths of a second."""
+    nft = tmp_path / "nft"
+    nft.write_text("#!/bin/sh\ngrep ^policy /proc/self/sched >&2\nexit 1\n")
+    nft.chmod(nft.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with Path("/proc/thread-self/ns/net").open() as here:
+        with processes.as_real_time(), pytest.raises(EmulationError, match=rf"policy *: *{os.SCHED_RR}$"):
+            kernel.nft_batch(here.fileno(), "")
+        with pytest.raises(EmulationError, match=rf"policy *: *{os.SCHED_OTHER}$"):
+            kernel.nft_batch(here.fileno(), "")

@@ -13,6 +13,7 @@ import pytest
 
 from mrclab import HOME
 from mrclab.lab.errors import Interrupted, RunError, ScenarioError
+from mrclab.lab.faults.families import LossyAction
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.history import History
 from mrclab.lab.measure import Measures
@@ -384,3 +385,36 @@ def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(t
     fail(RuntimeError("a mistake"))
     with pytest.raises(RuntimeError, match="a mistake"):
         run(SMALL, tmp_path)
+
+
+AT_ONCE = """\
+name: at-once
+world: sim
+seed: 3
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, path_mtu: 1024}
+traffic:
+  - {name: file, kind: write, from: h1, to: h2, size: 256 KiB}
+  - {name: more, kind: write, from: h1, to: h2, size: 64 KiB, start: 500ms}
+faults:
+  - {name: first, kind: lose_packets, link: h2-p1, direction: down, packets: [1], at: 0s}
+  - {name: with-more, kind: lose_packets, link: h2-p2, direction: down, packets: [1], at: 500ms}
+  - {name: with-file, kind: loss, link: h2-p2, rate: 1%, at: file + 0s}
+"""
+
+
+def test_no_packet_is_sent_before_a_fault_that_is_due_with_its_traffic(tmp_path, monkeypatch):
+    """On the wire it takes a while to put a fault in place; here too, by this patch."""
+    inject = LossyAction.inject
+
+    def slowly(action):
+        action.context.pause(0.1)
+        inject(action)
+
+    monkeypatch.setattr(LossyAction, "inject", slowly)
+    records = run(AT_ONCE, tmp_path).measures.history.records
+    began = {r.data["traffic"]: r.t for r in records if r.kind == "traffic.start"}
+    began |= {r.data["fault"]: r.t for r in records if r.kind == "fault.begin"}
+    assert (began["first"], began["file"]) == (0.0, pytest.approx(0.1))
+    assert began["with-file"] == pytest.approx(began["file"])
+    assert began["with-more"] == pytest.approx(began["file"] + 0.5), "second 0 is when the traffic begins"
+    assert began["more"] >= began["with-more"] + 0.1

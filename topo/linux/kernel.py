@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.linux import processes
 
 T = TypeVar("T")
 
@@ -262,10 +263,14 @@ def nft_counters(namespace: int) -> dict[str, int]:
 
 
 def _nft(namespace: int, arguments: list[str], text: str = "") -> str:
-    done = in_namespace(
-        namespace,
-        lambda: subprocess.run(["nft", *arguments], input=text, text=True, capture_output=True, check=False),
-    )
+    urgent = processes.is_ahead()
+
+    def run() -> subprocess.CompletedProcess[str]:
+        if urgent:
+            processes.go_ahead()
+        return subprocess.run(["nft", *arguments], input=text, text=True, capture_output=True, check=False)
+
+    done = in_namespace(namespace, run)
     if done.returncode:
         raise EmulationError(f"nft refused the cable rules: {done.stderr.strip() or done.returncode}")
     return done.stdout

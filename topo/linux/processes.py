@@ -135,6 +135,17 @@ def as_real_time() -> Iterator[None]:
                 os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
+def is_ahead() -> bool:
+    """Return True if this thread is scheduled ahead of ordinary ones."""
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
+
+
+def go_ahead() -> None:
+    """Schedule this thread, and what it starts, ahead of ordinary ones, where that is allowed."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+
+
 def is_real_time(pid: int) -> bool:
     """Return True if a thread of the process is scheduled ahead of ordinary ones."""
     for thread in _threads(pid):
