@@ -27,6 +27,7 @@ from ruamel.yaml import YAML
 from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.scenario import schema
 from mrclab.lab.ui.browser import learning, shortrun
+from mrclab.lab.ui.browser.p4tab import P4Tab
 from mrclab.lab.ui.browser.tab import Tab
 
 HERE = Path(__file__).parent
@@ -39,6 +40,7 @@ POLICY = (
     " style-src 'self' 'unsafe-inline'; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
 LESSONS_HERE = '<link rel="stylesheet" href="lessons.css">\n<script type="module" src="lab.js"></script>\n'
+FIRST_PACKET = {"from": "h1", "to": "h3", "plane": 1, "uplink": 2}
 STEPS = 100  # frames of a figure, as cable.js has them
 SQUEEZED = ("pyodide.asm.wasm", "std.zip", "core.zip", "lab.zip")
 """Names of parts of the engine that are transferred as xz, which the page unpacks and keeps."""
@@ -102,6 +104,7 @@ def main() -> int:
     (target / "first.json").write_text(parsed[0], encoding="utf-8")  # what the page shows until Python runs
     (target / "schema.json").write_text(json.dumps(schema.build()), encoding="utf-8")
     (target / "lessons.json").write_text(json.dumps(lessons()), encoding="utf-8")
+    (target / "p4.json").write_text(json.dumps(first_packet()), encoding="utf-8")
     (target / "figures.json").write_text(json.dumps(figures(), separators=(",", ":")), encoding="utf-8")
     keep_offline(target)
     sys.stdout.write(f"{target.relative_to(ROOT)}/index.html, {transferred(target) / 1e6:.2f} MB compressed\n")
@@ -154,6 +157,18 @@ def figures() -> dict[str, Any]:
     first = {name: [shortrun.frames_of(text, *span(each)) for text in texts(each, each["start"])]
              for name, each in parsed.items()}  # fmt: skip
     return {"figures": parsed, "first": first}
+
+
+def first_packet() -> dict[str, Any]:
+    """What the page of one packet shows before Python runs there: the packet's way, and the tables of its switches."""
+    switches = P4Tab()
+
+    def asked(path: str, **body: Any) -> Any:
+        return json.loads(switches.request(path, json.dumps(body)))
+
+    hops = asked("api/p4/walk", **FIRST_PACKET)["hops"]
+    tables = {hop["node"]: asked("api/p4/tables", switch=hop["node"]) for hop in hops if hop.get("tables")}
+    return {"layout": asked("api/p4/layout"), "packet": FIRST_PACKET, "hops": hops, "tables": tables}
 
 
 def lessons() -> list[dict[str, Any]]:

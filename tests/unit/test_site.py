@@ -10,6 +10,7 @@ import pytest
 from marionette import Firefox
 
 from mrclab.lab import history
+from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.run.runner import run_scenario
 from mrclab.lab.scenario import scenario
 
@@ -71,6 +72,36 @@ STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and 
      "Cable cut. 9 packets lost, retransmitted and lost again. Goodput is zero."),
     ([], [*[8.0] * 11, *STILL], [CUT, MENDED], 9, 9, "Cable restored. The queue pair resumes at its next timeout."),
 ]  # fmt: skip
+
+
+NO_PYTHON = "window.Worker = class { postMessage() {} terminate() {} };"
+NO_FULL_SCREEN = "delete Element.prototype.requestFullscreen;"
+TEXT_OF_PAGE = """() => [...document.querySelectorAll("#page > section")].map((section) => {
+  const copy = section.cloneNode(true);
+  for (const again of copy.querySelectorAll(".again")) again.remove();
+  return copy.textContent;
+}).join("").replace(/\\s/g, "")"""
+DEALT = "(title) => document.title.startsWith(title) && /^1 of/.test(document.getElementById('place').textContent)"
+CUT_SLIDES = """() => {
+  const page = document.getElementById("page"), cut = [];
+  const whole = (node) => node.scrollHeight <= node.clientHeight + 1 && node.scrollWidth <= node.clientWidth + 1;
+  for (let n = 0; n < page.children.length; n++) {
+    const slide = page.children[n];
+    if (!slide.classList.contains("now")) cut.push(`slide ${n + 1} is not shown`);
+    for (const answer of slide.querySelectorAll("details")) answer.open = true;
+    const cuts = [page, ...slide.querySelectorAll("pre, table")].filter((node) => !whole(node));
+    cut.push(...cuts.map(({ nodeName }) => `slide ${n + 1}: ${nodeName}`));
+    document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
+  }
+  return cut;
+}"""
+PLACES = """(said) => [...document.querySelectorAll(".told > p")].flatMap((story) => {
+  const place = () => JSON.stringify(document.getElementById("fabric").getBoundingClientRect());
+  story.textContent = "";
+  const before = place();
+  return said.map((text) => { story.textContent = text; return text; }).filter(() => place() !== before);
+})"""
+SIZES = [(1440, 900), (1920, 1080), (400, 800)]
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -186,6 +217,54 @@ def test_a_student_changes_a_table_entry_and_the_packet_goes_elsewhere(browser, 
     page.keyboard.press("ArrowRight")
     story.filter(has_text="3 of 3: t0-p1-1 drops the packet").wait_for()
     assert mistakes == []
+    page.close()
+
+
+def test_the_page_of_one_packet_shows_lesson_headers_and_tables_before_python_runs(browser, site):
+    page = browser[0].new_page()
+    page.add_init_script(NO_PYTHON)
+    page.goto(f"{site}p4.html#3")
+    page.locator("#story", has_text="1 of 4: t0-p1-1 sends it by port 4 to t1-p1-2.").wait_for()
+    page.locator("#on").click()
+    page.locator("#story", has_text="2 of 4: t1-p1-2 sends it by port 2 to t0-p1-2.").wait_for()
+    assert page.locator("ol.met li.hit b").all_inner_texts() == ["my_usid", "usid_fib", "classes", "trim_policy"]
+    assert page.locator("#hop tr.changed").count() > 0
+    assert page.locator("#tables tr.used").count() > 0
+    assert "import" in page.locator(".lesson textarea").input_value()
+    page.close()
+
+
+@pytest.mark.parametrize("size", [*SIZES, (1024, 768)])
+def test_each_slide_of_each_lesson_shows_all_that_it_has(browser, site, size):
+    for number in LESSONS:
+        page = browser[0].new_page()
+        page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        page.add_init_script(NO_FULL_SCREEN)
+        page.goto(f"{site}teach.html#{number}")
+        page.locator("#page > section").first.wait_for()
+        text = page.evaluate(TEXT_OF_PAGE)
+        page.keyboard.press("p")
+        page.wait_for_function(DEALT, arg=f"Lesson {number}:", timeout=30_000)
+        assert page.evaluate(CUT_SLIDES) == [], number
+        assert page.evaluate(TEXT_OF_PAGE) == text, number
+        page.keyboard.press("Escape")
+        page.locator("header").wait_for()
+        page.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stage", ["", "p"])
+def test_nothing_moves_when_the_story_changes(browser, site, size, stage):
+    page = browser[0].new_page()
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    page.add_init_script(NO_FULL_SCREEN + NO_PYTHON)
+    page.goto(site)
+    page.locator("#fabric .cable").first.wait_for(state="attached")
+    if stage:
+        page.keyboard.press(stage)
+    assert page.evaluate(PLACES, [said for *_, said in STORIES]) == []
+    page.evaluate("() => document.body.classList.add('beside')")
+    assert page.evaluate(PLACES, [said for *_, said in STORIES]) == []
     page.close()
 
 

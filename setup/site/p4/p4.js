@@ -8,10 +8,11 @@ import { FabricView } from "./static/fabric.js";
 const HERE = new Set([2, 3]), OWN = "t1-p1-2"; // lessons of this page; the switch of lesson 3
 const NOTE = "Your program runs in the switches of this page. In a terminal, mrclab grade checks the same.";
 const at = (id) => document.getElementById(id), state = at("state");
-const python = interpreter("p4", () => { state.textContent = "the switches start …"; });
+state.textContent = "the switches start …";
+const python = interpreter("p4");
 const ask = (path, body = {}) => python.ask(path, JSON.stringify(body));
 
-let layout, fabric, dot, hops = [], shown = 0, looked = OWN, open = new Set(["usid_fib"]);
+let built, layout, fabric, dot, hops = [], shown = 0, looked = OWN, open = new Set(["usid_fib"]); // built: what is shown until Python runs
 
 function made2(name, nodes, kind = "") { const node = made(name, "", kind); node.append(...nodes); return node; }
 
@@ -21,13 +22,16 @@ function button(text, action, kind = "") { const node = made("button", text, kin
 
 function options() {
   for (const [id, names] of [["from", layout.hosts.map(({ name }) => name)], ["to", layout.hosts.map(({ name }) => name)], ["plane", layout.planes], ["uplink", [1, 2]]]) at(id).replaceChildren(...names.map((name) => new Option(name)));
-  at("to").value = "h3"; at("uplink").value = "2";
+  for (const [id, value] of Object.entries(built.packet)) at(id).value = value;
 }
 
 async function send() {
   const told = await ask("api/p4/walk", { from: at("from").value, to: at("to").value, plane: Number(at("plane").value), uplink: Number(at("uplink").value) });
-  if (told.error) { say(told.error); return; }
-  hops = told.hops;
+  if (told.error) say(told.error); else draw(told.hops);
+}
+
+function draw(way) {
+  hops = way;
   fabric.draw(hops);
   show(0);
 }
@@ -105,7 +109,7 @@ function headers({ headers: before, after = {} }) {
 
 async function look(name) {
   looked = name;
-  const tables = await ask("api/p4/tables", { switch: name });
+  const tables = built.tables[name] ?? await ask("api/p4/tables", { switch: name });
   if (looked !== name || tables.error) return;
   const used = new Map((hops.find(({ node, tables: met }, n) => node === name && met && n <= shown)?.tables ?? []).filter(({ hit }) => hit).map(({ table, entry }) => [table, entry]));
   const said = made("p", "", "hint");
@@ -172,9 +176,12 @@ function deeds(lesson, row, text, say2) {
 }
 
 async function start() {
+  built = await (await fetch("p4.json")).json();
   const told = (await (await fetch("lessons.json")).json()).filter(({ here }) => here), number = Number(location.hash.slice(1));
   new Lessons(at("lesson"), told, { post: (path, body) => python.ask(path, body), note: NOTE, deeds, elsewhere: (lesson) => (HERE.has(lesson.number) ? null : `./#lesson-${lesson.number}`) }).begin(HERE.has(number) ? number : 2);
-  layout = await ask("api/p4/layout");
+  // The first packet is sent here as well, once Python runs, so that counters go on from what is shown.
+  const first = ask("api/p4/walk", built.packet).then(() => { built.tables = {}; });
+  layout = built.layout;
   options();
   fabric = new FabricView(at("fabric"), layout, (target) => { if (target.kind === "switch") { const n = hops.findIndex(({ node }) => node === target.name); if (n >= 0) show(n); else { fabric.choose(target); look(target.name); } } });
   fabric.draw = (all) => {
@@ -194,7 +201,8 @@ async function start() {
     if (/^(TEXTAREA|INPUT|SELECT)$/.test(target.tagName)) return;
     if (key === "ArrowRight") show(shown + 1); else if (key === "ArrowLeft") show(shown - 1);
   });
-  await send();
+  draw(built.hops);
+  await first;
   state.textContent = "";
   performance.mark("lab-ready");
 }

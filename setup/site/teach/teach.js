@@ -1,5 +1,7 @@
 // A lesson for who teaches it: its page with answers behind a click, slides (P), and a sheet that prints without answers.
 
+import { slidesOf } from "./slides.js";
+
 const at = (id) => document.getElementById(id);
 const lessons = await (await fetch("lessons.json")).json();
 let shown = null, slide = -1;
@@ -31,9 +33,21 @@ function open(number) {
   at("lesson").value = String(shown.number);
   at("open").href = shown.number === 2 || shown.number === 3 ? `p4.html#${shown.number}` : `./#lesson-${shown.number}`;
   at("open").hidden = !shown.here;
-  at("page").replaceChildren(...sections(shown));
   document.title = `Lesson ${shown.number}: ${shown.title}`;
-  if (slide >= 0) turn(0);
+  if (slide >= 0) deal(0); else at("page").replaceChildren(...sections(shown));
+}
+
+// Lays the slides out for the screen as it is; begins with the first one of a section of the text.
+let deals = 0;
+async function deal(section) {
+  const number = ++deals;
+  at("place").textContent = "";
+  const all = sections(shown);
+  at("page").replaceChildren(...all); // so that pictures load
+  await Promise.all([...at("page").querySelectorAll("img")].map((image) => image.decode().catch(() => {})));
+  if (slide < 0 || number !== deals) return; // ended meanwhile, or another size of the screen
+  slidesOf(at("page"), all);
+  turn([...at("page").children].findIndex((each) => each.dataset.section === String(section)));
 }
 
 function turn(number) {
@@ -46,8 +60,8 @@ function turn(number) {
 
 function slides(on) {
   document.body.classList.toggle("show", on);
-  if (on) { turn(Math.max(0, slide)); document.documentElement.requestFullscreen?.().catch(() => {}); }
-  else { slide = -1; if (document.fullscreenElement) document.exitFullscreen(); }
+  if (on) { slide = 0; document.documentElement.requestFullscreen?.().catch(() => {}); deal(0); }
+  else if (slide >= 0) { slide = -1; open(shown.number); if (document.fullscreenElement) document.exitFullscreen(); }
 }
 
 for (const { number, title } of lessons) at("lesson").add(new Option(`${number}. ${title}`, number));
@@ -55,6 +69,7 @@ at("lesson").addEventListener("change", () => { location.hash = at("lesson").val
 at("slides").addEventListener("click", () => slides(true));
 at("print").addEventListener("click", () => print());
 addEventListener("hashchange", () => open(Number(location.hash.slice(1))));
+addEventListener("resize", () => { if (slide >= 0) deal(Number(at("page").children[slide]?.dataset.section ?? 0)); });
 document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement && slide >= 0) slides(false); });
 document.addEventListener("keydown", (event) => {
   if (event.target.tagName === "SELECT" || event.ctrlKey || event.metaKey) return;
