@@ -160,7 +160,7 @@ def figures() -> dict[str, Any]:
 
 
 def first_packet() -> dict[str, Any]:
-    """What the page of one packet shows before Python runs there: the packet's way, and the tables of its switches."""
+    """The packet that its page shows before Python runs there: its way, and the tables of the switches on it."""
     switches = P4Tab()
 
     def asked(path: str, **body: Any) -> Any:
