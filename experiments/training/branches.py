@@ -6,6 +6,7 @@ That run stops there once, and goes on in a child for each variant, one after th
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -26,6 +27,8 @@ from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.moments import Trigger
 from mrclab.topo.model import Fabric
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class BranchPoint(LastingFault):
@@ -63,10 +66,12 @@ class BranchPoint(LastingFault):
 
     def branch(self) -> FaultBase | None:
         """Fork once for each fault and wait for its row; return the fault in a child, None in the parent."""
+        own = os.getpid()
         for variant, fault in self._faults.items():
             reader, writer = os.pipe()
             child = os.fork()
             if not child:
+                _end_with(own)
                 os.close(reader)
                 self._chosen, self._answer = variant, writer
                 return fault
@@ -165,6 +170,13 @@ def run(jobs: Sequence[Job]) -> list[Row]:
         os._exit(0)
     whole = [{**row, **_used(began)}] if calm is not None else []
     return [*point.rows.values(), *whole]
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, as nobody would read its row."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended in between
+        os._exit(1)
 
 
 def _used(began: float) -> Row:

@@ -1,7 +1,12 @@
 """The page of what failures cost jobs: figures from rows, and every variant of the scenario as it should be."""
 
+import contextlib
 import json
+import multiprocessing
 import os
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +173,41 @@ def test_a_branch_whose_process_dies_has_no_row_and_takes_no_other_with_it(monke
         LinkDown, "action", lambda fault, context: os._exit(9) if fault.until else inject(fault, context)
     )
     assert {row["variant"] for row in branches.run(jobs)} == {"calm", "t1"}
+
+
+def _wait_in_a_branch(path):
+    point = branches.BranchPoint.model_construct(name="fault", at=None, until=None)
+    fault = LinkDown.model_construct(name="fault", at=None)
+    point.take({"flap": fault}, goes_on=False)
+    if point.branch() is fault:
+        path.write_text(str(os.getpid()))
+        signal.pause()
+
+
+def _runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_branch_ends_with_the_process_that_it_branched_off(tmp_path):
+    found = tmp_path / "pid"
+    parent = multiprocessing.get_context("fork").Process(target=_wait_in_a_branch, args=(found,))
+    parent.start()
+    until = time.monotonic() + 20
+    while not (found.exists() and found.read_text()) and time.monotonic() < until:
+        time.sleep(0.01)
+    branch = int(found.read_text())
+    try:
+        parent.kill()
+        parent.join()
+        while _runs(branch) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not _runs(branch)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(branch, signal.SIGKILL)
 
 
 def test_faults_of_other_moments_do_not_branch_off_one_run():
