@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +339,7 @@ class Tab:
 
     def _run_now(self, loaded: scenario.Loaded) -> None:
         source, digest, trouble = self._shown, "", ""
+        ended: results.CollectedRun | None = None
         assert isinstance(source, Followed)
 
         def show(world: World) -> None:
@@ -350,13 +351,15 @@ class Tab:
             outcome = runner.run_scenario(
                 loaded, self._run_index.results, lambda *_: None, lambda _: None, report=False, show=show
             )
-            run = results.load(outcome.directory)
-            results.write_numbers(run, outcome.verdicts)
-            digest = str(run.info["history_sha256"])
+            info = json.loads((outcome.directory / "run.json").read_bytes())
+            digest = str(info.get("history_sha256", ""))
+            ended = results.CollectedRun(outcome.directory, loaded, outcome.measures, info)
             self._ended = outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:
             trouble = str(error) or "the browser gave it no more memory"
         source.decide(digest, trouble)
         source.stop()
-        message = {"kind": "outcome", "outcome": source.outcome()}
-        self._tell(json.dumps(message))
+        self._tell(json.dumps({"kind": "outcome", "outcome": source.outcome()}))
+        if ended is not None:
+            with suppress(OSError, MemoryError):  # the list of finished runs lacks it then, the page has it
+                results.write_numbers(ended, outcome.verdicts)
