@@ -97,6 +97,7 @@ def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_th
     assert told[-1]["outcome"]["state"] == "passed"
     frames = [frame for each in told if each["kind"] == "frames" for frame in each["changes"]]
     assert frames[0]["t"] == 0.0  # the run's beginning: no fault lies before the first frame
+    assert not [*tmp_path.glob("*/result.json")]  # the verdict is told before the figures are written
     (run,) = json.loads(tab.request("api/results"))
     here = (tmp_path / run["name"] / "history.jsonl").read_bytes()
     loaded = scenario.in_world(scenario.loads(TEXT, "scenario.yaml"), "sim")

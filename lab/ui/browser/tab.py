@@ -16,6 +16,7 @@ from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
+from mrclab.lab.expectations import Verdict
 from mrclab.lab.prompt import packetwatch
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.packetwatch import PacketWatch
@@ -177,6 +178,7 @@ class Tab:
         self._rival: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
+        self._unwritten: tuple[results.CollectedRun, list[Verdict]] | None = None  # the run whose figures are not
         self._runs = 0  # how often another source was shown
         self._open = False  # the source was published: frames may follow
         self._side.frames.take_in()
@@ -191,7 +193,7 @@ class Tab:
             "api/operation": self._operation,
             "api/check": checked,
             "api/run": self._run,
-            "api/results": lambda _: self._run_index.runs(),
+            "api/results": lambda _: self._listed(),
             "api/replay": lambda body: self._replay(str(json.loads(body)["name"])),
             "api/grade": self._grade,
             "api/report": lambda _: self._report(),
@@ -228,6 +230,8 @@ class Tab:
         loaded, self._waiting = self._waiting, None
         if loaded is not None:
             self._run_now(loaded)
+        elif self._unwritten is not None:
+            self._write_numbers()
         elif self._shown is self._side.frames:
             self._side.step()
             if self._rival is not None:
@@ -304,6 +308,7 @@ class Tab:
         return {"said": message[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
+        self._write_numbers()
         source = self._run_index.take(name)
         self._ended = self._run_index.results / name
         return self._show(source)
@@ -339,7 +344,7 @@ class Tab:
 
     def _run_now(self, loaded: scenario.Loaded) -> None:
         source, digest, trouble = self._shown, "", ""
-        ended: results.CollectedRun | None = None
+        self._write_numbers()
         assert isinstance(source, Followed)
 
         def show(world: World) -> None:
@@ -353,13 +358,21 @@ class Tab:
             )
             info = json.loads((outcome.directory / "run.json").read_bytes())
             digest = str(info.get("history_sha256", ""))
-            ended = results.CollectedRun(outcome.directory, loaded, outcome.measures, info)
-            self._ended = outcome.directory
+            run = results.CollectedRun(outcome.directory, loaded, outcome.measures, info)
+            self._unwritten, self._ended = (run, outcome.verdicts), outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:
             trouble = str(error) or "the browser gave it no more memory"
         source.decide(digest, trouble)
         source.stop()
         self._tell(json.dumps({"kind": "outcome", "outcome": source.outcome()}))
-        if ended is not None:
-            with suppress(OSError, MemoryError):  # the list of finished runs lacks it then, the page has it
-                results.write_numbers(ended, outcome.verdicts)
+
+    def _write_numbers(self) -> None:
+        """Write the figures of the run that ended last, unless they are written: the page has its verdict before."""
+        if self._unwritten is not None:
+            (run, verdicts), self._unwritten = self._unwritten, None
+            with suppress(OSError, MemoryError):  # the list of finished runs lacks it then
+                results.write_numbers(run, verdicts)
+
+    def _listed(self) -> list[dict[str, Any]]:
+        self._write_numbers()
+        return self._run_index.runs()
