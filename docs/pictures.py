@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 
-from mrclab.lab.prompt import watch
+from mrclab.lab.prompt.watching import watch
 from mrclab.lab.ui.sources import Replay
 
 DOCS = Path(__file__).parent

@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import Measures, Selection, slowdown
+from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.series import pairs, quantile
+from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.report.summary import bins
 from mrclab.topo.errors import TopoError
 

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mrclab.softswitch.clock import SwitchClock
-from mrclab.softswitch.compiler.operators import shift_left
+from mrclab.softswitch.compiler.expressions.operators import shift_left
 from mrclab.softswitch.compiler.vocabulary import BUILTINS
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.digests import Digests

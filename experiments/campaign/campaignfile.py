@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.scenario import yamlfile
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.topo.spec import explain
 
 Sweep = dict[str, list[Any]]

@@ -15,7 +15,8 @@ from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.batch import UNWELL
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom
-from mrclab.lab.measure import Measures, slowdown
+from mrclab.lab.measure import Measures
+from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.yamlfile import read
+from mrclab.lab.scenario.files.yamlfile import read
 
 FILE = Path(__file__).with_name("figures.yaml")
 AT_SPEED = Path(__file__).with_name("at-speed.yaml")

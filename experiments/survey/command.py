@@ -11,7 +11,7 @@ from mrclab.experiments.survey.localise import Surveyor
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.world import Progress, World
 from mrclab.lab.run.worlds import world_up
-from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load

@@ -25,7 +25,7 @@ from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.model import Fabric
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -16,7 +16,7 @@ from mrclab.experiments.worlds.figures import Kind, RunFigure
 from mrclab.lab.errors import LabError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.yamlfile import read
+from mrclab.lab.scenario.files.yamlfile import read
 from mrclab.topo.input import sentences
 
 FILE = Path(__file__).with_name("because.yaml")

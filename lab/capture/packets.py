@@ -18,7 +18,7 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.roce import headers as roce
 from mrclab.lab.capture.pcapng import INBOUND, CapturedFrame, Interface
 from mrclab.lab.errors import LabError
-from mrclab.lab.scenario.trace import COLUMNS
+from mrclab.lab.scenario.sections.trace import COLUMNS
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.numbers import Dscp

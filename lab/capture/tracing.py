@@ -14,7 +14,7 @@ from mrclab.lab.capture.where import cables
 
 if TYPE_CHECKING:
     from mrclab.lab.capture.virtual import VirtualTaps
-    from mrclab.lab.scenario.trace import TraceSpec
+    from mrclab.lab.scenario.sections.trace import TraceSpec
     from mrclab.topo.model import Fabric
 
 NAME = "trace"

@@ -12,7 +12,7 @@ from typing import Any
 
 from mrclab import compiled
 from mrclab.lab.command.live import p4sh
-from mrclab.lab.measure.machine import MIN_STEAL
+from mrclab.lab.measure.validity.machine import MIN_STEAL
 from mrclab.lab.run.wire.watch import steal_seconds
 from mrclab.lab.run.worlds import missing_packages
 from mrclab.topo.linux import processes, state

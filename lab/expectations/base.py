@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
 
 from mrclab.lab.kinds import Kinds, kind_of
-from mrclab.lab.measure.evidence import NoEvidence, span
-from mrclab.lab.measure.flows import Selection
+from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence, span
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
 from mrclab.lab.scenario.units import show_rate
 from mrclab.topo.input.sentences import brief

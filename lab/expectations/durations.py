@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
 from mrclab.lab.expectations.limits import LimitField
-from mrclab.lab.measure import slowdown
-from mrclab.lab.measure.evidence import NoEvidence, span, went_well
-from mrclab.lab.measure.flows import Selection
 from mrclab.lab.measure.series import quantile
+from mrclab.lab.measure.traffic import slowdown
+from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence, span, went_well
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Percent, Size, show_seconds
 

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict
 from mrclab.lab.history import Record
-from mrclab.lab.measure.evidence import ran
-from mrclab.lab.measure.flows import Selection
-from mrclab.lab.measure.paths import USABLE
+from mrclab.lab.measure.fabric.paths import USABLE
+from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.validity.evidence import ran
 from mrclab.lab.scenario.names import HostName, TrafficName
 
 if TYPE_CHECKING:

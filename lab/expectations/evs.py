@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
-from mrclab.lab.measure.evidence import NoEvidence, senders_told, span
-from mrclab.lab.measure.faults import FaultSpan, links_of
-from mrclab.lab.measure.flows import Selection
-from mrclab.lab.measure.paths import IN_USE, OUT, USABLE, EvChange, EvKey
+from mrclab.lab.measure.fabric.faults import FaultSpan, links_of
+from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey
+from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_told, span
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, show_seconds
 

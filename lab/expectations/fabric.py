@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
-from mrclab.lab.measure.evidence import NoEvidence
-from mrclab.lab.measure.faults import elements, links_of
+from mrclab.lab.measure.fabric.faults import elements, links_of
+from mrclab.lab.measure.fabric.switches import Port, grew, ports_of
 from mrclab.lab.measure.series import CountSeries
-from mrclab.lab.measure.switches import Port, grew, ports_of
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 

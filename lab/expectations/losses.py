@@ -19,10 +19,10 @@ from mrclab.lab.expectations.base import (
 from mrclab.lab.expectations.evs import used_over
 from mrclab.lab.expectations.throughput import reference
 from mrclab.lab.faults.base import several
-from mrclab.lab.measure.evidence import NoEvidence, senders_told
-from mrclab.lab.measure.flows import QpKey, Selection
-from mrclab.lab.measure.paths import OUT
+from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
+from mrclab.lab.measure.traffic.flows import QpKey, Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_told
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, field_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict, span
-from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import TrafficName
 
 if TYPE_CHECKING:

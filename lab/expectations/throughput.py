@@ -17,9 +17,9 @@ from mrclab.lab.expectations.base import (
     needs_one,
     span,
 )
-from mrclab.lab.measure.evidence import NoEvidence, arrived, ran
-from mrclab.lab.measure.flows import Selection
 from mrclab.lab.measure.series import binned_total, edges, quantile
+from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence, arrived, ran
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 

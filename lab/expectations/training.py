@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.expectations.durations import DurationExpectation
-from mrclab.lab.measure.evidence import NoEvidence, span
 from mrclab.lab.measure.series import quantile
+from mrclab.lab.measure.validity.evidence import NoEvidence, span
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, show_seconds
 

@@ -17,8 +17,8 @@ from mrclab.lab.faults.action import FaultAction, FaultContext
 from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import KnownTrigger, NewName
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.model import Fabric
 

@@ -17,7 +17,7 @@ from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.faults.wholepaths import WholePaths
 from mrclab.lab.kinds import kind_of
-from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
 

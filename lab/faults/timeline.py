@@ -14,7 +14,7 @@ from mrclab.lab.errors import RunError, as_run_error
 from mrclab.lab.faults import overlap
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FaultBase
-from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input.sentences import nearest
 

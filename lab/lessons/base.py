@@ -39,7 +39,7 @@ class Lesson:
         if seed is not None and self.number not in SEEDED:
             numbers = ", ".join(map(str, SEEDED))
             raise LabError(f"lesson {self.number} is the same for all: leave out --seed, which lessons {numbers} take")
-        module, _, function = self.grader.partition(".")
+        module, _, function = self.grader.rpartition(".")
         try:
             loaded = importlib.import_module(f"mrclab.lab.lessons.{module}")
         except ImportError as error:

@@ -6,8 +6,8 @@ LESSONS = {
     lesson.number: lesson
     for lesson in (
         Lesson(1, "The fabric and its uSIDs", "fabric.grade", "answers.yaml", 20, ()),
-        Lesson(2, "The uN shift in P4", "shift.grade", "shift.p4", 40, (1,)),
-        Lesson(3, "A P4Runtime controller of your own", "p4runtime.grade", "controller.py", 40, (1, 2)),
+        Lesson(2, "The uN shift in P4", "p4.shift.grade", "shift.p4", 40, (1,)),
+        Lesson(3, "A P4Runtime controller of your own", "p4.p4runtime.grade", "controller.py", 40, (1, 2)),
         Lesson(4, "Spraying against ECMP collisions", "variants.spraying", "spray.yaml", 30, (1,)),
         Lesson(5, "A lost link, RTT by RTT", "happened.lost_link", "", 30, (1,)),
         Lesson(6, "A full queue: trimming and incast", "variants.full_queue", "incast.yaml", 30, (1,)),

@@ -4,13 +4,13 @@ Everything is computed from the merged history alone, so that a report can be ma
 `Measures` is the whole; its parts are `flows`, `rates`, `stalls`, `paths`, `switches`, `completions` and `machine`.
 """
 
-from mrclab.lab.measure.completions import CompletedWork
-from mrclab.lab.measure.evidence import NoEvidence
-from mrclab.lab.measure.faults import FaultSpan
-from mrclab.lab.measure.flows import MeasuredFlow, Selection
-from mrclab.lab.measure.machine import ProcessLoad
+from mrclab.lab.measure.fabric.faults import FaultSpan
+from mrclab.lab.measure.fabric.paths import EvChange, PacketLoss, ev_path
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.paths import EvChange, PacketLoss, ev_path
+from mrclab.lab.measure.traffic.completions import CompletedWork
+from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
+from mrclab.lab.measure.validity.evidence import NoEvidence
+from mrclab.lab.measure.validity.machine import ProcessLoad
 
 __all__ = [
     "CompletedWork",

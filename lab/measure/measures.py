@@ -8,18 +8,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure.completions import CompletionTimes
-from mrclab.lab.measure.evidence import NoEvidence, span
-from mrclab.lab.measure.faults import FaultSpan, fault_spans
-from mrclab.lab.measure.flows import MeasuredFlows, Selection
-from mrclab.lab.measure.machine import MachineLoad
-from mrclab.lab.measure.paths import PacketLoss, Paths
-from mrclab.lab.measure.rates import Rates
+from mrclab.lab.measure.fabric.faults import FaultSpan, fault_spans
+from mrclab.lab.measure.fabric.paths import PacketLoss, Paths
+from mrclab.lab.measure.fabric.switches import Switches
 from mrclab.lab.measure.samples import Samples
-from mrclab.lab.measure.stalls import Stalls
-from mrclab.lab.measure.switches import Switches
-from mrclab.lab.measure.training import TrainingSteps
-from mrclab.lab.scenario.moments import Window
+from mrclab.lab.measure.traffic.completions import CompletionTimes
+from mrclab.lab.measure.traffic.flows import MeasuredFlows, Selection
+from mrclab.lab.measure.traffic.rates import Rates
+from mrclab.lab.measure.traffic.stalls import Stalls
+from mrclab.lab.measure.traffic.training import TrainingSteps
+from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.machine import MachineLoad
+from mrclab.lab.scenario.triggers import Window
 from mrclab.lab.scenario.units import Units
 from mrclab.topo.model import Fabric
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt.capturing import CaptureCommand
-from mrclab.lab.prompt.turns import TurnLock, caller
+from mrclab.lab.prompt.commands.capturing import CaptureCommand
+from mrclab.lab.prompt.remote.turns import TurnLock, caller
 from mrclab.lab.run.world import World
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.errors import TopoError

@@ -15,14 +15,15 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import doing, looking, words
+from mrclab.lab.prompt import words
+from mrclab.lab.prompt.commands import changes, views
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.turns import Caller, called_by
+from mrclab.lab.prompt.remote.turns import Caller, called_by
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
 _LOOK = 0.2  # seconds between two checks for an interrupt
-_PARTS = (looking, doing)  # importing them makes their words known
+_PARTS = (views, changes)  # importing them makes their words known
 
 
 class Prompt:
@@ -32,7 +33,7 @@ class Prompt:
         self._desk = desk
         self._console = console
         self._tools = tools  # words that need this terminal
-        self._nodes = {node.name for node in looking.all_nodes(desk.world.fabric)}
+        self._nodes = {node.name for node in views.all_nodes(desk.world.fabric)}
 
     def interact(self) -> None:
         """Read from standard input: a terminal with completion and history, else line by line."""

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.report.grid import grid
-from mrclab.lab.scenario import yamlfile
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.topo.model import Host, Switch
 
 Action = Callable[[Desk, Sequence[str]], "Answer"]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, no_result
-from mrclab.lab.scenario import yamlfile
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.scenario import Scenario, loads
-from mrclab.lab.scenario.variants import leaves
+from mrclab.lab.scenario.sections.variants import leaves
 from mrclab.topo.input import files
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}

@@ -7,11 +7,11 @@ from typing import Any, Literal, cast, get_args
 
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, FaultSpan, Measures, Selection
-from mrclab.lab.measure.machine import ProcessLoad
-from mrclab.lab.measure.paths import OUT
+from mrclab.lab.measure.fabric.paths import OUT
+from mrclab.lab.measure.fabric.switches import Port, grew
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
-from mrclab.lab.measure.switches import Port, grew
-from mrclab.lab.measure.training import TimeLost
+from mrclab.lab.measure.traffic.training import TimeLost
+from mrclab.lab.measure.validity.machine import ProcessLoad
 from mrclab.lab.report.phases import moment, phases
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Fabric

@@ -15,7 +15,7 @@ from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhaust
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.training import TrainingSteps
+from mrclab.lab.measure.traffic.training import TrainingSteps
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.interrupts import guarded

@@ -20,7 +20,7 @@ from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event
-from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop

@@ -14,7 +14,7 @@ from mrclab.lab.faults.base import no_kind_of
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.world import Progress, World
-from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.config.transport import TransportSpec

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.moments import Trigger, TriggerField, Window, WindowField
+from mrclab.lab.scenario.triggers import Trigger, TriggerField, Window, WindowField
 from mrclab.topo import srv6
 from mrclab.topo.input.sentences import brief, nearest, shown
 from mrclab.topo.model import Fabric, Host, Link, Switch, UnknownName

@@ -18,11 +18,11 @@ from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.faults.models import Fault
 from mrclab.lab.kinds import OneKind
 from mrclab.lab.report.grid import markdown
-from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
-from mrclab.lab.scenario.trace import TraceSpec
-from mrclab.lab.scenario.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
-from mrclab.lab.scenario.variants import Variant
+from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.scenario.sections.trace import TraceSpec
+from mrclab.lab.scenario.sections.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
+from mrclab.lab.scenario.sections.variants import Variant
 from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.models import Traffic
 from mrclab.topo.config.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS

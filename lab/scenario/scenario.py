@@ -26,13 +26,15 @@ from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
 from mrclab.lab.expectations.base import without_limits
 from mrclab.lab.faults.models import Fault
-from mrclab.lab.scenario import consistency, variants, yamlfile
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.mapper import MapperSpec
-from mrclab.lab.scenario.trace import TraceSpec
-from mrclab.lab.scenario.transport import ScenarioTransport
+from mrclab.lab.scenario.checks import consistency
+from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.scenario.sections import variants
+from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.scenario.sections.trace import TraceSpec
+from mrclab.lab.scenario.sections.transport import ScenarioTransport
+from mrclab.lab.scenario.sections.variants import Variant
 from mrclab.lab.scenario.units import Duration
-from mrclab.lab.scenario.variants import Variant
 from mrclab.lab.topology import Topology
 from mrclab.lab.traffic.base import Flow, SourceFile, all_flows
 from mrclab.lab.traffic.models import Traffic

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
-from mrclab.lab.scenario.transport import MAX_QPS, QpAttributes, ScenarioTransport
+from mrclab.lab.scenario.sections.transport import MAX_QPS, QpAttributes, ScenarioTransport
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.lab.scenario.besidefile import text_of
+from mrclab.lab.scenario.files.inputfile import text_of
 
 _MOST_POINTS: Final = 100_000
 _MOST_SIZE: Final = 1 << 40

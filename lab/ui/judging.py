@@ -12,8 +12,8 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import BaseExpectation, Verdict
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.evidence import NoEvidence
-from mrclab.lab.measure.machine import MachineLoad
+from mrclab.lab.measure.validity.evidence import NoEvidence
+from mrclab.lab.measure.validity.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.model import Fabric
 

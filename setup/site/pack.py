@@ -23,7 +23,7 @@ ROOTS = ("mrclab.compiled", "mrclab.lab.ui.browser.tab", "mrclab.lab.ui.browser.
          "mrclab.lab.expectations", "mrclab.lab.traffic", "mrclab.hosts.mrc.cc", "mrclab.hosts.roce.cc",
          "mrclab.hosts.mrc.evs.selections", "mrclab.hosts.mrc.scheduling", "mrclab.lab.topology",
          "mrclab.lab.lessons.fabric", "mrclab.lab.lessons.variants",
-         "mrclab.lab.lessons.happened", "mrclab.lab.ui.browser.p4tab", "mrclab.lab.lessons.shift",
+         "mrclab.lab.lessons.happened", "mrclab.lab.ui.browser.p4tab", "mrclab.lab.lessons.p4.shift",
          "mrclab_native")  # fmt: skip
 
 

@@ -14,9 +14,9 @@ from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import Graph, graph_of
 from mrclab.softswitch.compiler.analysis.state import SymbolicState, is_dirty
 from mrclab.softswitch.compiler.block import Ex, bits, constant
-from mrclab.softswitch.compiler.calculations import Calculations
+from mrclab.softswitch.compiler.expressions.calculations import Calculations
+from mrclab.softswitch.compiler.expressions.operators import arithmetic
 from mrclab.softswitch.compiler.flow import Body, BranchScope, End
-from mrclab.softswitch.compiler.operators import arithmetic
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join, widened
 from mrclab.softswitch.compiler.block import Block, Ex
-from mrclab.softswitch.compiler.expr import Scope
+from mrclab.softswitch.compiler.expressions.expr import Scope
 from mrclab.softswitch.p4 import program as p4
 
 Body = Callable[[], None]

@@ -19,13 +19,13 @@ from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import Graph
 from mrclab.softswitch.compiler.analysis.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
-from mrclab.softswitch.compiler.calculations import Calculations
 from mrclab.softswitch.compiler.control import ControlEmitter
-from mrclab.softswitch.compiler.deparse import Deparser
+from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
-from mrclab.softswitch.compiler.headers import HeaderOps
-from mrclab.softswitch.compiler.parse import ParserEmitter
+from mrclab.softswitch.compiler.packets.deparse import Deparser
+from mrclab.softswitch.compiler.packets.headers import HeaderOps
+from mrclab.softswitch.compiler.packets.parse import ParserEmitter
 from mrclab.softswitch.compiler.primitives import CLONE_FLAG, Primitives
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import EGRESS_CLONE, INGRESS_CLONE, RECIRCULATED, REPLICATED, RESUBMITTED, UNCUT

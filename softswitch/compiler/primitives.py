@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis.state import DIRTY, Known
 from mrclab.softswitch.compiler.block import Ex, constant, wrap
-from mrclab.softswitch.compiler.calculations import Calculations
+from mrclab.softswitch.compiler.expressions.calculations import Calculations
+from mrclab.softswitch.compiler.expressions.operators import arithmetic
 from mrclab.softswitch.compiler.flow import Body, BranchScope
-from mrclab.softswitch.compiler.headers import HeaderOps
-from mrclab.softswitch.compiler.operators import arithmetic
+from mrclab.softswitch.compiler.packets.headers import HeaderOps
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import UNCUT

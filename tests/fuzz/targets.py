@@ -32,7 +32,8 @@ from mrclab.hosts.rdma.packets import icrc
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.report import compare, results, summary
-from mrclab.lab.scenario import scenario, yamlfile
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.traffic import matrix
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.runindex import RunIndex

@@ -9,7 +9,7 @@ from mrclab_command import Command
 from topo_helpers import run_dir
 
 from mrclab.lab.command.live import p4sh
-from mrclab.lab.prompt.remote import NO_LAB
+from mrclab.lab.prompt.remote.client import NO_LAB
 from mrclab.lab.run.wire.attach import attach
 from mrclab.topo.config.nodeconfig import load
 from mrclab.topo.linux import state

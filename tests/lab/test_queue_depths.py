@@ -12,7 +12,7 @@ from bmv2 import TARGETS
 from controller_lab import ControlledLab, controlled_lab
 
 from mrclab.lab.history import HistoryWriter, load
-from mrclab.lab.measure.switches import Switches
+from mrclab.lab.measure.fabric.switches import Switches
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.topo.linux.switches import thrift
 from mrclab.topo.linux.switches.depths import REGISTER, DepthReply, QueueDepths

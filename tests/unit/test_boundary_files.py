@@ -12,7 +12,7 @@ import pytest
 
 from mrclab.lab.command.live import held
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.place import Mirror
 from mrclab.rpc import peers
 from mrclab.rpc.client import Client
@@ -193,7 +193,7 @@ def test_a_socket_that_another_user_serves_is_not_asked(tmp_path, monkeypatch):
         with pytest.raises(RpcError, match=f"another user .uid {OTHER}.; it is not asked"):
             Client(tmp_path / "lab.sock")
         with pytest.raises(LabError, match="another user"):
-            remote.ask(tmp_path, "word", line="nodes")
+            client.ask(tmp_path, "word", line="nodes")
     finally:
         server.close()
 

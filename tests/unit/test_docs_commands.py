@@ -11,7 +11,7 @@ import typer
 
 from mrclab.lab.command import reference
 from mrclab.lab.command.cli import PANELS, app
-from mrclab.lab.prompt import looking
+from mrclab.lab.prompt.commands import views
 from mrclab.lab.prompt.words import LOCAL, WORDS
 
 pytestmark = pytest.mark.once
@@ -82,7 +82,7 @@ def test_every_page_stands_in_the_sites_navigation():
 
 
 def test_words_typed_at_the_prompt_exist():
-    assert looking  # it and its like fill WORDS
+    assert views  # it and its like fill WORDS
     known = {*WORDS, *(usage.split()[0] for usage in LOCAL), "run"}
     typed = {word for page in PAGES for word in _TYPED.findall(page.read_text(encoding="utf-8"))}
     assert {word for word in typed if word not in known and not re.fullmatch(r"[ht]\d.*", word)} == set()

@@ -19,11 +19,12 @@ from mrclab.lab.command import cli
 from mrclab.lab.command.live import secondterminal, up
 from mrclab.lab.command.live.held import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
-from mrclab.lab.prompt import service, words
+from mrclab.lab.prompt import words
 from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.remote import service
 from mrclab.lab.prompt.words import WORDS
 from mrclab.lab.run.virtual import virtual_world
-from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

@@ -6,7 +6,7 @@ import pytest
 
 from mrclab.lab.command import cli
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.timeorder import known_times
+from mrclab.lab.scenario.checks.timeorder import known_times
 
 BASE = "name: x\ntraffic:\n  - {name: a, kind: write, from: h1, to: h3, size: 1 MiB}\n"
 TIMED = "name: x\ntraffic:\n  - {name: a, kind: stream, from: h1, to: h3, duration: 5s}\n"

@@ -8,8 +8,8 @@ from mrclab.hosts.workloads.ring import chunk
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run.suite import SCENARIOS
 from mrclab.lab.scenario import reference, schema
-from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.scenario import load, loads, with_seed
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.traffic.models import Traffic
 from mrclab.topo.spec import FabricSpec
 

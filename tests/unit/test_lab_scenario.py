@@ -4,8 +4,8 @@ import pytest
 from lab_history import SCENARIO, scenario
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.scenario.moments import Moment, Trigger, Window
 from mrclab.lab.scenario.scenario import load, loads, with_seed
+from mrclab.lab.scenario.triggers import Moment, Trigger, Window
 from mrclab.topo.spec import FabricSpec
 
 GOOD = """\

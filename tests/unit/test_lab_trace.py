@@ -13,7 +13,7 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.trace import COLUMNS, KINDS, PacketFilter
+from mrclab.lab.scenario.sections.trace import COLUMNS, KINDS, PacketFilter
 
 TEXT = """
 name: traced

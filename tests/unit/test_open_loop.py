@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.measure import slowdown
-from mrclab.lab.measure.completions import CompletedWork
+from mrclab.lab.measure.traffic import slowdown
+from mrclab.lab.measure.traffic.completions import CompletedWork
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.traffic import flowsizes

@@ -26,8 +26,8 @@ WIRE = (
     "controller.provisioning.program",
     "controller.provisioning.provision",
     "lab.faults.selftest",
-    "lab.lessons.bench",
-    "lab.lessons.p4runtime",
+    "lab.lessons.p4.bench",
+    "lab.lessons.p4.p4runtime",
     "lab.ui.web.server",  # the page, an extra of its own
 )
 """Modules, or packages with some, that need Linux or an extra. One that no longer does leaves this list."""

@@ -19,10 +19,11 @@ from scapy.utils import RawPcapNgReader
 
 from mrclab.hosts.scapy_mrc import RETH, dissect
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import prompt, remote, service, words
+from mrclab.lab.prompt import prompt, words
 from mrclab.lab.prompt.completion import WordCompleter
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.prompt.remote import client, service
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
@@ -252,16 +253,16 @@ def test_a_script_stops_at_its_first_mistake_and_says_where(desk, capsys):
 
 def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
     with service.served(desk, tmp_path):
-        answer = remote.ask(tmp_path, "word", line="nodes")
+        answer = client.ask(tmp_path, "word", line="nodes")
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
-        assert remote.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
-        assert remote.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
-        assert "cleared" in remote.ask(tmp_path, "clear")["said"]
+        assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
+        assert client.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
+        assert "cleared" in client.ask(tmp_path, "clear")["said"]
         with pytest.raises(LabError, match="no such word"):
-            remote.ask(tmp_path, "word", line="dance")
+            client.ask(tmp_path, "word", line="dance")
     with pytest.raises(LabError, match="no lab is running"):
-        remote.ask(tmp_path, "word", line="nodes")
+        client.ask(tmp_path, "word", line="nodes")
 
 
 def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(desk):
@@ -272,39 +273,39 @@ def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(desk)
 def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends_when_nobody_asks(desk, tmp_path):
     with service.served(desk, tmp_path):
         words.run(desk, "traffic stream from=h1 to=h2 size=1MiB")
-        begin = remote.ask(tmp_path, "packets")
+        begin = client.ask(tmp_path, "packets")
         assert (begin["slow"], begin["seen"]) == (True, [])
         words.run(desk, f"down {CABLE}")
         words.run(desk, "wait 30ms")
-        told = remote.ask(tmp_path, "packets", since=begin["next"])
+        told = client.ask(tmp_path, "packets", since=begin["next"])
         assert len(told["seen"]) == told["next"] - begin["next"] > 0
         assert {way // 2 for _, _, way, _, arrived in told["seen"] if not arrived} == {
             desk.world.fabric.link(CABLE).index
         }
-        assert remote.ask(tmp_path, "packets", since=told["next"])["seen"] == []
-        assert remote.ask(tmp_path, "slow", pace=1e-9, seconds=5)["said"]
+        assert client.ask(tmp_path, "packets", since=told["next"])["seen"] == []
+        assert client.ask(tmp_path, "slow", pace=1e-9, seconds=5)["said"]
         with pytest.raises(LabError, match="above 0 and at most 1000"):
-            remote.ask(tmp_path, "pace", value=0)
-        remote.ask(tmp_path, "pace", value=1)
-        assert not remote.ask(tmp_path, "packets")["slow"]
+            client.ask(tmp_path, "pace", value=0)
+        client.ask(tmp_path, "pace", value=1)
+        assert not client.ask(tmp_path, "packets")["slow"]
 
 
 def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp_path):
     with service.served(desk, tmp_path):
-        with Client(tmp_path / remote.SOCKET, 60.0) as waits, Client(tmp_path / remote.SOCKET, 60.0) as sends:
-            for client, line in ((waits, "wait 100000s"), (sends, "send h1 h2 64MiB")):
-                thread = threading.Thread(target=lambda c=client, w=line: ended(c, w), daemon=True)
+        with Client(tmp_path / client.SOCKET, 60.0) as waits, Client(tmp_path / client.SOCKET, 60.0) as sends:
+            for terminal, line in ((waits, "wait 100000s"), (sends, "send h1 h2 64MiB")):
+                thread = threading.Thread(target=lambda c=terminal, w=line: ended(c, w), daemon=True)
                 thread.start()
-            while "send-1" not in remote.ask(tmp_path, "word", line="flows")["text"]:
+            while "send-1" not in client.ask(tmp_path, "word", line="flows")["text"]:
                 pass
             for line in ("nodes", "status", f"down {CABLE}", f"up {CABLE}", "wait 1ms"):
-                assert remote.ask(tmp_path, "word", line=line)["data"]
-            assert remote.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
+                assert client.ask(tmp_path, "word", line=line)["data"]
+            assert client.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
             waits.abort()
             sends.abort()
         state = "runs"
         while state == "runs":
-            state = remote.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
+            state = client.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
         assert state == "it was stopped"
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("command")]
@@ -332,7 +333,7 @@ def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_wri
 
 def test_requests_may_be_ended_before_their_answers_are_read(desk, tmp_path):
     with service.served(desk, tmp_path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(tmp_path / remote.SOCKET))
+        client.connect(str(tmp_path / client.SOCKET))
         client.sendall(b'{"id": 1, "op": "word", "line": "wait 50ms"}\n')
         client.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
         assert json.loads(client.makefile().readline())["ok"]["data"] == {"flows": {}}

@@ -11,10 +11,12 @@ from rich.progress import Progress
 
 from mrclab.lab.command.display.progress import ProgressBar
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import reporting, watch, words
+from mrclab.lab.prompt import words
+from mrclab.lab.prompt.commands import reporting
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
-from mrclab.lab.prompt.turns import Caller, called_by
+from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.watching import watch
 from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
@@ -183,7 +185,7 @@ def test_the_lab_at_a_glance_goes_into_a_pipe_once(desk, capsys):
 
 
 def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
-    watchapp = pytest.importorskip("mrclab.lab.prompt.watchapp")
+    watchapp = pytest.importorskip("mrclab.lab.prompt.watching.watchapp")
     for line in DONE[:5]:
         words.run(desk, line)
     source = Frames(desk)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.evidence import NoEvidence
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.units import Percent
 
 

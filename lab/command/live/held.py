@@ -5,7 +5,7 @@ directory that another user could have created is refused before anything in it 
 import os
 from pathlib import Path
 
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 from mrclab.topo.input import trust
 from mrclab.topo.linux.paths import RUN_DIR
 
@@ -33,4 +33,4 @@ def _served(place: Path) -> bool:
     if not os.path.lexists(place):
         return False
     trust.check_private(place)
-    return (place / remote.SOCKET).exists()
+    return (place / client.SOCKET).exists()

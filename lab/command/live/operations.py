@@ -19,7 +19,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import views
 from mrclab.lab.command.live.held import virtual
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcUnavailable
 from mrclab.rpc.peers import stopped_text
@@ -132,7 +132,7 @@ def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
     if lab is None:
         if virtual(run_dir):
             raise LabError(instead or "virtual time has no processes to open; start the lab with --world wire")
-        raise LabError(remote.NO_LAB)
+        raise LabError(client.NO_LAB)
     return lab
 
 
@@ -154,7 +154,7 @@ def ask(run_dir: Path, op: str, seconds: float = 0.0, /, **arguments: Any) -> di
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
     with _adaptive(f"{op} …", seconds):
         if place := virtual(context.obj):
-            return remote.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
+            return client.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
         if not (context.obj / _CONTROLLER).exists():
             running_lab(context.obj)  # says what is wrong
         return ask(context.obj, op, seconds, **arguments)

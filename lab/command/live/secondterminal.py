@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from mrclab.lab import console
 from mrclab.lab.command.live.held import held_run_dir
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 
 app = typer.Typer()
 out = console.standard()
@@ -38,7 +38,8 @@ class _Command(TyperCommand):
     @property
     def help(self) -> str | None:
         """Help of the prompt's command of this name."""
-        from mrclab.lab.prompt import doing, looking, words  # noqa: F401, PLC0415 - importing the parts fills the list
+        from mrclab.lab.prompt import words  # noqa: PLC0415 - importing the parts fills the list
+        from mrclab.lab.prompt.commands import changes, views  # noqa: F401, PLC0415 - importing them fills the list
 
         meaning = words.WORDS[words.RENAMED.get(self.name or "", self.name or "")].meaning
         return f"{meaning[:1].upper()}{meaning[1:]}."
@@ -61,7 +62,7 @@ def watch(context: typer.Context, as_json: AsJson = False) -> None:
 
 def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> None:
     """Show the lab whose history is in `run_dir` until q, Ctrl-C, or it is no longer alive."""
-    from mrclab.lab.prompt import watch as watching  # noqa: PLC0415 - only who watches pays for it
+    from mrclab.lab.prompt.watching import watch as watching  # noqa: PLC0415 - only who watches pays for it
     from mrclab.lab.ui.sources import Live  # noqa: PLC0415
 
     source = Live(run_dir, alive)
@@ -78,7 +79,7 @@ def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> N
 
 
 def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    response: dict[str, Any] = remote.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
+    response: dict[str, Any] = client.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
     sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
 
 

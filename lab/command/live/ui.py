@@ -11,9 +11,9 @@ import typer
 from mrclab.lab.command.live.held import held_run_dir
 from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.place import OVER
-from mrclab.lab.scenario import yamlfile
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.ui.sources import Blank, Live, Replay, Source
 
 app = typer.Typer()
@@ -81,7 +81,7 @@ def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any
             "no lab is running: the page has the scenario editor, and *Runs* plays finished runs again", markup=False
         )
         return Blank(example, "example.yaml", Path()), None, example
-    operate = partial(remote.ask, place) if (place / remote.SOCKET).exists() else None
+    operate = partial(client.ask, place) if (place / client.SOCKET).exists() else None
     return Live(place, _alive(run_dir, place)), operate, ""
 
 

@@ -19,14 +19,14 @@ from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
-from mrclab.lab.prompt import remote, service
 from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
+from mrclab.lab.prompt.remote import client, service
 from mrclab.lab.run import size, suite, worlds
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.mapper import MapperSpec
 from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -128,7 +128,7 @@ def _lines(script: Path) -> list[str]:
 @contextmanager
 def _mirrored(lab: Any) -> Iterator[Mirror]:
     place = virtual_run_dir()
-    if (place / remote.SOCKET).exists() and _answers(place):
+    if (place / client.SOCKET).exists() and _answers(place):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
     mirror = Mirror(lab, place)
     try:
@@ -139,9 +139,9 @@ def _mirrored(lab: Any) -> Iterator[Mirror]:
 
 def _answers(place: Path) -> bool:
     try:
-        remote.ask(place, "word", line="nodes")
+        client.ask(place, "word", line="nodes")
     except LabError:
-        (place / remote.SOCKET).unlink(missing_ok=True)  # of one that died
+        (place / client.SOCKET).unlink(missing_ok=True)  # of one that died
         return False
     return True
 

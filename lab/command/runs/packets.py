@@ -11,7 +11,7 @@ from mrclab.lab import console
 from mrclab.lab.capture import packets as table
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError, naming
-from mrclab.lab.scenario.trace import COLUMNS, PacketFilter
+from mrclab.lab.scenario.sections.trace import COLUMNS, PacketFilter
 from mrclab.topo import fabricfile
 from mrclab.topo.input import sentences
 

@@ -18,7 +18,7 @@ from mrclab.lab.command.live import held
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
-from mrclab.lab.prompt import remote
+from mrclab.lab.prompt.remote import client
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.transfer import Transfer
@@ -60,7 +60,7 @@ def send(
             raise LabError(
                 "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
             )
-        response = remote.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
+        response = client.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
         if as_json:
             answer.give("send", 0, **response["data"])
         else:

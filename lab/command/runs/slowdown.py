@@ -10,7 +10,7 @@ from rich.table import Table
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.errors import LabError
-from mrclab.lab.measure import slowdown as measured
+from mrclab.lab.measure.traffic import slowdown as measured
 from mrclab.lab.report import results
 from mrclab.lab.scenario.units import show_seconds
 

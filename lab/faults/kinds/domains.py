@@ -12,8 +12,8 @@ from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.faults.kinds.switches import SwitchReboot
 from mrclab.lab.faults.probe import SWITCH
-from mrclab.lab.scenario.moments import Trigger
 from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 

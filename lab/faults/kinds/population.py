@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.composite import CompositeFault
-from mrclab.lab.scenario.moments import Trigger
+from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.paths import OUT, EvKey, Span
-from mrclab.lab.measure.rates import Path as EvPath
+from mrclab.lab.measure.fabric.paths import OUT, EvKey, Span
+from mrclab.lab.measure.traffic.rates import Path as EvPath
 from mrclab.lab.report.palette import EV_STATES
 from mrclab.lab.report.plots import style
 

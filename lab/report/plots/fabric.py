@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.machine import MAX_CPU
+from mrclab.lab.measure.fabric.switches import Port
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, edges
-from mrclab.lab.measure.switches import Port
+from mrclab.lab.measure.validity.machine import MAX_CPU
 from mrclab.lab.report.plots import style
 
 _MAX_LINES = 6

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.flows import QpKey
 from mrclab.lab.measure.series import Gauge
+from mrclab.lab.measure.traffic.flows import QpKey
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
 

@@ -27,7 +27,7 @@ from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 from mrclab.lab.run.world import KINDS, Progress
-from mrclab.lab.scenario.mapper import MapperSpec
+from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.lab.scenario.besidefile import text_of
+from mrclab.lab.scenario.files.inputfile import text_of
 from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
 from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences

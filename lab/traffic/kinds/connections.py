@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
 from mrclab.lab.kinds import WorldName
-from mrclab.lab.scenario.besidefile import text_of
+from mrclab.lab.scenario.files.inputfile import text_of
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.lessons import shift
+from mrclab.lab.lessons.p4 import shift
 from mrclab.lab.p4 import shell, walk, words
 from mrclab.lab.p4.inside import MrcSwitch
 from mrclab.lab.ui.browser import learning

@@ -17,9 +17,9 @@ from typing import Any
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.prompt import packetwatch
 from mrclab.lab.prompt.desk import Desk
-from mrclab.lab.prompt.packetwatch import PacketWatch
+from mrclab.lab.prompt.watching import packetwatch
+from mrclab.lab.prompt.watching.packetwatch import PacketWatch
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world

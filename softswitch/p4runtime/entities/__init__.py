@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mrclab.softswitch.p4runtime.entities.action_profile import GroupHandler, MemberHandler
-from mrclab.softswitch.p4runtime.entities.counter import CounterHandler, DirectCounterHandler
+from mrclab.softswitch.p4runtime.entities.counters.counter import CounterHandler, DirectCounterHandler
+from mrclab.softswitch.p4runtime.entities.counters.meter import DirectMeterHandler, MeterHandler
 from mrclab.softswitch.p4runtime.entities.digest import DigestHandler
-from mrclab.softswitch.p4runtime.entities.meter import DirectMeterHandler, MeterHandler
+from mrclab.softswitch.p4runtime.entities.profiles.action_profile import GroupHandler, MemberHandler
 from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
 from mrclab.softswitch.p4runtime.entities.unsupported import UnsupportedHandler

@@ -1,0 +1,50 @@
+"""Lesson 3's checks of the forwarding of a switch that a learner programmed."""
+
+from collections.abc import Callable
+
+from mrclab.lab.lessons.base import Check
+from mrclab.lab.lessons.p4.frames import address, destination, frame
+from mrclab.lab.lessons.parts import SwitchPart
+from mrclab.topo import srv6
+from mrclab.topo.model import Fabric, Switch
+from mrclab.topo.spec import FabricSpec
+
+Answer = Callable[[int, bytes], list[tuple[int, bytes]]]
+"""Injects a frame at a port and returns the frames sent: port and bytes of each."""
+
+_DOWNLINK = 0x3101
+
+
+def checks(part: SwitchPart, answer: Answer | None) -> list[Check]:
+    """All checks on the switch of a learner's part; `answer` is None where it has no program."""
+    program = Check(answer is not None, f"{part.switch} has the program", "hand `config` to sh.setup")
+    if answer is None:
+        return [program]
+    switch = Fabric(FabricSpec()).switch(part.switch)
+    return [program, _forwards(answer, switch, 1, 2), _forwards(answer, switch, 2, 1), _drops(answer, switch, part)]
+
+
+def _forwards(answer: Answer, switch: Switch, entered: int, left: int) -> Check:
+    port = switch.port(left)
+    sent = address(switch.usid, port.usid, _DOWNLINK)
+    wanted = f"what comes in at port {entered} for {srv6.text(sent)} goes to {port.peer.node}"
+    out = answer(entered, frame(sent))
+    if not out:
+        return Check(False, wanted, "it was dropped: my_usid needs its own uSID, usid_fib the one that is next")
+    number, data = out[0]
+    peer = bytes.fromhex(port.peer.mac.replace(":", ""))
+    if number != left:
+        return Check(False, wanted, f"it left by port {number}, which leads to {_neighbour(switch, number)}")
+    if destination(data) != srv6.shift_usid(sent):
+        return Check(False, wanted, f"it left for {srv6.text(destination(data))}")
+    return Check(data[:6] == peer, wanted, f"its destination MAC is {data[:6].hex(':')} and not {port.peer.mac}")
+
+
+def _neighbour(switch: Switch, number: int) -> str:
+    return switch.port(number).peer.node if 1 <= number <= len(switch.ports) else "nothing"
+
+
+def _drops(answer: Answer, switch: Switch, part: SwitchPart) -> Check:
+    out = answer(1, frame(address(part.other, switch.port(2).usid, _DOWNLINK)))
+    wanted = "a list that begins with another switch's uSID is dropped"
+    return Check(not out, wanted, "my_usid takes what is not its own")

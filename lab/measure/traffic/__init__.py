@@ -1,0 +1,1 @@
+"""Measures of traffic: flows, goodput, completion times, pauses, training steps."""

@@ -1,0 +1,115 @@
+"""The socket of a desk: commands from other terminals and clicks on the page."""
+
+import asyncio
+import functools
+import io
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mrclab.lab import console
+from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import words
+from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.remote.client import SOCKET
+from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.watching.packetwatch import PacketWatch, set_pace, slow_down
+from mrclab.rpc.aserver import AsyncServer
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.errors import TopoError
+
+_AT_ONCE = 64  # commands that are carried out at the same time; more wait for their turn
+_WIDTH = 120  # of text for clients without a terminal
+
+
+@contextmanager
+def served(desk: Desk, run_dir: Path) -> Iterator[None]:
+    """Serve the desk's commands at `RUN_DIR/lab.sock` inside the block, each in a thread of its own.
+
+    A command whose client hangs up is ended.
+    """
+    packets = PacketWatch(desk)
+    desk.looks.append(packets.rest)
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
+    commands: dict[str, Callable[..., dict[str, Any]]] = {
+        "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
+        "inject": lambda kind, fields: {"said": desk.inject(str(kind), dict(fields))},
+        "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
+        "clear": lambda name="": {"said": "\n".join(desk.clear(str(name))) or "nothing to clear"},
+        "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
+        "pace": lambda value: {"said": set_pace(desk, value), "now": packets.look()["now"]},
+        "slow": lambda pace, seconds: {"said": slow_down(desk, pace, seconds), "now": packets.look()["now"]},
+        "packets": lambda since=None: packets.look(None if since is None else int(since)),
+    }
+    server = AsyncServer(
+        run_dir / SOCKET, {name: _beside(desk, pool, work) for name, work in commands.items()}, cancel=True
+    )
+    loop, begun, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    refused: list[BaseException] = []
+
+    async def serve() -> None:
+        try:
+            async with server:
+                begun.set()
+                await ended.wait()
+        except RpcError as error:
+            refused.append(error)
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="commands", daemon=True)
+    thread.start()
+    begun.wait()
+    if refused:
+        raise refused[0]
+    try:
+        yield
+    finally:
+        desk.looks.remove(packets.rest)
+        packets.close()
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+        pool.shutdown(cancel_futures=True)
+        loop.close()
+
+
+def _beside(
+    desk: Desk, pool: Executor, work: Callable[..., dict[str, Any]]
+) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Wrap a function as a coroutine function that runs it in a thread; cancelling it ends the work soon."""
+
+    def carry_out(who: Caller, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with called_by(who):
+                return work(**arguments)
+        except (LabError, TopoError, ValueError) as error:
+            raise RpcError("EINVAL", str(error)) from None
+        except KeyboardInterrupt:  # a signal received in virtual time, in this thread
+            desk.interrupted = True
+            raise RpcError("EINTR", "the lab goes down") from None
+
+    @functools.wraps(work)
+    async def operation(**arguments: Any) -> dict[str, Any]:
+        who = Caller()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, carry_out, who, arguments)
+        except asyncio.CancelledError:
+            who.gone.set()
+            raise
+
+    return operation
+
+
+def _start(desk: Desk, traffic: dict[str, Any]) -> str:
+    with desk.lock:
+        return f"{desk.lab.start_traffic(traffic).name} runs"
+
+
+def _word(desk: Desk, line: str, width: int) -> dict[str, Any]:
+    answer = words.run(desk, line)
+    text = io.StringIO()
+    console.console(file=text, width=width, highlight=False).print(answer.shown)
+    return {"text": text.getvalue(), "data": answer.data}

@@ -1,0 +1,186 @@
+"""Time-order check: when the parts of a scenario happen, as far as known before it runs.
+
+Known are times that triggers give in seconds, and those that follow from them; the end of a transfer of some size is
+not. Times are seconds after the run began.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.scenario.triggers import Moment, Trigger, Window
+from mrclab.lab.scenario.units import show_seconds
+
+if TYPE_CHECKING:
+    from mrclab.lab.scenario.scenario import Scenario
+    from mrclab.lab.traffic.base import TrafficBase
+
+Mistake = tuple[tuple[int | str, ...], str]
+
+_AFTERMATH = 1.0  # seconds that a run lasts at least after its traffic and its `linger`
+
+
+def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
+    """Yield events that never come, or come in the wrong order."""
+    stuck = list(_stuck(scenario))
+    yield from stuck
+    if not stuck:
+        times = known_times(scenario)
+        yield from _faults(scenario, times)
+        yield from _timeout(scenario, times)
+        yield from _windows(scenario, times)
+
+
+def known_times(scenario: "Scenario") -> dict[str, float]:
+    """Return the seconds of every known moment: names of traffics and faults, `NAME.end`, `start` and `end`."""
+    times: dict[str, float] = {}
+    lasting = {each.name: each.seconds for each in scenario.traffic if not each.together}  # they end what they began
+    waiting: dict[str, list[tuple[str, Trigger]]] = {}
+    found: list[tuple[str, float]] = []
+    for name, trigger in _triggers(scenario):
+        if trigger.moment:
+            waiting.setdefault(trigger.moment, []).append((name, trigger))
+        elif trigger.fraction is None:
+            found.append((name, trigger.seconds))
+    while found:
+        name, time = found.pop()
+        if name in times:
+            continue
+        times[name] = time
+        seconds = lasting.get(name)
+        found += [(f"{name}.end", time + seconds)] if seconds is not None else []
+        found += [(later, time + trigger.seconds) for later, trigger in waiting.get(name, ())]
+    for moment, suffix, choose in (("start", "", min), ("end", ".end", max)):
+        ends = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
+        known = [end for end in ends if end is not None]
+        if len(known) == len(ends):
+            times[moment] = choose(known)
+    return times
+
+
+def _triggers(scenario: "Scenario") -> Iterator[tuple[str, Trigger]]:
+    """Yield every triggered moment with its trigger."""
+    for traffic in scenario.traffic:
+        yield traffic.name, traffic.start
+    for fault in scenario.faults:
+        yield fault.name, fault.at
+        if fault.ends_at is not None:
+            yield f"{fault.name}.end", fault.ends_at
+
+
+def _ends_itself(fault: FaultBase) -> bool:
+    return not isinstance(fault, LastingFault) or getattr(fault, "count", None) is not None
+
+
+def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
+    """Yield traffics and faults that wait for an event that does not come during the run."""
+    waiting: dict[tuple[int | str, ...], tuple[str, Trigger]] = {
+        ("traffic", i, "start"): (entry.name, entry.start) for i, entry in enumerate(scenario.traffic)
+    }
+    waiting |= {("faults", i, "at"): (fault.name, fault.at) for i, fault in enumerate(scenario.faults)}
+    waiting |= {
+        ("faults", i, "until"): (f"{fault.name}.end", fault.ends_at)
+        for i, fault in enumerate(scenario.faults)
+        if fault.ends_at is not None
+    }
+    by_cause: dict[str, list[tuple[int | str, ...]]] = {}
+    comes: list[str] = []
+    for place, (name, trigger) in list(waiting.items()):
+        if trigger.name:
+            by_cause.setdefault(trigger.moment or trigger.traffic, []).append(place)
+        else:
+            del waiting[place]
+            comes.append(name)
+    ending = {entry.name for entry in scenario.traffic} | {f.name for f in scenario.faults if _ends_itself(f)}
+    seen: set[str] = set()
+    while comes:
+        moment = comes.pop()
+        if moment in seen:
+            continue
+        seen.add(moment)
+        comes += [f"{moment}.end"] if moment in ending else []
+        comes += [waiting.pop(place)[0] for place in by_cause.get(moment, ())]
+    open_ended = {fault.name for fault in scenario.faults if fault.ends_at is None and not _ends_itself(fault)}
+    for place, (_, trigger) in waiting.items():
+        if trigger.moment.endswith(".end") and trigger.name in open_ended:
+            text = f"{trigger.name} is cleared when the run ends, for which this would wait; give it an until"
+        else:
+            text = f"this waits for {trigger.name}, which waits for this in turn or never comes; write for example 3s"
+        yield place, text
+
+
+def _faults(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    for index, fault in enumerate(scenario.faults):
+        until, at = fault.ends_at, times.get(fault.name, math.nan)
+        clears = times.get(f"{fault.name}.end", math.nan)
+        both = until is not None and until.fraction is not None and until.traffic == fault.at.traffic
+        if clears <= at or (both and until is not None and (until.fraction or 0) <= (fault.at.fraction or 0)):
+            text = f"{fault.name} begins at {fault.at} and would be cleared before or then, at {until}; raise until"
+            yield ("faults", index, "until"), text
+        if at >= times.get("end", math.inf) or (len(scenario.traffic) == 1 and fault.at.moment in _all_ends(scenario)):
+            when = f" at {show_seconds(times['end'])}" if "end" in times else ""
+            yield (
+                ("faults", index, "at"),
+                f"all traffic has ended{when} before {fault.name} begins; let it begin earlier",
+            )
+
+
+def _all_ends(scenario: "Scenario") -> set[str]:
+    return {f"{entry.name}.end" for entry in scenario.traffic}
+
+
+def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    last = {name: time for name, time in times.items() if time >= scenario.timeout}
+    sections: list[tuple[str, Sequence[TrafficBase | FaultBase], str]] = [
+        ("traffic", scenario.traffic, "start"),
+        ("faults", scenario.faults, "at"),
+    ]
+    for section, entries, field in sections:
+        for index, entry in enumerate(entries):
+            name = next((name for name in (entry.name, f"{entry.name}.end") if name in last), None)
+            if name is not None:
+                named = field if name == entry.name else "duration" if section == "traffic" else "until"
+                limit = f"the run ends after {show_seconds(scenario.timeout)}"
+                yield (section, index, named), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
+
+
+def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
+    for index, entry in enumerate(scenario.expect):
+        for field in ("window", "alone"):
+            window = getattr(entry, field, None)
+            if isinstance(window, Window):
+                text = _empty(window, times) or _too_late(window, scenario)
+                if text:
+                    yield ("expect", index, field), text
+
+
+def _empty(window: Window, times: Mapping[str, float]) -> str:
+    begin, end = window.begin, window.end
+    if begin.name == end.name:
+        backwards = _offset(begin) >= _offset(end) if _same_unit(begin, end) else False
+    elif begin.name in times and end.name in times and not begin.rtts and not end.rtts:
+        backwards = times[begin.name] + begin.seconds >= times[end.name] + end.seconds
+    else:
+        backwards = _later(begin.name, end.name) and _offset(begin) >= 0 >= _offset(end)
+    return f"the window {window} ends before it begins, or as it does; exchange its moments" if backwards else ""
+
+
+def _offset(moment: Moment) -> float:
+    return moment.seconds + moment.rtts
+
+
+def _same_unit(one: Moment, other: Moment) -> bool:
+    return not (one.seconds and other.rtts) and not (one.rtts and other.seconds)
+
+
+def _later(one: str, other: str) -> bool:
+    """Return True if a moment certainly does not come before another."""
+    return other == "start" or one == f"{other}.end"
+
+
+def _too_late(window: Window, scenario: "Scenario") -> str:
+    begin: Any = window.begin
+    if begin.name == "end" and begin.seconds > scenario.linger + _AFTERMATH:
+        return f"the run is over before the window {window} begins; raise linger, or name an earlier moment"
+    return ""

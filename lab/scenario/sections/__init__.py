@@ -1,0 +1,1 @@
+"""Sections of a scenario beside fabric, traffic, faults and expectations."""

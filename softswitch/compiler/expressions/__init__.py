@@ -1,0 +1,1 @@
+"""Code for expressions: operators with the range of their results, hashes and checksums."""

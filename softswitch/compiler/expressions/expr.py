@@ -1,0 +1,450 @@
+"""Code for reading and writing fields and for expressions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TypeGuard
+
+from mrclab.softswitch.compiler.analysis.state import (
+    CLEAN,
+    DIRTY,
+    FLAGS,
+    UNREAD,
+    Conformer,
+    Known,
+    Local,
+    Names,
+    Place,
+    SymbolicState,
+)
+from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
+from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import program as p4
+
+_COMPARE = {"==", "!=", ">", ">=", "<", "<="}
+_ADDRESS = 128  # bits of an IPv6 address
+_NESTED = 40  # bytes between the same address fields of an IPv6 header and of one right behind it
+
+
+def padded(width: int) -> int:
+    """Return the bits of a field in byte-padded keys."""
+    return (width + 7) // 8 * 8
+
+
+class Scope:
+    """A place in the generated code: receives lines, knows facts, reads and writes fields.
+
+    `params` are the expressions of the action's arguments while inside an action.
+    """
+
+    def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
+        self.program = program
+        self.names = names
+        self.state = state
+        self.block = block
+        self.params: tuple[Ex, ...] = ()
+        self.live: Callable[[str, str], bool] = lambda _header, _field: True
+        self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
+        self.counter = itertools.count(1)
+        self._taken: dict[tuple[Block, str], str] = {}  # loads a field, given a block's locals with its bytes
+        self.conformer = Conformer(program, names, self._load_code)
+        self.conformer.needed = self._needed
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """Emit one line."""
+        self.block.line(text)
+
+    def temporary(self) -> str:
+        """Return a new local's name."""
+        return f"t{next(self.counter)}"
+
+    def _needed(self, header: str, field: str, valid: bool | None) -> bool:
+        """Return True if a field's value is needed later; that of an invalid header only where it is read."""
+        return self.is_read(header, field) if valid is False else self.live(header, field)
+
+    # -- headers' bookkeeping -----------------------------------------------------------------------------------------
+
+    def valid(self, header: str) -> Ex:
+        """Return the validity of a header."""
+        known = self.state.headers[header].valid
+        return boolean(self.names.valid(header), atom=True) if known is None else constant(int(known))
+
+    def next_index(self, stack: str) -> Ex:
+        """Return the first free index of a stack."""
+        known = self.state.next[stack]
+        if known is not None:
+            return constant(known)
+        return Ex(self.names.next(stack), 0, len(self.program.stacks[stack].elements), atom=True)
+
+    def length_bytes(self, header: str) -> Ex:
+        """Return a header's length on the wire in bytes."""
+        kind = self.program.headers[header].type
+        fixed = kind.bits // 8
+        known = self.state.headers[header].length
+        if known is not None:
+            return constant(fixed + known)
+        return Ex(f"{self.names.length(header)} + {fixed}", fixed, max(kind.max_bytes, fixed))
+
+    def offset_code(self, header: str, byte: int, after_varbit: bool, state: SymbolicState | None = None) -> str:
+        """Return the code for the position in `d` of a header's byte; behind the varbit its length is added."""
+        info = (state or self.state).headers[header]
+        parts = []
+        if info.offset is None:
+            parts.append(self.names.offset(header))
+        else:
+            byte += info.offset
+        if after_varbit:
+            if info.length is None:
+                parts.append(self.names.length(header))
+            else:
+                byte += info.length
+        if byte or not parts:
+            parts.append(str(byte))
+        return " + ".join(parts)
+
+    # -- fields -------------------------------------------------------------------------------------------------------
+
+    def read(self, ref: p4.FieldRef) -> Ex:
+        """Return a field's value; load it from the packet bytes into its local first if needed."""
+        if ref.name == "$valid$":
+            return self.valid(ref.header)
+        field = self.program.field(ref)
+        info = self.state.headers[ref.header]
+        place = info.place(ref.name)
+        if isinstance(place, Known):
+            assert isinstance(place.value, int)
+            return constant(place.value)
+        name = self.names.field(ref.header, ref.name)
+        if isinstance(place, Local):
+            return self._typed(name, field) if place.high is None else Ex(name, 0, place.high, atom=True)
+        if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
+            return constant(0)
+        code = self._load_code(self.state, ref.header, ref.name)
+        self.line(f"{name} = {self._taken.get((self.block, code), code)}")
+        self.state.edit(ref.header).fields[ref.name] = CLEAN
+        return self._typed(name, field)
+
+    @staticmethod
+    def _typed(code: str, field: p4.Field) -> Ex:
+        if field.signed:
+            half = 1 << (field.width - 1)
+            return Ex(code, -half, half - 1, atom=True)
+        return bits(code, field.width, atom=True)
+
+    def unsigned(self, header: str, field: p4.Field) -> str:
+        """Return the code of a field's bits as an unsigned number."""
+        ex = self.read(p4.FieldRef(header, field.name))
+        return f"({ex.code} & {(1 << field.width) - 1:#x})" if ex.low < 0 else ex.operand
+
+    def read_varbit(self, ref: p4.FieldRef) -> str:
+        """Return the code of a varbit field's bytes."""
+        info = self.state.headers[ref.header]
+        place = info.place(ref.name)
+        if isinstance(place, Known):
+            return repr(place.value)
+        name = self.names.field(ref.header, ref.name)
+        if not isinstance(place, Local):
+            if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
+                return "b''"
+            self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
+            self.state.edit(ref.header).fields[ref.name] = CLEAN
+        return name
+
+    def _load_code(self, state: SymbolicState, header: str, name: str) -> str:
+        """Return the code that reads a field from the packet bytes."""
+        kind = self.program.headers[header].type
+        field = kind.field(name)
+        info = state.headers[header]
+        if info.valid is False and header not in state.removable:
+            return "b''" if field.varbit else "0"
+        varbit = kind.varbit
+        if field.varbit:
+            start = self.offset_code(header, field.offset // 8, after_varbit=False, state=state)
+            end = self.offset_code(header, field.offset // 8, after_varbit=True, state=state)
+            code, zero = f"bytes(d[{start}:{end}])", "b''"
+        else:
+            after = varbit is not None and field.offset >= varbit.offset
+            first, last = field.offset // 8, (field.offset + field.width - 1) // 8
+            shift = (last + 1) * 8 - field.offset - field.width
+            code = self.take(lambda byte: self.offset_code(header, byte, after, state), first, last, shift, field.width)
+            zero = "0"
+            if field.signed:
+                half = 1 << (field.width - 1)
+                code = f"(({code}) ^ {half:#x}) - {half:#x}"
+        if header in state.removable:
+            return code if info.offset is not None else f"({code}) if {self.names.offset(header)} >= 0 else {zero}"
+        return code if info.valid is not None else f"({code}) if {self.names.valid(header)} else {zero}"
+
+    @staticmethod
+    def take(at: Callable[[int], str], first: int, last: int, shift: int, width: int) -> str:
+        """Return the code for `width` bits that end `shift` bits before the end of byte `last` of `d`."""
+        if first == last:
+            code = f"d[{at(first)}]"
+        elif first + 1 == last:
+            code = f"d[{at(first)}] << 8 | d[{at(last)}]"
+            code = code if not shift and width == 16 else f"({code})"
+        elif last + 1 - first in {4, 8}:
+            code = f"take_{last + 1 - first}(d, {at(first)})[0]"
+        elif last + 1 - first == 16:  # an address: a third cheaper than from a slice, which would be copied twice
+            code = f"int_from(take_16(d, {at(first)})[0], 'big')"
+        else:
+            code = f"int_from(d[{at(first)}:{at(last + 1)}], 'big')"
+        if shift:
+            code = f"{code} >> {shift}"
+        if width < (last - first + 1) * 8 - shift:
+            code = f"({code}) & {(1 << width) - 1:#x}" if shift else f"{code} & {(1 << width) - 1:#x}"
+        return code
+
+    def write(self, ref: p4.FieldRef, ex: Ex) -> None:
+        """Store a value in a field, cut to its width."""
+        if ref.name == "$valid$":
+            raise PipelineError(f"assignment to the validity of header {ref.header} is not supported")
+        if not self.live(ref.header, ref.name):
+            return
+        field = self.program.field(ref)
+        ex = saturate(ex, field.width, field.signed) if field.saturating else wrap(ex, field.width, field.signed)
+        bounded = ex.low >= 0 and (field.signed or ex.high < (1 << field.width) - 1)
+        self._store(ref.header, ref.name, ex, ex.high if bounded else None)
+
+    def _store(self, header: str, name: str, ex: Ex, high: int | None = None) -> None:
+        place: Place = DIRTY if high is None else Local(dirty=True, high=high)
+        if ex.value is not None:
+            place = Known(ex.value)
+        else:
+            local = self.names.field(header, name)
+            if local != ex.code:
+                self.line(f"{local} = {ex.code}")
+        self.state.edit(header).fields[name] = place
+
+    def flag(self, name: str) -> Ex:
+        """Return a flag of the pseudo header that the end of a pipeline reads."""
+        place = self.state.headers[FLAGS].place(name)
+        if isinstance(place, Known):
+            assert isinstance(place.value, int)
+            return constant(place.value)
+        return Ex(self.names.field(FLAGS, name), 0, 1 << 64, atom=True)
+
+    def set_flag(self, name: str, ex: Ex) -> None:
+        """Set such a flag."""
+        self._store(FLAGS, name, ex)
+
+    def held(self, ex: Ex) -> Ex:
+        """Return an expression that may be used twice: computed once unless it is just a name."""
+        if ex.atom:
+            return ex
+        name = self.temporary()
+        self.line(f"{name} = {ex.code}")
+        return Ex(name, ex.low, ex.high, atom=True)
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def expr(self, node: p4.Expr) -> Ex:  # noqa: PLR0911 - one case per kind
+        """Return the code of an expression; emit the lines that it needs first."""
+        if isinstance(node, p4.FieldRef):
+            return self.read(node)
+        if isinstance(node, p4.Const):
+            return constant(node.value)
+        if isinstance(node, p4.BoolConst):
+            return constant(int(node.value))
+        if isinstance(node, p4.Param):
+            return self.params[node.index]
+        if isinstance(node, p4.Lookahead):
+            return self.lookahead(node)
+        if isinstance(node, p4.StackField):
+            return self._stack_field(node)
+        if isinstance(node, p4.RegisterRef):
+            index = self.expr(node.index)
+            return Ex(f"{self.register(node.array)}[{index.code}]", 0, 1 << 4096, atom=True)
+        if isinstance(node, p4.Operation):
+            return self._operation(node)
+        raise PipelineError(f"{type(node).__name__} {node} cannot stand in an expression")
+
+    def register(self, name: str) -> str:
+        """Return the Python name of a register array's cells."""
+        if name not in self.program.registers:
+            raise PipelineError(f"register {name}: the program has no such register")
+        return f"reg_{list(self.program.registers).index(name)}"
+
+    def lookahead(self, node: p4.Lookahead) -> Ex:
+        """Return bits ahead of the parser's cursor; the parser has checked that they exist."""
+        first, last = node.offset // 8, (node.offset + node.width - 1) // 8
+        shift = (last + 1) * 8 - node.offset - node.width
+        known = self.state.position
+
+        def at(byte: int) -> str:
+            return str(known + byte) if known is not None else f"pos + {byte}"
+
+        return bits(self.take(at, first, last, shift, node.width), node.width)
+
+    def choose(self, index: Ex, options: list[str], otherwise: str) -> str:
+        """Return code that selects one of `options` by a run-time index."""
+        if index.value is not None:
+            return options[index.value] if 0 <= index.value < len(options) else otherwise
+        index = self.held(index)  # repeated per option it would double with each stack in an index
+        code = otherwise
+        for number in reversed(range(len(options))):
+            code = f"{options[number]} if {index.code} == {number} else {code}"
+        return f"({code})"
+
+    def _stack_field(self, node: p4.StackField) -> Ex:
+        """Return a field of the last element of a stack; 0 if the stack is empty."""
+        stack = self.program.stacks[node.stack]
+        last = self.next_index(node.stack)
+        index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high - 1)
+        headers = [
+            self.program.unions[e].members[node.member] if node.member is not None else e for e in stack.elements
+        ]
+        refs = [p4.FieldRef(header, node.name) for header in headers]
+        if index.value is not None:
+            return self.read(refs[index.value]) if index.value >= 0 else constant(0)
+        field = self.program.field(refs[0])
+        code = self.choose(index, [self.read(ref).code for ref in refs], "0")
+        return self._typed(code, field)
+
+    def element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+        """Return index and header names of a header expression: one header, or an element selected at run time."""
+        if isinstance(node, p4.HeaderRef):
+            return constant(0), [node.name]
+        if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
+            assert isinstance(node.left, p4.StackRef)
+            assert node.right is not None
+            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
+        if isinstance(node, p4.Operation) and node.op == "access_union_header":
+            assert node.left is not None
+            index, unions = self.union_element(node.left)
+            members = [list(self.program.unions[name].members.values())[node.number] for name in unions]
+            return index, members
+        raise PipelineError(f"{node} is no header")
+
+    def union_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+        """Return index and union names of a union expression."""
+        if isinstance(node, p4.UnionRef):
+            return constant(0), [node.name]
+        if isinstance(node, p4.Operation) and node.op == "dereference_union_stack":
+            assert isinstance(node.left, p4.StackRef)
+            assert node.right is not None
+            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
+        raise PipelineError(f"{node} is no header union")
+
+    def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
+        op = node.op
+        if op == "?":
+            return self._ternary(node)
+        if op == "valid":
+            assert node.right is not None
+            index, headers = self.element(node.right)
+            return boolean(self.choose(index, [self.valid(h).code for h in headers], "False"), atom=True)
+        if op == "valid_union":
+            assert node.right is not None
+            index, unions = self.union_element(node.right)
+            return boolean(self.choose(index, [self._union_valid(u) for u in unions], "False"), atom=True)
+        if op == "access_field":
+            assert node.left is not None
+            index, headers = self.element(node.left)
+            fields = [self.program.headers[h].type.fields for h in headers]
+            options = [self._member(h, f, node.number) for h, f in zip(headers, fields, strict=True)]
+            if len(options) == 1 or index.value is not None:
+                return options[index.value or 0]
+            code = self.choose(index, [option.code for option in options], "0")
+            return Ex(code, min(o.low for o in [*options, constant(0)]), max(o.high for o in options), atom=True)
+        if op in {"last_stack_index", "size_stack"}:
+            assert isinstance(node.right, p4.StackRef)
+            index = self.next_index(node.right.name)
+            return index if op == "size_stack" else arithmetic("-", index, constant(1))
+        if op in {"==", "!="} and isinstance(node.left, p4.HeaderRef | p4.UnionRef):
+            return self._compare_headers(node)
+        if op in {"==", "!="} and self._is_varbit(node.left) and self._is_varbit(node.right):
+            return boolean(f"{self.varbit_number(node.left)} {op} {self.varbit_number(node.right)}")
+        if op in {"==", "!="} and (pair := self._nested_addresses(node.left, node.right)):
+            return boolean(f"{pair[0]} {op} {pair[1]}")
+        right = self.expr(node.right) if node.right is not None else constant(0)
+        left = self.expr(node.left) if node.left is not None else None
+        if op in {"not", "~", "d2b", "b2d"} or left is None:
+            return unary(op, right)
+        if op in _COMPARE:
+            return comparison(op, left, right)
+        return arithmetic(op, left, right)
+
+    def _nested_addresses(self, left: p4.Expr | None, right: p4.Expr | None) -> tuple[str, str] | None:
+        """Return locals with the bytes of two unread addresses of nested IPv6 headers; None for other operands.
+
+        Reading both at once and comparing bytes costs half of comparing two numbers.
+        """
+        first, second = self._address_at(left), self._address_at(right)
+        if first is None or second is None or abs(first - second) != _NESTED:
+            return None
+        outer, inner = self.temporary(), self.temporary()
+        self.line(f"{outer}, {inner} = take_56(d, {min(first, second)})")
+        for name, at in ((outer, min(first, second)), (inner, max(first, second))):
+            code = self.take(str, at, at + _ADDRESS // 8 - 1, 0, _ADDRESS)
+            self._taken[self.block, code] = f"int_from({name}, 'big')"
+        return (outer, inner) if first < second else (inner, outer)
+
+    def _address_at(self, node: p4.Expr | None) -> int | None:
+        """Return the known place in the packet of an unread field as wide as an address; None for others."""
+        if not isinstance(node, p4.FieldRef) or node.name == "$valid$":
+            return None
+        field, info = self.program.field(node), self.state.headers[node.header]
+        plain = not field.varbit and not field.signed and not field.offset % 8 and field.width == _ADDRESS
+        if info.offset is None or info.offset < 0 or info.valid is not True or info.place(node.name) is not UNREAD:
+            return None
+        fixed = self.program.headers[node.header].type.varbit is None and node.header not in self.state.removable
+        return info.offset + field.offset // 8 if plain and fixed else None
+
+    def _is_varbit(self, node: p4.Expr | None) -> TypeGuard[p4.FieldRef]:
+        return isinstance(node, p4.FieldRef) and node.name != "$valid$" and self.program.field(node).varbit
+
+    def varbit_number(self, ref: p4.FieldRef) -> str:
+        """Return the code of a varbit's value as BMv2 compares it: a number, whatever its length."""
+        return f"int_from({self.read_varbit(ref)}, 'big')"
+
+    def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> Ex:
+        if number == len(fields):
+            return self.valid(header)
+        return self.read(p4.FieldRef(header, fields[number].name))
+
+    def _union_valid(self, union: str) -> str:
+        members = [self.valid(h) for h in self.program.unions[union].members.values()]
+        if any(m.value == 1 for m in members):
+            return "True"
+        return "(" + (" or ".join(m.code for m in members if m.value is None) or "False") + ")"
+
+    def _compare_headers(self, node: p4.Operation) -> Ex:
+        """Return the comparison of two headers or unions."""
+        if isinstance(node.left, p4.HeaderRef) and isinstance(node.right, p4.HeaderRef):
+            pairs = [(node.left.name, node.right.name)]
+        elif isinstance(node.left, p4.UnionRef) and isinstance(node.right, p4.UnionRef):
+            unions = self.program.unions
+            pairs = list(
+                zip(unions[node.left.name].members.values(), unions[node.right.name].members.values(), strict=True)
+            )
+        else:
+            raise PipelineError("comparison of a header with something else is not supported")
+        code = " or ".join(f"({self._equal(a, b)})" for a, b in pairs)
+        return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
+
+    def _equal(self, left: str, right: str) -> str:
+        """Return code that is true if both are valid and all fields are equal."""
+        terms = [self.valid(left).code, self.valid(right).code]
+        for field in self.program.headers[left].type.fields:
+            a, b = p4.FieldRef(left, field.name), p4.FieldRef(right, field.name)
+            if field.varbit:
+                terms.append(f"{self.varbit_number(a)} == {self.varbit_number(b)}")
+            else:
+                terms.append(f"{self.read(a).code} == {self.read(b).code}")
+        return " and ".join(terms)
+
+    def _ternary(self, node: p4.Operation) -> Ex:
+        assert node.cond is not None
+        assert node.left is not None
+        assert node.right is not None
+        cond = self.expr(node.cond)
+        left, right = self.expr(node.left), self.expr(node.right)
+        if cond.value is not None:
+            return left if cond.value else right
+        low, high = min(left.low, right.low), max(left.high, right.high)
+        return Ex(f"{left.operand} if {cond.operand} else {right.operand}", low, high)

@@ -1,0 +1,1 @@
+"""Code for packets: parser, headers and deparser."""

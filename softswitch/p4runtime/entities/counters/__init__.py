@@ -1,0 +1,1 @@
+"""Counters and meters: by index, and by table entry."""

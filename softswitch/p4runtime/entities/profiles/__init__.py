@@ -1,0 +1,1 @@
+"""Action profiles: members and groups, one-shot programming, watch ports."""

@@ -1,0 +1,258 @@
+"""Members and groups of action profiles and selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mrclab.softswitch.objects.runtime_api import ActionCall, GroupMember, ProfileGroup, ProfileMember, RuntimeApiError
+from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
+from mrclab.softswitch.p4runtime.entities.profiles.oneshot import check_profile_action, check_weights
+from mrclab.softswitch.p4runtime.entities.profiles.watch import watch_port
+from mrclab.softswitch.p4runtime.messages.actions import action_to_proto
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.p4info import P4InfoActionProfile
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState, GroupState, Membership, MemberState
+from mrclab.softswitch.p4runtime.state import Apply, PipelineState
+
+
+class _ProfileHandler:
+    def __init__(self, state: PipelineState) -> None:
+        self._state = state
+        self._switch = state.switch
+
+    def _profile(self, profile_id: int) -> P4InfoActionProfile:
+        profile = self._state.index.profiles.get(profile_id)
+        if profile is None:
+            raise invalid_id()
+        return profile
+
+    def _held(self, profile: P4InfoActionProfile) -> ActionProfileState:
+        return self._state.profiles[profile.id].by_members()
+
+    def _readable(self, profile_id: int) -> Iterator[tuple[P4InfoActionProfile, ActionProfileState]]:
+        """Yield the profiles a read asks for; those in one-shot use have no members or groups to show."""
+        if profile_id:
+            profile = self._profile(profile_id)
+            yield profile, self._held(profile)
+            return
+        for profile in self._state.index.profiles.values():
+            yield profile, self._state.profiles[profile.id]
+
+    def _set_copies(self, profile: P4InfoActionProfile, held: ActionProfileState, member_id: int, wanted: int) -> None:
+        """Give a member `wanted` copies in the data plane, adding at the end or removing from there."""
+        member = held.members[member_id]
+        while len(member.handles) < wanted:
+            handle = held.member_handles.take()
+            try:
+                self._switch.profile(profile.name).insert_member(ProfileMember(handle, member.action))
+            except RuntimeApiError as error:
+                held.member_handles.give_back(handle)
+                raise target_error("Error when creating member on target", error) from error
+            member.handles.append(handle)
+            held.member_ids[handle] = member_id
+        while len(member.handles) > wanted:
+            self._drop_copy(profile, held, member)
+
+    def _drop_copy(self, profile: P4InfoActionProfile, held: ActionProfileState, member: MemberState) -> None:
+        handle = member.handles[-1]
+        try:
+            self._switch.profile(profile.name).delete_member(handle)
+        except RuntimeApiError as error:
+            raise target_error("Error when deleting member on target", error) from error
+        member.handles.pop()
+        del held.member_ids[handle]
+        held.member_handles.give_back(handle)
+
+
+class MemberHandler(_ProfileHandler):
+    """`p4.v1.ActionProfileMember`."""
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Check an update; what is left makes, changes or removes the member."""
+        message = entity.action_profile_member
+        profile = self._profile(message.action_profile_id)
+        check_update_type(update_type)
+        if update_type == DELETE:
+            return lambda: self._delete(profile, message.member_id)
+        call = check_profile_action(message.action, profile, self._state.index)
+        if update_type == INSERT:
+            return lambda: self._create(profile, message.member_id, call)
+        return lambda: self._modify(profile, message.member_id, call)
+
+    def _create(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
+        held = self._held(profile)
+        if member_id in held.members:
+            raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate member id: {member_id}")
+        held.members[member_id] = MemberState(call, [])
+        try:
+            self._set_copies(profile, held, member_id, 1)
+        except P4RuntimeError:
+            del held.members[member_id]
+            raise
+
+    def _modify(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
+        member = _member(self._held(profile), member_id)
+        try:
+            for handle in member.handles:
+                self._switch.profile(profile.name).modify_member(ProfileMember(handle, call))
+        except RuntimeApiError as error:
+            raise target_error("Error when modifying member on target", error) from error
+        member.action = call
+
+    def _delete(self, profile: P4InfoActionProfile, member_id: int) -> None:
+        held = self._held(profile)
+        member = _member(held, member_id)
+        while member.handles:
+            self._drop_copy(profile, held, member)
+        del held.members[member_id]
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield one member (nothing if there is none of this id) or, for id 0, all."""
+        wanted = entity.action_profile_member
+        for profile, held in self._readable(wanted.action_profile_id):
+            for member_id, member in sorted(held.members.items()):
+                if wanted.member_id in {0, member_id}:
+                    yield p4r.Entity(
+                        action_profile_member=p4r.ActionProfileMember(
+                            action_profile_id=profile.id,
+                            member_id=member_id,
+                            action=action_to_proto(member.action, self._state.index),
+                        )
+                    )
+
+
+class GroupHandler(_ProfileHandler):
+    """`p4.v1.ActionProfileGroup`."""
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Check an update; what is left makes, changes or removes the group."""
+        message = entity.action_profile_group
+        profile = self._profile(message.action_profile_id)
+        check_update_type(update_type)
+        if update_type == DELETE:
+            return lambda: self._delete(profile, message.group_id)
+        if update_type == INSERT:
+            _check_max_size(profile, message)
+        if any(member.weight <= 0 for member in message.members):
+            raise invalid("Member weight must be a positive integer value")
+        if update_type == INSERT:
+            return lambda: self._create(profile, message)
+        return lambda: self._modify(profile, message)
+
+    def _create(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
+        held = self._held(profile)
+        if message.group_id in held.groups:
+            raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate group id: {message.group_id}")
+        members = _memberships(profile, held, message, message.max_size)
+        group = GroupState(held.group_handles.take(), message.max_size, members)
+        held.groups[message.group_id] = group
+        try:
+            self._grow(profile, held, group)
+            self._switch.profile(profile.name).insert_group(_target_group(held, group))
+        except (RuntimeApiError, P4RuntimeError) as error:
+            del held.groups[message.group_id]
+            held.group_handles.give_back(group.handle)
+            self._shrink(profile, held, group.members)
+            if isinstance(error, P4RuntimeError):
+                raise
+            raise target_error("Error when creating group on target", error) from error
+        held.group_ids[group.handle] = message.group_id
+
+    def _modify(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
+        held = self._held(profile)
+        group = _group(held, message.group_id)
+        if message.max_size not in {0, group.max_size}:
+            raise invalid("Cannot change group max_size after group creation")
+        old = group.members
+        group.members = _memberships(profile, held, message, group.max_size)
+        try:
+            self._grow(profile, held, group)
+            self._switch.profile(profile.name).modify_group(_target_group(held, group))
+        except (RuntimeApiError, P4RuntimeError) as error:
+            new, group.members = group.members, old
+            self._shrink(profile, held, new)
+            if isinstance(error, P4RuntimeError):
+                raise
+            raise target_error("Error when setting group membership on target", error) from error
+        self._shrink(profile, held, old)
+
+    def _delete(self, profile: P4InfoActionProfile, group_id: int) -> None:
+        held = self._held(profile)
+        group = _group(held, group_id)
+        try:
+            self._switch.profile(profile.name).delete_group(group.handle)
+        except RuntimeApiError as error:
+            raise target_error("Error when deleting group on target", error) from error
+        del held.groups[group_id]
+        del held.group_ids[group.handle]
+        held.group_handles.give_back(group.handle)
+        self._shrink(profile, held, group.members)
+
+    def _grow(self, profile: P4InfoActionProfile, held: ActionProfileState, group: GroupState) -> None:
+        for member_id, membership in group.members.items():
+            copies = max(membership.weight, len(held.members[member_id].handles))
+            self._set_copies(profile, held, member_id, copies)
+
+    def _shrink(self, profile: P4InfoActionProfile, held: ActionProfileState, members: dict[int, Membership]) -> None:
+        for member_id in members:
+            self._set_copies(profile, held, member_id, held.largest_weight(member_id))
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield one group (nothing if there is none of this id) or, for id 0, all."""
+        wanted = entity.action_profile_group
+        for profile, held in self._readable(wanted.action_profile_id):
+            for group_id, group in sorted(held.groups.items()):
+                if wanted.group_id in {0, group_id}:
+                    yield p4r.Entity(
+                        action_profile_group=p4r.ActionProfileGroup(
+                            action_profile_id=profile.id,
+                            group_id=group_id,
+                            max_size=group.max_size,
+                            members=(item.watch for _, item in sorted(group.members.items())),
+                        )
+                    )
+
+
+def _member(held: ActionProfileState, member_id: int) -> MemberState:
+    member = held.members.get(member_id)
+    if member is None:
+        raise P4RuntimeError(Code.NOT_FOUND, f"Member id does not exist: {member_id}")
+    return member
+
+
+def _group(held: ActionProfileState, group_id: int) -> GroupState:
+    group = held.groups.get(group_id)
+    if group is None:
+        raise P4RuntimeError(Code.NOT_FOUND, f"Group id does not exist: {group_id}")
+    return group
+
+
+def _check_max_size(profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
+    if message.max_size < 0:
+        raise invalid("Group max_size cannot be less than 0")
+    if profile.max_group_size and message.max_size > profile.max_group_size:
+        raise invalid("Group max_size cannot exceed static max_group_size (from P4Info)")
+
+
+def _memberships(
+    profile: P4InfoActionProfile, held: ActionProfileState, message: p4r.ActionProfileGroup, max_size: int
+) -> dict[int, Membership]:
+    total = sum(member.weight for member in message.members)
+    check_weights(total, max_size or profile.max_group_size, "Sum of member weights exceeds maximum group size")
+    members: dict[int, Membership] = {}
+    for member in message.members:
+        _member(held, member.member_id)
+        if member.member_id in members:
+            raise invalid(f"Duplicate member id {member.member_id} for group {message.group_id}, use weights instead")
+        members[member.member_id] = Membership(member.weight, watch_port(member), own_copy(member))
+    return members
+
+
+def _target_group(held: ActionProfileState, group: GroupState) -> ProfileGroup:
+    members = (
+        GroupMember(handle, 1, membership.watch_port)
+        for member_id, membership in group.members.items()
+        for handle in held.members[member_id].handles[: membership.weight]
+    )
+    return ProfileGroup(group.handle, tuple(sorted(members)), group.max_size)
