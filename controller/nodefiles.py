@@ -38,12 +38,12 @@ PROBE_INTERVAL_RTTS = 12.0  # first probe of an ASSUMED_BAD EV; a demo of second
 PROBE_BACKOFF_CAP = 4.0
 SACK_PACKETS = 3  # a SACK when more than this many full packets are unacknowledged, so every fourth
 MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
-MAPPER_LEAST_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
+MAPPER_MIN_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
 NOBODY_DENIES: Mapping[str, Iterable[DenyRule]] = {}
 BACKUP_SHARE = 4  # one path in four is held back as a backup
-MOST_EVS = 256  # of a QP, over all planes; the paper has 128 to 256
-MOST_LISTED = 4096  # hosts up to which their directory is a list
-MOST_TEMPLATES = 64  # made for a host in advance
+MAX_EVS = 256  # of a QP, over all planes; the paper has 128 to 256
+MAX_LISTED = 4096  # hosts up to which their directory is a list
+MAX_TEMPLATES = 64  # made for a host in advance
 
 
 def node_configs(
@@ -80,7 +80,7 @@ class Configs(Mapping[str, NodeConfig]):
         self._mapper = mapper
         self._choice = choice
         self._agents = agents or fabric.spec.hosts_per_t0  # of each T0 group, that take part in Clustermapper
-        few = len(fabric.hosts) <= MOST_LISTED
+        few = len(fabric.hosts) <= MAX_LISTED
         self._directory = {host.name: host.address for host in fabric.hosts} if few else Directory(fabric)
         self._of_group: dict[tuple[int, int], NodeConfig] = {}
 
@@ -132,12 +132,12 @@ def _first_of_group(
         path_mtu=spec.path_mtu,
         link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.looks),
         ports=_ports(host, spec),
-        templates=tuple(templates) if spec.t0s <= MOST_TEMPLATES else templates[:1],
+        templates=tuple(templates) if spec.t0s <= MAX_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),
         transport=transport(fabric, choice),
         mapper=mapper,
     )
-    return made if spec.t0s <= MOST_TEMPLATES else made.model_copy(update={"templates": templates})
+    return made if spec.t0s <= MAX_TEMPLATES else made.model_copy(update={"templates": templates})
 
 
 _SCOPES: dict[int, Scope] = {2: "t0-local", 4: "cross-t1", 6: "cross-t2"}
@@ -232,7 +232,7 @@ def longest_rtt(fabric: Fabric) -> float:
 
 def default_profile(fabric: Fabric) -> EvProfileConfig:
     """Three quarters of a plane's paths active, the rest backup; at least a quarter of all EVs must stay active."""
-    found = min(fabric.most_paths, MOST_EVS // fabric.planes)
+    found = min(fabric.most_paths, MAX_EVS // fabric.planes)
     backup = found // BACKUP_SHARE
     active = found - backup
     return EvProfileConfig(
@@ -265,7 +265,7 @@ def mapper(fabric: Fabric, cycle: float, t1s: int = 0) -> MapperSection | None:
     """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0. `t1s` as in the section."""
     if not cycle:
         return None
-    least = MAPPER_LEAST_TIMEOUT * fabric.spec.pace
+    least = MAPPER_MIN_TIMEOUT * fabric.spec.pace
     timeout = max(least, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric))
     return MapperSection(cycle=cycle, timeout=timeout, t1s=t1s)
 

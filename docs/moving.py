@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mrclab.lab import history
 from mrclab.lab.history import Record
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.palette import BROKEN, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import FEEDBACK, Crossing
@@ -59,14 +59,14 @@ class Journey(NamedTuple):
 def record() -> tuple[Fabric, float, list[Crossing], list[Record]]:
     """Run a stream, cut a cable; returns the fabric, when that was, all crossings, and the history since then."""
     fabric = Fabric(FabricSpec())
-    with virtual_world(fabric, seed=1) as world, Desk(world, 1.0, threaded=False).open() as desk:
-        desk.lab.start_traffic({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
+    with virtual_world(fabric, seed=1) as world, LabSession(world, 1.0, threaded=False).open() as session:
+        session.lab.start_traffic({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
         world.pause(SETTLED - BEFORE)
-        desk.step()
+        session.step()
         watch = world.watch()
         world.pause(SETTLED - world.now)
         seen = len(world.history_since(0))
-        desk.inject("link_down", {"link": CABLE, "name": "cut"})
+        session.inject("link_down", {"link": CABLE, "name": "cut"})
         cut = world.now
         world.pause(AFTER)
         taken = watch.taken()

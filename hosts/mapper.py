@@ -23,7 +23,7 @@ TIMEOUT_S = 0.25
 _SOURCE = slice(h.INNER_AT + 8, h.INNER_AT + 24)
 _DESTINATION = slice(h.INNER_AT + 24, h.INNER_AT + 40)
 _PSN_AT = h.BTH_AT + 9
-_LEAST = h.BODY_AT
+_MIN_BYTES = h.BODY_AT
 
 
 class _Target:
@@ -107,7 +107,7 @@ class Mapper:
 
     def receive(self, frame: bytes | memoryview, now: float) -> bool:
         """Handle a received frame; return False if it is not a probe of this host."""
-        if len(frame) < _LEAST or frame[h.BTH_AT] != h.MrcOpcode.ENDPOINT_REQUEST:
+        if len(frame) < _MIN_BYTES or frame[h.BTH_AT] != h.MrcOpcode.ENDPOINT_REQUEST:
             return False
         if frame[_SOURCE] != self._own or frame[_DESTINATION] != self._own:
             return False

@@ -1,7 +1,7 @@
 """Process at the other end of a Unix socket: its pid, and whether a signal has stopped it.
 
 Sources: `SO_PEERCRED` (unix(7): of a server, the process that called listen(2)) and the third field of
-/proc/PID/stat (proc(5)). Both can be read while the process stands still. Where the system has neither, nobody is
+/proc/PID/stat (proc(5)). Both can be read while the process is stopped. Where the system has neither, nobody is
 known to be stopped.
 """
 

@@ -23,6 +23,12 @@ RETIRED = {
     r"\bhopeless\b": "deadlocked",
     r"\blast_words\b": "last output",
     r"\bMisbehaviour\b": "fault mode",
+    r"\b(Desk|desk)\b": "session",
+    r"\b(PageBeside|SoFar)\b": "PageProcess, PartialMeasures",
+    r"\b_?([A-Z0-9]+_)*(MOST|LEAST)(_[A-Z0-9]+)*\b": "MAX, MIN",
+    r"\b(let_go|heed|strain|soon)\(": "release, check_interrupt, load, call_soon",
+    r"\bstands? still\b": "is stopped, is paused",
+    r"\bno such word\b": "no such command",
 }
 IN_CODE = {
     r"(?<!agent\.)\b[Tt]old\b(?!_)": "report, notify, send, list",

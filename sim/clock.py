@@ -23,7 +23,7 @@ NEVER: Final = 1 << 61
 """A tick after the end of every run; it fits into a machine integer."""
 
 _FIRST_SHIFT: Final = 20  # a bucket is 2^20 ps wide until the event rate is known
-_LEAST_SHIFT, _MOST_SHIFT = 8, 34
+_MIN_SHIFT, _MAX_SHIFT = 8, 34
 _PER_BUCKET: Final = 128  # events at most, mostly half as many
 _NEAR_BUCKETS: Final = 4096  # buckets from the current one on that are found by their place
 _COMPILED: Final = not __file__.endswith(".py")
@@ -92,7 +92,7 @@ class Clock:
     def set_event_rate(self, events_per_second: float) -> None:
         """Choose the width of buckets so that each holds some dozens of events; nothing else depends on it."""
         width = int(_PER_BUCKET * SECOND / max(events_per_second, 1.0))
-        shift = min(max(width.bit_length() - 1, _LEAST_SHIFT), _MOST_SHIFT)
+        shift = min(max(width.bit_length() - 1, _MIN_SHIFT), _MAX_SHIFT)
         events = self._current[::-1]
         for number in sorted(self._starts):
             events += self._take_bucket(number)

@@ -27,10 +27,10 @@ PROVISION_S: Final = 0.2
 PROBE_AGAIN_S: Final = 0.25
 """Interval of link checks of a cable that is not verified; times the fabric's `pace`."""
 
-MOST_SHOWN: Final = 20_000
+MAX_SHOWN: Final = 20_000
 """Cables of the largest fabric of which every port's counters are shown."""
 
-STANDS_STILL: Final = "stands still"
+STOPPED: Final = "is stopped"
 _CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
@@ -56,7 +56,7 @@ class SimFleet:
     @property
     def is_large(self) -> bool:
         """True if ports are too many to be shown one by one."""
-        return len(self.model.links) > MOST_SHOWN
+        return len(self.model.links) > MAX_SHOWN
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -247,10 +247,10 @@ class SimFleet:
         return found
 
     async def traffic(self, name: str) -> int:
-        """Packets of QPs that a switch has sent so far; SwitchError where it stands still."""
+        """Packets of QPs that a switch has sent so far; SwitchError where it is stopped."""
         switch = self.switches[name]
         if switch.frozen:
-            raise SwitchError(name, STANDS_STILL, "DEADLINE_EXCEEDED")
+            raise SwitchError(name, STOPPED, "DEADLINE_EXCEEDED")
         return counters.traffic(switch.model, reading(switch), self.model.spec.trimming)
 
 
@@ -258,7 +258,7 @@ def _view(switch: SimSwitch) -> SwitchView:
     """State of a switch that was used."""
     if switch.is_empty:
         return SwitchView(SwitchState.PROVISIONING if switch.alive else SwitchState.CONNECTING)
-    return SwitchView(SwitchState.READY, STANDS_STILL if switch.frozen else "")
+    return SwitchView(SwitchState.READY, STOPPED if switch.frozen else "")
 
 
 def _route(switch: SimSwitch, usid: int, port: int) -> str:

@@ -119,7 +119,7 @@ class SimFaultInjector:
                 owners.append(owner)
             cable.set_carrier(False)
 
-    def let_go(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Give it back, except on cables that another owner holds."""
         for index, owners in list(self._held.items()):
             if owner in owners:

@@ -113,7 +113,7 @@ class SimNic:
         for port in self.ports:
             self._by_number[port.number] = port
         self._up: tuple[SimNicPort, ...] = ()
-        self._soon: list[Callable[[float], None]] = []
+        self._pending_calls: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
         self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
         self._deadline_at = NEVER
@@ -166,9 +166,9 @@ class SimNic:
 
         self._clock.call_at(self._clock.now + step, run)
 
-    def soon(self, work: Callable[[float], None]) -> None:
+    def call_soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
-        self._soon.append(work)
+        self._pending_calls.append(work)
 
     def until_done(self, interval: float, step: Callable[[float], bool]) -> None:
         """Call `step(now)` every `interval` seconds, first at once, until it returns False."""
@@ -183,7 +183,7 @@ class SimNic:
         self._clock.call_at(self._clock.now, run)
 
     def serve(self) -> None:
-        """Run what `soon` was given, send what can be sent, and schedule the transport's next deadline."""
+        """Run the pending calls, send what can be sent, and schedule the transport's next deadline."""
         self._transmit()
         if self._transport.not_before() < self._deadline:
             self._schedule_deadline()
@@ -229,7 +229,7 @@ class SimNic:
         self._set_rate(config)
         self._clock.call_at(self._clock.now, self._serve_event)  # the transport may have something to send now
 
-    def strain(self) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """Return zeros: a NIC in virtual time is never overloaded."""
         return {"cpu": 0.0, "delayed_frames": 0, "delay_line_drops": 0}
 
@@ -281,14 +281,14 @@ class SimNic:
 
     def _transmit(self) -> None:
         """Give every idle port a frame; ask those without one again after another got one: planes stay in step."""
-        soon, clock, transport = self._soon, self._clock, self._transport
+        calls, clock, transport = self._pending_calls, self._clock, self._transport
         now = clock.now
         seconds = now / SECOND
         sent = True
-        while sent or soon:
+        while sent or calls:
             sent = False
-            while soon:
-                soon.pop(0)(seconds)
+            while calls:
+                calls.pop(0)(seconds)
             for port in self._up:
                 if port.free_at <= now:
                     frame = port.injected.pop(0) if port.injected else transport.next_frame(port.number, seconds)

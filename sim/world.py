@@ -32,7 +32,7 @@ from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
 from mrclab.sim.fabric import SimFabric
-from mrclab.sim.fleet import MOST_SHOWN
+from mrclab.sim.fleet import MAX_SHOWN
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.nic import SimNic
 from mrclab.sim.openloop import Arrival, OpenFlow, SimOpenLoop
@@ -68,7 +68,7 @@ OF_FIGURES: Final = frozenset({"messages", "pingpong", "process.died", "qp.state
 NONE: Final[frozenset[str]] = frozenset()
 
 DEPTHS_S: Final = 0.25
-MOST_CONFIGS: Final = 64
+MAX_CONFIGS: Final = 64
 """Node configs that a result keeps: of all hosts, or in a larger fabric of the first that had something to do."""
 
 _DIGITS: Final = 9  # of the seconds in the history
@@ -96,11 +96,11 @@ class SimWorld:
         self.fabric = fabric
         self.seed = seed
         self.files = files
-        self.heed: Callable[[], object] = lambda: None  # raises where time must not pass any more
+        self.check_interrupt: Callable[[], object] = lambda: None  # raises where time must not pass any more
         self._wire_format = wire_format
         self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
         self._clock = Clock()
-        self._is_large = len(fabric.links) > MOST_SHOWN
+        self._is_large = len(fabric.links) > MAX_SHOWN
         self._counts_flows = False
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -144,11 +144,11 @@ class SimWorld:
         """Let time pass, and collect the events published meanwhile."""
         until = self._clock.now + max(1, ticks(seconds))
         while self._clock.now < until:
-            self.heed()
+            self.check_interrupt()
             self._clock.run(until)
 
     def halt(self) -> None:
-        """Have whoever lets time pass look at once whether to go on: `run` returns, the controller calls `heed`."""
+        """End the current slice of time at once: `run` returns, the controller calls `check_interrupt`."""
         self._clock.halted = True
 
     # --- nodes --------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class SimWorld:
             self._start_host(node)
 
     def freeze(self, node: str) -> None:
-        """It stands still; hosts and the controller cannot."""
+        """Stop a switch; hosts and the controller cannot be stopped."""
         self.sim.touched[node] = None
         self.sim.switches[node].freeze()
 
@@ -296,7 +296,7 @@ class SimWorld:
         self.sim.switches[node].thaw()
 
     def is_alive(self, node: str) -> bool:
-        """Return True if it is there, or stands still."""
+        """Return True if it is there, even if stopped."""
         if node == CONTROLLER:
             return self._controller.alive
         if node in self.sim.switches:
@@ -394,8 +394,8 @@ class SimWorld:
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)
         fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
-        few = len(self.fabric.hosts) <= MOST_CONFIGS
-        for name in self.fabric.host_names if few else self._used[:MOST_CONFIGS]:
+        few = len(self.fabric.hosts) <= MAX_CONFIGS
+        for name in self.fabric.host_names if few else self._used[:MAX_CONFIGS]:
             nodeconfig.store(self._controller.nodes.configs[name], directory / "node" / f"{name}.json")
         if self._has_history:
             with (directory / "history.jsonl").open("w", encoding="utf-8") as history:

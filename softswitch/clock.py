@@ -23,7 +23,7 @@ REAL = SwitchClock(time.monotonic, time.monotonic_ns, 100e-6)
 
 
 class SetClock:
-    """A clock that stands still until it is set. A switch with it is run by `inject` and `settle`, not by its loop."""
+    """A clock that changes only when it is set. A switch with it is run by `inject` and `settle`, not by its loop."""
 
     def __init__(self, now_ns: int = 0) -> None:
         self.now_ns = now_ns

@@ -14,7 +14,7 @@ from mrclab.topo.spec import FabricSpec, SpecError
 
 warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows it, and nobody reads Python's warnings
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)
 """Exceptions that ruamel.yaml's constructors raise on text that is no YAML, or holds a number or date that is none."""
 
@@ -28,7 +28,7 @@ def store(described: FabricSpec, path: Path) -> None:
 def load(path: Path, *, follow: bool = True) -> Fabric:
     """Read a description; SpecError says in one sentence what is wrong with it, OSError why it cannot be read."""
     try:
-        data: Any = YAML(typ="safe", pure=True).load(files.read_text(path, _MOST_BYTES, follow=follow))
+        data: Any = YAML(typ="safe", pure=True).load(files.read_text(path, _MAX_BYTES, follow=follow))
     except UNREADABLE as error:
         raise SpecError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(data, dict):

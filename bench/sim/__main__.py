@@ -28,7 +28,7 @@ _SIZES = {
 _OTHER_SIZES = {"whole-incast": 64_000}
 _LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # beyond so many hosts, bytes of a permutation
 _LARGE_TRAFFIC = ("permutation", "incast")  # for uet-htsim: the others have a hundred thousand connections
-_LEAST, _MOST = 16, 32_768  # hosts
+_MIN_HOSTS, _MAX_HOSTS = 16, 32_768  # hosts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,8 +97,8 @@ def _size(traffic: str, hosts: int) -> int:
 def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
     for word in words.split(","):
         hosts = int(word) if word.strip().isdecimal() else 0
-        if not _LEAST <= hosts <= _MOST:
-            parser.error(f"--hosts {word!r} is no number of hosts from {_LEAST} to {_MOST}; give for example 128,1024")
+        if not _MIN_HOSTS <= hosts <= _MAX_HOSTS:
+            parser.error(f"invalid --hosts {word!r}: expected {_MIN_HOSTS} to {_MAX_HOSTS} hosts, for example 128,1024")
         if hosts % hosts_per_t0(hosts):
             parser.error(
                 f"{hosts} hosts do not fill T0s of {hosts_per_t0(hosts)}; give a multiple of it, for example"
@@ -114,9 +114,9 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool) -> 
     """
     rounds: dict[SimLoad, list[list[SimCost]]] = {one: [] for one in loads}
     failed: set[SimLoad] = set()
-    fits = [one.hosts <= htsim.MOST_HOSTS for one in loads]
+    fits = [one.hosts <= htsim.MAX_HOSTS for one in loads]
     for hosts in dict.fromkeys(one.hosts for one, fit in zip(loads, fits, strict=True) if beside and not fit):
-        sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MOST_HOSTS}\n")
+        sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MAX_HOSTS}\n")
     for seed in range(1, seeds + 1):
         for one, fit in zip(loads, fits, strict=True):
             if one in failed:

@@ -34,7 +34,7 @@ _FLOWLET_GAP = 6e-6  # seconds
 DCQCN_MARK = 7  # packets of an output queue behind which uet-htsim's DCQCN has every packet marked
 _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
-_LEAST_END_US = 1000
+_MIN_END_US = 1000
 _GROUP = 16  # hosts of an incast or an all-to-all
 FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
@@ -226,13 +226,13 @@ class SimLoad:
         if self.kind == "roce":
             return [
                 "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),
-                "-q", str(_CHIP), "-pfc_thresholds", str(_XON), str(_XOFF), "-end", str(20 * max(_LEAST_END_US, most)),
+                "-q", str(_CHIP), "-pfc_thresholds", str(_XON), str(_XOFF), "-end", str(20 * max(_MIN_END_US, most)),
                 "-seed", str(self.seed), *self.htsim_words,
             ]  # fmt: skip
         return [
             "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
             "-sender_cc_algo", self.htsim_control or "nscc", "-enable_accurate_base_rtt",
-            "-end", str(max(_LEAST_END_US, 20 * most, begun)), "-seed", str(self.seed),
+            "-end", str(max(_MIN_END_US, 20 * most, begun)), "-seed", str(self.seed),
             *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []), *self.htsim_words,
         ]  # fmt: skip

@@ -10,7 +10,7 @@ from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 
 NAME = "uet-htsim"
-MOST_HOSTS = 8192
+MAX_HOSTS = 8192
 """Largest size: a switch there has 128 ports, with as many uplinks as hosts at a T0."""
 _FINISHED = re.compile(r"^Flow \S+(?: flowId (\d+))? .*?finished at ([\d.e+]+)", re.MULTILINE)
 _SENT = re.compile(r"^New: (\d+) Rtx: (\d+)", re.MULTILINE)

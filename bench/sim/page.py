@@ -25,7 +25,7 @@ _TRIED = (
     ("huge pages for memory", "2 to 5 % of CPU time; left out"),
 )
 """Attempts on small transfers, and their effects."""
-_MEDIAN, _MOST_OF_ALL = table.SHARES["median"], table.SHARES["99 %"]
+_MEDIAN, _TAIL = table.SHARES["median"], table.SHARES["99 %"]
 
 
 def text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
@@ -85,7 +85,7 @@ def _completions(both: Sequence[tuple[SimRow, SimRow]]) -> str:
     lines = []
     for here, there in both:
         cells = [f"{here.load.hosts:,}", here.load.traffic]
-        for share in (_MEDIAN, _MOST_OF_ALL):
+        for share in (_MEDIAN, _TAIL):
             cells += [_micro(here, share), _micro(there, share), f"{table.difference(here, there, share):+.1%}"]
         cells += [_micro(here, 1.0), _micro(there, 1.0)]
         lines.append([*cells, *(f"{row.cost.again / row.cost.packets:.1%}" for row in (here, there))])

@@ -19,7 +19,7 @@ COLUMNS = (
     "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "CPU µs/packet", "memory",
     *(f"{name} µs" for name in SHARES),
 )  # fmt: skip
-_LEAST_CPU = 0.01  # seconds: resolution of process clocks
+_MIN_CPU = 0.01  # seconds: resolution of process clocks
 _LIMIT = 0.1  # most difference of completion times
 
 
@@ -74,12 +74,12 @@ def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
 
 def times_cpu(here: SimRow, there: SimRow) -> float:
     """Return the CPU time here as a multiple of uet-htsim's."""
-    return here.cost.cpu / max(there.cost.cpu, _LEAST_CPU)
+    return here.cost.cpu / max(there.cost.cpu, _MIN_CPU)
 
 
 def times_cpus(here: SimRow, there: SimRow) -> list[float]:
     """Return the same for each seed."""
-    return [one / max(other, _LEAST_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
+    return [one / max(other, _MIN_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
 
 
 def difference(here: SimRow, there: SimRow, share: float) -> float:

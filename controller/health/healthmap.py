@@ -9,9 +9,9 @@ from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePa
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
-MOST_LINKS = 20_000  # of which each is shown
-MOST_PROBES = 10_000  # over one path in one cycle; a report of more is refused
-MOST_RTT = 3600.0  # seconds
+MAX_LINKS = 20_000  # of which each is shown
+MAX_PROBES = 10_000  # over one path in one cycle; a report of more is refused
+MAX_RTT = 3600.0  # seconds
 
 
 class ReportError(ControllerError):
@@ -160,7 +160,7 @@ class HealthMap:
 
         Of very many links only those are shown whose probes were not all answered.
         """
-        many = len(self._fabric.links) > MOST_LINKS
+        many = len(self._fabric.links) > MAX_LINKS
         at_fault = {verdict.element: verdict for verdict in self._verdicts}
         named = {self._named(path): None for path in sorted(self._lossy if many else self._probed)}
         result = {link.name: self._shown(link, at_fault.get(link)) for link in named}
@@ -194,8 +194,8 @@ class HealthMap:
         rtt = probe.get("rtt")
         if not (1 <= plane <= self._fabric.planes and 0 <= uplink <= self._fabric.most_paths):
             raise ReportError(f"report of {host} ignored: there is no plane {plane}, uplink {uplink}")
-        if not 0 <= lost <= sent <= MOST_PROBES or not (
-            rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MOST_RTT)
+        if not 0 <= lost <= sent <= MAX_PROBES or not (
+            rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MAX_RTT)
         ):
             raise ReportError(f"report of {host} ignored: {lost} lost of {sent} sent with RTT {rtt} is impossible")
         return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt), self._looks)

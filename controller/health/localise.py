@@ -18,7 +18,7 @@ from mrclab.controller.health.elements import Element, link_element
 from mrclab.topo.model import Fabric
 
 RATES = (1.0, 0.5, 0.25, 0.1, 0.05, 0.02)  # loss rates of an element that are tried
-MOST_LOSS = 0.98  # a dead element may show a stray reply: a probe counted late, or sent before it failed
+MAX_LOSS = 0.98  # a dead element may show a stray reply: a probe counted late, or sent before it failed
 
 
 class ProbePath(NamedTuple):
@@ -195,7 +195,7 @@ class Localiser:
         """
         limits = self.thresholds
         ratio = 0.0
-        bad, good = min(rate, MOST_LOSS), limits.background
+        bad, good = min(rate, MAX_LOSS), limits.background
         per_loss, per_answer = math.log(good / bad), math.log((1 - good) / (1 - bad))
         for tally in cycles:
             ratio += tally.lost * per_loss + (tally.sent - tally.lost) * per_answer
@@ -255,7 +255,7 @@ def _fit(
     alike = Counter((tallies[path].lost, survival[path]) for path in suspect.in_order)  # most fared as most others
 
     def gain(rate: float) -> float:
-        through = 1 - min(rate, MOST_LOSS)
+        through = 1 - min(rate, MAX_LOSS)
         lost = sum(count * n * math.log((1 - left * through) / (1 - left)) for (n, left), count in alike.items())
         return lost + suspect.answered * math.log(through)
 
@@ -267,4 +267,4 @@ def _fit(
 def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
     """Treat an element as faulty: scale the delivery rate of its paths accordingly."""
     for path in fit.suspect.lossy:
-        survival[path] *= 1 - min(fit.rate, MOST_LOSS)
+        survival[path] *= 1 - min(fit.rate, MAX_LOSS)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_INTERVAL = 0.05  # seconds between attempts to connect; a switch must be back within 1 s
 RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an error
-RETRY_MOST = 2.0
+RETRY_MAX = 2.0
 
 
 class Worker:
@@ -82,7 +82,7 @@ class Worker:
             except ControllerError as error:
                 self._failed(error)
             # Back off only from a switch that refuses; one that is down may be back at any moment.
-            pause = min(2 * pause, RETRY_MOST) if self.state is SwitchState.FAILED else RETRY_FIRST
+            pause = min(2 * pause, RETRY_MAX) if self.state is SwitchState.FAILED else RETRY_FIRST
             await asyncio.sleep(pause)
 
     def require_session(self) -> SwitchSession:

@@ -15,7 +15,7 @@ from mrclab.topo.model import Fabric
 log = logging.getLogger(__name__)
 
 PAUSE_FIRST = 0.1  # seconds between probes of a cable that has not been seen right
-PAUSE_MOST = 1.0
+PAUSE_MAX = 1.0
 SILENT_AFTER = 3.0  # seconds without a reply, both ends ready, after which the history has a cable as silent
 
 
@@ -56,7 +56,7 @@ class CableProber:
                 await asyncio.wait_for(self._wake.wait(), None if self.book.settled else pause)
                 pause = PAUSE_FIRST
             except asyncio.TimeoutError:
-                pause = min(1.5 * pause, PAUSE_MOST)
+                pause = min(1.5 * pause, PAUSE_MAX)
 
     def packet_in(self, switch: str, port: int, frame: bytes) -> None:
         """Take a frame that a switch handed over."""

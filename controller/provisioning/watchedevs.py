@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mrclab.controller.errors import ControllerError
 
-MOST = 1024
+MAX_WATCHED = 1024
 """Entries that the table `ev_watch` holds."""
 
 
@@ -27,8 +27,8 @@ class WatchedEvs:
             raise WatchError(f"EV {ev} does not fit 32 bits")
         if ev in self._evs:
             return False
-        if len(self._evs) >= MOST:
-            raise WatchError(f"{MOST} EVs are watched already; unwatch one first")
+        if len(self._evs) >= MAX_WATCHED:
+            raise WatchError(f"{MAX_WATCHED} EVs are watched already; unwatch one first")
         self._evs[ev] = None
         return True
 

@@ -217,7 +217,7 @@ class Controller:
     async def _sample(self) -> None:
         """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.
 
-        One switch that stands still must not stop the others' records, so each has half a beat to answer.
+        One switch that is stopped must not hold up the others' records, so each has half a beat to answer.
         """
         due = time.monotonic()
         while True:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mrclab.lab import history
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.palette import BROKEN, PASSED, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import FEEDBACK
@@ -132,14 +132,17 @@ def programmed() -> str:
 def loads(transport: TransportSpec) -> tuple[Fabric, Counter[str]]:
     """Data packets over each uplink of the first T0, of four flows from under it to the hosts under the other."""
     fabric = Fabric(FabricSpec(planes=1, t0s=2, t1s=4, hosts_per_t0=4))
-    with virtual_world(fabric, seed=3, transport=transport) as world, Desk(world, 1.0, threaded=False).open() as desk:
+    with (
+        virtual_world(fabric, seed=3, transport=transport) as world,
+        LabSession(world, 1.0, threaded=False).open() as session,
+    ):
         watch = world.watch()
         for n in range(1, 5):
-            desk.lab.start_traffic(
+            session.lab.start_traffic(
                 {"kind": "write", "from": f"h{n}", "to": f"h{n + 4}", "size": "300 KiB", "name": f"f{n}"}
             )
         world.pause(1.0)
-        desk.step()
+        session.step()
         found: Counter[str] = Counter()
         for each in watch.taken():
             link = fabric.links[each.half_link // 2]
@@ -173,14 +176,14 @@ def lost() -> tuple[float, list[tuple[float, str]]]:
     """Round trip, and what became of a path after its cable was cut, seconds after the cut."""
     fabric = Fabric(FabricSpec())
     cable = "t0-p1-1/t1-p1-2"
-    with virtual_world(fabric, seed=1) as world, Desk(world, 1.0, threaded=False).open() as desk:
-        desk.lab.start_traffic({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
+    with virtual_world(fabric, seed=1) as world, LabSession(world, 1.0, threaded=False).open() as session:
+        session.lab.start_traffic({"kind": "stream", "from": "h1", "to": "h3", "size": "1 GiB", "name": "stream"})
         world.pause(0.5)
         seen = len(world.history_since(0))
-        desk.inject("link_down", {"link": cable, "name": "cut"})
+        session.inject("link_down", {"link": cable, "name": "cut"})
         cut = world.now
         world.pause(0.15)
-        desk.clear("cut")
+        session.clear("cut")
         cleared = world.now
         world.pause(2.5)
         records = list(history.parse(world.history_since(seen)))

@@ -2,7 +2,7 @@
 
 Moments are random, while the lab is brought up, while traffic flows, while it is taken down; so is what each kind of
 thing is done to. What must hold each time: the exit status is a documented one, no traceback, one clear reason within
-five seconds where the run ends by it, one line within as long that names a process which stands still, every result
+five seconds where the run ends by it, one line within as long that names a process that is stopped, every result
 directory whole, nothing left on the machine (after `mrclab clean`, where the lab itself was killed), and the next run
 holds. Needs root. Seeded.
 """

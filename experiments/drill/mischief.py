@@ -21,7 +21,7 @@ from typing import IO
 from mrclab.experiments.drill import forgery
 from mrclab.topo.linux import kernel, processes
 
-STOP_S = 1.0  # seconds for which a stopped process stands still
+STOP_S = 1.0  # seconds for which a process is stopped
 LONG_STOP_S = 6.0  # the same of one that must be named; `--long` sets it
 FORGE_S = 1.0  # seconds for which frames are forged
 FLOOD_S = 1.0  # seconds of a flood
@@ -45,7 +45,7 @@ class Scene:
     results: Path
     output: IO[bytes] | None = None  # the reading end of its standard output
     home: Path = Path()  # for files of the drill's own
-    ended: threading.Event = field(default_factory=threading.Event)  # the lab is gone: nothing stands still any longer
+    ended: threading.Event = field(default_factory=threading.Event)  # the lab is gone: nothing is stopped any longer
     beside: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # captures that are to end with the lab
 
 

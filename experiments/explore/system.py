@@ -41,7 +41,7 @@ BEGAN: Final = 1.000000317  # seconds: nothing was before; whole µs would be cu
 _TOGETHER: Final = 0.6e-9  # seconds: more than rounding to 1 ns takes off; timers closer than it fire in one step
 _PROBES_AT_ONCE: Final = 3
 _PROBE_WAIT: Final = 0.5  # seconds, of EV probes
-_MOST_FRAMES: Final = 64  # from one event: more are a storm
+_MAX_FRAMES: Final = 64  # from one event: more are a storm
 _PLAIN_WRITE, _WITH_IMM = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"
 
 Action = tuple[str, int]  # action, and its frame, port or host
@@ -329,8 +329,8 @@ class System:
                             more = True
                             sent += 1
                             self._launch(index, b"".join((frame.header, frame.payload or b"", frame.trailer)))
-            if sent > _MOST_FRAMES:
-                raise Broken(f"a storm: more than {_MOST_FRAMES} frames from one event")
+            if sent > _MAX_FRAMES:
+                raise Broken(f"a storm: more than {_MAX_FRAMES} frames from one event")
 
     def _launch(self, source: int, data: bytes) -> None:
         destination = 1 - source

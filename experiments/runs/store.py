@@ -14,7 +14,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.topo.input import files
 
 Row = dict[str, Any]
-_MOST = 1 << 30  # bytes of a file of rows
+_MAX_BYTES = 1 << 30  # bytes of a file of rows
 
 
 class RunStore:
@@ -40,7 +40,7 @@ class RunStore:
     def _bytes(self) -> bytes:
         """Return what is on the disk, nothing where there is no file; LabError where it is no regular one."""
         try:
-            return files.read_bytes(self.path, _MOST, follow=False)
+            return files.read_bytes(self.path, _MAX_BYTES, follow=False)
         except FileNotFoundError:
             return b""
         except OSError as error:

@@ -12,8 +12,8 @@ from mrclab.topo.model import Fabric
 
 NEVER: Final = math.inf
 _LARGEST: Final = 16 << 20  # bytes of a message
-_MOST_PACKETS: Final = 600  # of one flow, but for the few with a message of any size
-_MOST_EVS: Final = 24  # of an explicit profile
+_MAX_PACKETS: Final = 600  # of one flow, but for the few with a message of any size
+_MAX_EVS: Final = 24  # of an explicit profile
 _NARROW: Final = 200  # packets/s of links that the probes of more than a few EVs would fill
 Message = tuple[int, bool]  # bytes, and True for one with an immediate
 
@@ -79,7 +79,7 @@ def draw_flow(
 
 def _messages(rng: random.Random, mtu: int) -> tuple[Message, ...]:
     """Sizes of applications: many small ones, few large ones, and those at the edges of packets."""
-    left = _MOST_PACKETS
+    left = _MAX_PACKETS
     found: list[Message] = []
     for _ in range(rng.choice((1, 1, 2, 4, 8, 24))):
         edge = rng.choice((0, 1, 8, mtu - 1, mtu, mtu + 1, 3 * mtu + 7))
@@ -118,5 +118,5 @@ def _attributes(rng: random.Random) -> dict[str, Any]:
 def _profile(rng: random.Random, fabric: Fabric, source: str, destination: str) -> tuple[tuple[int, int], ...]:
     """Paths between two hosts in any order, some of them, some twice."""
     paths = list(fabric.paths(source, destination))
-    most = 3 if fabric.spec.link.rate_pps <= _NARROW else _MOST_EVS
+    most = 3 if fabric.spec.link.rate_pps <= _NARROW else _MAX_EVS
     return tuple(rng.choices(paths, k=rng.randint(1, most)))

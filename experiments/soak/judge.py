@@ -14,7 +14,7 @@ _GOOD: Final = frozenset({"GOOD", "SKIP", "STANDBY"})
 _FLIGHT: Final = PacketState.FLIGHT
 _ACKED: Final = PacketState.ACKED
 _ROUNDING: Final = 256  # bytes: the receiver counts in such units, rounded up
-_MOST_CONTROL: Final = 512  # control packets that wait at one port
+_MAX_CONTROL: Final = 512  # control packets that wait at one port
 _CONTROL_PER_DATA: Final = 4
 
 
@@ -39,7 +39,7 @@ def at_any_time(rig: Rig) -> Iterator[str]:
             if counted != own:
                 yield f"{name}: {counted} bytes are counted in flight to {qps[0].peer_text}, its QPs have {own}"
         for port, waiting in transport.control.waiting().items():
-            if waiting > _MOST_CONTROL:
+            if waiting > _MAX_CONTROL:
                 yield f"{name}: {waiting} control packets wait at port {port}"
 
 
@@ -125,7 +125,7 @@ def effort(rig: Rig) -> Iterator[str]:
                     f" {s.late_packets} of which arrived late"
                 )
             answers = s.sacks_sent + s.acks_sent + s.nacks_sent
-            if answers > _CONTROL_PER_DATA * (s.received_packets + s.probes_answered) + _MOST_CONTROL:
+            if answers > _CONTROL_PER_DATA * (s.received_packets + s.probes_answered) + _MAX_CONTROL:
                 yield (
                     f"{name} QP {number}: {answers} control packets for {s.received_packets} packets"
                     f" and {s.probes_answered} probes"

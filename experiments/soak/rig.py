@@ -26,7 +26,7 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.config.transport import TransportSpec
 
-_MOST_NOISE = 3000  # packets: it costs time and finds nothing more
+_MAX_NOISE = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]
 
 
@@ -155,7 +155,7 @@ class Rig:
         switch.provision()
 
     def freeze(self, node: str) -> None:
-        """A switch stands still."""
+        """Stop a switch's process."""
         self.fabric.switches[node].freeze()
 
     def thaw(self, node: str) -> None:
@@ -176,7 +176,7 @@ class Rig:
     def _do_cut(self, blow: Blow, links: list[str]) -> _Undo:
         owner = f"cut-{blow.at}"
         self.injector.hold_down(owner, *links)
-        return lambda: self.injector.let_go(owner)
+        return lambda: self.injector.release(owner)
 
     def _do_storm(self, blow: Blow, links: list[str], edges: int) -> _Undo:
         owner, length = f"storm-{blow.at}", (blow.until - blow.at) / edges
@@ -185,11 +185,11 @@ class Rig:
             if number % 2 == 0:
                 self.injector.hold_down(owner, *links)
             else:
-                self.injector.let_go(owner)
+                self.injector.release(owner)
 
         for number in range(edges):
             self.at(blow.at + number * length, functools.partial(edge, number))
-        return lambda: self.injector.let_go(owner)
+        return lambda: self.injector.release(owner)
 
     def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
         return self.injector.inject([(link, action)], match=match, direction=direction).clear
@@ -235,7 +235,7 @@ class Rig:
 
     def _do_noise(self, blow: Blow, source: str, destination: str, path: tuple[int, int], rate_pps: float) -> _Undo:
         size = self.plan.fabric.spec.path_mtu
-        rate_pps = min(rate_pps, _MOST_NOISE / (blow.until - blow.at))
+        rate_pps = min(rate_pps, _MAX_NOISE / (blow.until - blow.at))
         return self.injector.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").clear
 
     def _do_deny(self, blow: Blow, what: str) -> _Undo | None:

@@ -21,8 +21,8 @@ QUIET_S = 600.0
 
 _LOOKS: Final = 24  # at the accounts while things break
 _LAST_BDPS: Final = 6.0
-_LEAST_LAST, _MOST_LAST = 48, 1500  # packets of the last writes
-_MOST_TRIES: Final = {"mrc": 6, "roce": 24}  # what slowed DCQCN down is made up for by time
+_MIN_LAST, _MAX_LAST = 48, 1500  # packets of the last writes
+_MAX_TRIES: Final = {"mrc": 6, "roce": 24}  # what slowed DCQCN down is made up for by time
 # Times as many where cables are longer than configured: NSCC's window opens by what they leave of its target delay
 # (seed 1000559: 2.45 of 2.57 µs are gone, and it needs 13).
 _MORE_TRIES: Final = 3
@@ -102,7 +102,7 @@ def _last(rig: Rig) -> list[str]:
 def _as_fast(rig: Rig, connection: SoakConnection, size: int, expected: float) -> list[str]:
     """Write again and again until one write is fast enough: a window that faults have closed opens by data alone."""
     seconds = []
-    most = _MOST_TRIES[rig.plan.transport] * (_MORE_TRIES if rig.plan.slow else 1)
+    most = _MAX_TRIES[rig.plan.transport] * (_MORE_TRIES if rig.plan.slow else 1)
     for _ in range(most):
         needed, found = _timed(rig, connection, size)
         if found or needed <= _SLOWER * expected + _RTTS_LONGER * rig.plan.rtt:
@@ -124,7 +124,7 @@ def _ports_known(rig: Rig, connection: SoakConnection) -> list[str]:
 def _last_size(plan: SoakPlan) -> int:
     spec = plan.fabric.spec
     packets = _LAST_BDPS * spec.bdp_packets * spec.planes
-    return round(min(max(packets, _LEAST_LAST), _MOST_LAST)) * spec.path_mtu
+    return round(min(max(packets, _MIN_LAST), _MAX_LAST)) * spec.path_mtu
 
 
 def _timed(rig: Rig, connection: SoakConnection, size: int) -> tuple[float, list[str]]:

@@ -16,7 +16,7 @@ from mrclab.topo import srv6
 
 GUARD: Final = 64  # bytes around what is written to, which nobody may touch
 _GUARDED: Final = b"\xa5" * GUARD
-_MOST_COMPLETIONS: Final = 100_000
+_MAX_COMPLETIONS: Final = 100_000
 _PATTERN: Final = random.Random("soak").randbytes((1 << 20) + 4093)  # no power of two: packets differ
 
 
@@ -84,8 +84,8 @@ class Writes:
 
     def poll(self) -> None:
         """Collect the completions of both ends."""
-        self.completions += self.sender.verbs.poll_cq(self.cq, _MOST_COMPLETIONS)
-        self.received += self.receiver.verbs.poll_cq(self.recv_cq, _MOST_COMPLETIONS)
+        self.completions += self.sender.verbs.poll_cq(self.cq, _MAX_COMPLETIONS)
+        self.received += self.receiver.verbs.poll_cq(self.recv_cq, _MAX_COMPLETIONS)
 
     @property
     def done(self) -> bool:

@@ -19,7 +19,7 @@ class Injury:
     """One element made faulty.
 
     `nic-loss`: a NIC–T0 cable that loses 5 % of one direction with its carrier up. `cable`: a T0–T1 cable that loses
-    everything, its carrier up. `t1`: a T1 whose process stands still, its ports up.
+    everything, its carrier up. `t1`: a T1 whose process is stopped, its ports up.
     """
 
     kind: Kind

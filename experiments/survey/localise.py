@@ -10,7 +10,7 @@ from mrclab.lab.session.lab import Lab
 
 SETTLE = 4  # cycles after a fault was cleared in which nothing is judged
 QUIET = 12  # healthy cycles before a fault, so that a healthy past is there to mislead
-MOST = 250  # cycles after which a fault counts as not found
+MAX_CYCLES = 250  # cycles after which a fault counts as not found
 AFTER = 4  # cycles that are still watched once everything is named: a late false positive counts
 
 
@@ -54,7 +54,7 @@ class Surveyor:
     def _until_named(self, truth: set[str], begun: float) -> Iterator[dict[str, Any]]:
         """Verdicts as they come, until all of `truth` was named and a little longer."""
         left = set(truth)
-        deadline = begun + MOST * self._cycle
+        deadline = begun + MAX_CYCLES * self._cycle
         while self._lab.now < deadline:
             for _node, event in self._events.wait(deadline):
                 if event["kind"] == GONE:

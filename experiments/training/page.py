@@ -37,7 +37,7 @@ PICTURE = "training.png"
 _COMPARED = ("mrc", "roce-1", "roce-16")
 """Transports in the page's conclusion."""
 
-LEAST_SEEDS = 5
+MIN_SEEDS = 5
 """A figure of fewer seeds states their number."""
 
 
@@ -158,7 +158,7 @@ def cost_text(cost: FaultCost | None) -> str:
         return f"ends ({cost.ended} of {cost.ended})"
     half = cost.half
     said = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
-    if half is not None and len(cost.lost) < LEAST_SEEDS:
+    if half is not None and len(cost.lost) < MIN_SEEDS:
         said += f" ({len(cost.lost)} seeds)"
     return said + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 Kind = Literal["goodput", "count", "time", "share"]
 
-LEAST_RTTS = 20
+MIN_RTTS = 20
 """A phase that is shorter says more of when it was sampled than of the network."""
-MOST_PHASES = 16  # a run with more has its goodput reported as a whole
+MAX_PHASES = 16  # a run with more has its goodput reported as a whole
 
 _NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they hold or not, and the verdict says so
 _COUNTED = {"packets", "times", "QPs", "EVs", "elements", "marked", "trimmed"}
@@ -41,7 +41,7 @@ def _all(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     yield from _verdicts(facts)
     for name, words in _TOTALS.items():
         yield RunFigure(words, "count", float(facts["totals"][name]), "packets")
-    if len(facts["faults"]) <= MOST_PHASES:
+    if len(facts["faults"]) <= MAX_PHASES:
         yield from _faults(facts)
     for row in facts["completions"]:
         for part in ("p50", "p99"):
@@ -49,9 +49,9 @@ def _all(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
 
 
 def _goodput(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
-    least = LEAST_RTTS * float(facts["totals"]["rtt"])
+    least = MIN_RTTS * float(facts["totals"]["rtt"])
     phases = [row for row in facts["phases"] if row["end"] - row["begin"] >= least]
-    if len(facts["phases"]) > MOST_PHASES or not phases:
+    if len(facts["phases"]) > MAX_PHASES or not phases:
         yield RunFigure("goodput, start → end", "goodput", float(facts["totals"]["of_line"]), "of line")
         return
     for row in phases:

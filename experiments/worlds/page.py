@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.worlds import hold
-from mrclab.experiments.worlds.figures import LEAST_RTTS, RunFigure, figures
+from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.kept import Kept, Store, label
 from mrclab.lab.expectations.base import verdict_row
@@ -201,7 +201,7 @@ def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) ->
         "date": about.date,
         "machines": about.machines,
         "within": f"{hold.WITHIN:.0%}".replace("%", " %"),
-        "least_rtts": LEAST_RTTS,
+        "least_rtts": MIN_RTTS,
     }
     return template.fill(
         path,

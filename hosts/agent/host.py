@@ -64,7 +64,7 @@ class RunningHost:
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.pace, meetings))
         if sampled:
-            nic.soon(self.sampler.take)  # counts start at 0 however early traffic begins
+            nic.call_soon(self.sampler.take)  # counts start at 0 however early traffic begins
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
         self._probe_links(config, nic)
 

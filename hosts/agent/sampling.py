@@ -79,7 +79,7 @@ class Sampler:
         """Return the transport's numbers with those of the NIC."""
         by_port = stats.pop("ports", {})
         ports = [port.counters()._asdict() | by_port.get(port.number, {}) for port in self._nic.ports]
-        return {**stats, "ports": ports, **self._nic.strain()}
+        return {**stats, "ports": ports, **self._nic.load()}
 
     def take(self, now: float) -> None:
         """Write one sample; lateness and gaps are the maximum since the last one."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _ID_MASK: Final = 0xFFFF
-_MOST_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without a response
+_MAX_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without a response
 _UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and it is logged
 _UPDATE_RTTS: Final = 2.0  # between tries
 _UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with a response, or with the last QP to the peer
@@ -198,7 +198,7 @@ class EndpointOps:
         control: bool = False,
     ) -> None:
         """Probe one path of a peer, in the data or control class; `done` is called with the result."""
-        if len(self._probes) >= _MOST_PROBES:
+        if len(self._probes) >= _MAX_PROBES:
             self._end_probe(next(iter(self._probes)))
         request_id = self._next_id + 1 & _ID_MASK
         while request_id in self._probes:

@@ -14,8 +14,8 @@ from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
 
 _PENALTY_FROM: Final = 0.5  # of the packet buffer: above this senders are slowed down
 _RESTORE_BELOW: Final = 0.25  # of the packet buffer: below this senders may restore their windows
-MOST_PENALTY: Final = 127
-_MOST_MPR: Final = 255
+MAX_PENALTY: Final = 127
+_MAX_MPR: Final = 255
 
 
 class ReceiveLimits:
@@ -51,7 +51,7 @@ class ReceiveLimits:
             return 0
         self._drain(now)
         over = self._bytes / self._capacity - _PENALTY_FROM
-        return max(0, int(MOST_PENALTY * over / (1 - _PENALTY_FROM)))
+        return max(0, int(MAX_PENALTY * over / (1 - _PENALTY_FROM)))
 
     def relieved(self) -> bool:
         """Return True if the backlog is so small that senders need no penalty."""
@@ -79,7 +79,7 @@ class ReceiveLimits:
 
     def share(self) -> int:
         """Return the MPR of each receiving QP with dynamic MPR: its own unit, and an equal share of the rest."""
-        return _MOST_MPR if self._total is None else min(_MOST_MPR, 1 + self._total // max(1, self.receivers))
+        return _MAX_MPR if self._total is None else min(_MAX_MPR, 1 + self._total // max(1, self.receivers))
 
 
 def receive_limits(config: NodeConfig) -> ReceiveLimits | None:

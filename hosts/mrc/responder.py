@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.receivelimits import ReceiveLimits
 
 _BITMAP_MASK: Final = (1 << h.BITMAP_BITS) - 1
-_LEAST_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
+_MIN_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
 _ALL_EVERY: Final = 4  # of SACKs that show older packets, every fourth also shows a range without a gap
-_MOST_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
+_MAX_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
 _QUIET_RTTS: Final = 16.0  # base RTTs without a packet after which a QP gives up its share of the host's bitmaps
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
 _ASKS: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
@@ -228,7 +228,7 @@ class MrcResponder(ReceiveHalf):
         Who asks with the end of a message wants to know when it is whole: that is answered then, too.
         """
         size = packet.size
-        self._unreported += max(_LEAST_COUNTED, size)
+        self._unreported += max(_MIN_COUNTED, size)
         if self._unreported > self._threshold or packet.flags & _ASKS or (packet.ce and self._echo) or self._asked:
             self._sack(packet, seq)
         else:
@@ -253,7 +253,7 @@ class MrcResponder(ReceiveHalf):
     def _show_gaps(self, entropy: int) -> None:
         """Send SACKs for all gaps that the newest bitmap does not show, as no packet will trigger them."""
         at, newest = 0, self._first_shown() - self.base
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_AT_ONCE):
             if at >= newest:
                 return
             self.qp.send_control(SackItem(self.qp, _NO_MARK, entropy, 0, self.base - 1, None, gaps=True))

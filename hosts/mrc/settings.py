@@ -52,7 +52,7 @@ class MrcQpSettings(rc.QpSettings):
 
 _FROM_CONFIG: Final = frozenset(f.name for f in fields(MrcQpSettings)) & frozenset(TransportSection.model_fields)
 _CALLER_MAY_SET: Final = _FROM_CONFIG | {"ev_profile", "path_mtu"}
-_LEAST_MTU: Final = 256
+_MIN_MTU: Final = 256
 
 
 def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> MrcQpSettings:
@@ -73,8 +73,8 @@ _shared: Final[IdentityCache[MrcQpSettings]] = IdentityCache(64)  # of QPs witho
 def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> MrcQpSettings:
     rc.check_names(overrides, _CALLER_MAY_SET)
     path_mtu = overrides.pop("path_mtu", config.path_mtu)
-    if not isinstance(path_mtu, int) or not _LEAST_MTU <= path_mtu <= config.path_mtu:
-        raise VerbsError("EINVAL", f"path_mtu {path_mtu} is outside {_LEAST_MTU}…{config.path_mtu}")
+    if not isinstance(path_mtu, int) or not _MIN_MTU <= path_mtu <= config.path_mtu:
+        raise VerbsError("EINVAL", f"path_mtu {path_mtu} is outside {_MIN_MTU}…{config.path_mtu}")
     section = _checked(config.transport, overrides)
     try:
         profile = config.profile(section.ev_profile)

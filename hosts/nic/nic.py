@@ -44,13 +44,13 @@ BUSY_FOR_S = 0.01
 SLACK_PACKETS = 0.5
 """Longest delay of work that shares a wake-up with other work, in packet times of a link."""
 
-LEAST_SLACK_S = 0.00025
+MIN_SLACK_S = 0.00025
 """Slack if packet times are shorter than a wake-up."""
 
 SLACK_DELAYS = 0.25
 """Most slack, in delays of a link: its share of a round trip must stay small."""
 
-LEAST_REST_S = 0.00005
+MIN_REST_S = 0.00005
 """Least sleep of a NIC with a delay line: a real-time process that never sleeps is throttled."""
 
 LONGEST_UNSEEN_S = 0.02
@@ -96,7 +96,7 @@ class Nic:
         self._port_descriptors = [port.socket.fileno() for port in self.ports]
         self._last_moved = self._looked = self.now
         self._periodic: list[_Task] = []
-        self._soon: deque[Callable[[float], None]] = deque()
+        self._pending_calls: deque[Callable[[float], None]] = deque()
         self._taker: Taker | None = None
         self._running = False
         self._least_links = min((template.links for template in config.templates), default=1)
@@ -105,7 +105,7 @@ class Nic:
 
     def _set_slack(self) -> None:
         """Set how late an event may be handled, and how long an arriving frame is certainly not due."""
-        packets = max(SLACK_PACKETS / self._rate_pps, LEAST_SLACK_S)
+        packets = max(SLACK_PACKETS / self._rate_pps, MIN_SLACK_S)
         self._slack = min(packets, SLACK_DELAYS * self.delay_line.link_delay)
         self._unseen = min(self._least_links * self.delay_line.link_delay, LONGEST_UNSEEN_S)
 
@@ -127,9 +127,9 @@ class Nic:
         """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
         self._periodic.append(_Task(self.now + interval, interval, work))
 
-    def soon(self, work: Callable[[float], None]) -> None:
+    def call_soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
-        self._soon.append(work)
+        self._pending_calls.append(work)
 
     def until_done(self, interval: float, step: Callable[[float], bool]) -> None:
         """Call `step(now)` every `interval` seconds until it returns False."""
@@ -141,7 +141,7 @@ class Nic:
         task = _Task(self.now, interval, work)
         self._periodic.append(task)
 
-    def strain(self) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """Return CPU seconds of this process, frames that wait for the links' delay, and those lost there."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -235,7 +235,7 @@ class Nic:
         descriptors = [*self._readers]
         rest = 0.0
         if self.delay_line.link_delay > 0 and now - self._last_moved < BUSY_FOR_S:
-            rest = LEAST_REST_S
+            rest = MIN_REST_S
         else:
             descriptors += self._port_descriptors
         timeout = None if wake == _FOREVER else max(rest, wake - now)
@@ -269,8 +269,8 @@ class Nic:
             if task.due <= now:
                 self._run_periodic()
                 break
-        while self._soon:
-            self._soon.popleft()(self.now)
+        while self._pending_calls:
+            self._pending_calls.popleft()(self.now)
         return moved + self._transmit()
 
     def _advance(self, now: float) -> float:

@@ -125,7 +125,7 @@ class Wire(Protocol):
     def configure(self, config: NodeConfig) -> None:
         """Apply a new delay and rate."""
 
-    def strain(self) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """Return a sample of the load of the NIC and of its machine.
 
         `cpu` (seconds used), `delayed_frames` (held for the links' delay), `delay_line_drops`.
@@ -145,7 +145,7 @@ class Loop(Protocol):
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds, first after one; a late call does not shift the next."""
 
-    def soon(self, work: Callable[[float], None]) -> None:
+    def call_soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
 
     def until_done(self, interval: float, step: Callable[[float], bool]) -> None:

@@ -12,7 +12,7 @@ from mrclab.topo.config.nodeconfig import DcqcnSection, NodeConfig, Template
 
 RECOVERIES = ("go_back_n", "selective_repeat")
 _DEFAULT_CONTROL = "dcqcn"
-_MOST_BDPS = 1000
+_MAX_BDPS = 1000
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
     if overrides.get("recovery", "go_back_n") not in RECOVERIES:
         raise VerbsError("EINVAL", f"recovery {overrides['recovery']!r} is neither {' nor '.join(RECOVERIES)}")
     bdps = overrides.get("window_bdps", 0.0)
-    if not isinstance(bdps, int | float) or not 0 <= bdps <= _MOST_BDPS:
-        raise VerbsError("EINVAL", f"window_bdps {bdps!r} is outside 0…{_MOST_BDPS}")
+    if not isinstance(bdps, int | float) or not 0 <= bdps <= _MAX_BDPS:
+        raise VerbsError("EINVAL", f"window_bdps {bdps!r} is outside 0…{_MAX_BDPS}")
     port = overrides.get("port")
     if port is not None and all(port != known.number for known in config.ports):
         raise VerbsError("EINVAL", f"this host has no port {port}; it has {[p.number for p in config.ports]}")

@@ -28,7 +28,7 @@ Result = dict[str, Any]
 PROGRESS_S = 0.025
 """Interval of progress events, seconds, at a time scale of 1."""
 
-_MOST = 4096  # completions taken at once
+_MAX_COMPLETIONS = 4096  # completions taken at once
 _CQ_DEPTH = 1 << 17
 
 
@@ -143,12 +143,12 @@ class WorkloadOperations:
     def _note(self) -> None:
         if not self._waiting:
             self._waiting = True
-            self._loop.soon(self._take)
+            self._loop.call_soon(self._take)
 
     def _take(self, now: float) -> None:
         """Pass completions to their workloads, including those that result."""
         self._waiting = False
-        while found := self._transport.verbs.poll_cq(self._cq, _MOST):
+        while found := self._transport.verbs.poll_cq(self._cq, _MAX_COMPLETIONS):
             for completion in found:
                 workload = self._by_qp.get(completion.qp)
                 if workload is not None:

@@ -28,7 +28,7 @@ from mrclab.hosts.workloads.span import Span
 OUTSTANDING: Final = 64
 """Most messages of one flow in flight; others wait."""
 
-MOST_NUMBERS: Final = 1 << 32
+MAX_NUMBERS: Final = 1 << 32
 """Distinguishable messages of two ranks: an immediate has 32 bits."""
 
 
@@ -74,7 +74,7 @@ class _Unit:
 
 def _accepts(live: _Live, place: int, number: int) -> bool:
     """Return True if a receive accepts the message of this number."""
-    return (number - live.base) % MOST_NUMBERS in live.schedule.ops[place].accepts
+    return (number - live.base) % MAX_NUMBERS in live.schedule.ops[place].accepts
 
 
 class PieceReceiver(Receiver):
@@ -185,7 +185,7 @@ class GraphRun(Span):
 
     def _begin_step(self, now: float) -> None:
         program = self._program
-        base = self._step * program.stride % MOST_NUMBERS
+        base = self._step * program.stride % MAX_NUMBERS
         self._computed = 0.0
         if not self._begin(program.schedule, program.peers, base, None, 0):
             self._step_over(now)
@@ -209,7 +209,7 @@ class GraphRun(Span):
         for after in op.begun:
             self._release(live, after)
         if op.kind == SEND:
-            rank, number = live.peers[op.peer], (live.base + op.number) % MOST_NUMBERS
+            rank, number = live.peers[op.peer], (live.base + op.number) % MAX_NUMBERS
             if self._senders[rank].outstanding >= OUTSTANDING:
                 self._queued.setdefault(rank, deque()).append((live, place, number))
             else:
@@ -217,7 +217,7 @@ class GraphRun(Span):
         elif op.kind == RECV and op.accepts:
             self._receive_any(live, place, now)
         elif op.kind == RECV:
-            key = live.peers[op.peer], (live.base + op.number) % MOST_NUMBERS
+            key = live.peers[op.peer], (live.base + op.number) % MAX_NUMBERS
             if key in self._early:
                 del self._early[key]
                 self._ended(live, place, now)

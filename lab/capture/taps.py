@@ -20,7 +20,7 @@ _ALL = 0x0003  # ETH_P_ALL
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
 _BUFFER_BYTES = 32 << 20
-_MOST = 1 << 16  # bytes of one frame
+_MAX_FRAME_BYTES = 1 << 16  # bytes of one frame
 _STATISTICS = (263, 6)  # SOL_PACKET, PACKET_STATISTICS
 _TIMESPEC = struct.Struct("qq")
 
@@ -82,7 +82,7 @@ def _tap(interface: str) -> socket.socket:
 def _drain(tap: socket.socket, place: int) -> Iterator[CapturedFrame]:
     while True:
         try:
-            data, ancillary, _, address = tap.recvmsg(_MOST, 64)
+            data, ancillary, _, address = tap.recvmsg(_MAX_FRAME_BYTES, 64)
         except BlockingIOError:
             return
         except OSError:  # the cable is down, or the lab has gone

@@ -13,7 +13,7 @@ from mrclab.sim.links.capturepoint import CapturePoint
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000
-MOST = 2_000_000  # frames kept; a capture is written when it ends
+MAX_FRAMES = 2_000_000  # frames kept; a capture is written when it ends
 
 
 class _Sent:
@@ -39,7 +39,7 @@ class VirtualTaps:
         fabric: SimFabric,
         links: Sequence[Link],
         keeps: Callable[[CapturedFrame], bool] | None = None,
-        most: int = MOST,
+        most: int = MAX_FRAMES,
     ) -> None:
         self._keeps, self._most = keeps, most
         self.interfaces = [Interface(end.interface, link.name) for link in links for end in link.ends]

@@ -1,4 +1,4 @@
-"""The reference of commands and of the prompt's words, from the command line itself.
+"""The reference of commands and of the prompt's commands, from the command line itself.
 
 `python -m mrclab.lab.command.reference` writes it into docs/.
 """
@@ -11,7 +11,7 @@ import typer
 from mrclab import HOME
 from mrclab.lab.command.cli import app
 from mrclab.lab.command.live.secondterminal import NAMES
-from mrclab.lab.prompt.words import LOCAL, WORDS
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL
 from mrclab.lab.report.grid import markdown
 
 FILE = HOME / "docs" / "commands.md"
@@ -37,9 +37,9 @@ def _lines() -> Iterator[str]:
             yield from ("", markdown(("", ""), rows))
     yield from ("", "## Words of the prompt", "")
     yield "Typed at `mrclab up`, in a script (`--script FILE`), or in a second terminal as `mrclab WORD`"
-    yield "(as `mrclab do WORD` where a command above has that name). [The prompt](prompt.md) says more."
-    words = sorted(WORDS.values(), key=lambda each: each.name)
-    typed = [(f"`{word.usage}`", f"{word.meaning}." + (f" {word.more}" if word.more else "")) for word in words]
+    yield "(as `mrclab do COMMAND` where a command above has that name). [The prompt](prompt.md) says more."
+    commands = sorted(COMMANDS.values(), key=lambda each: each.name)
+    typed = [(f"`{each.usage}`", f"{each.meaning}." + (f" {each.more}" if each.more else "")) for each in commands]
     typed += [(f"`{usage}`", f"{meaning} (only at the prompt itself)") for usage, meaning in LOCAL.items()]
     yield from ("", markdown(("Command", "Does"), [tuple(map(_bar, cells)) for cells in typed]))
 

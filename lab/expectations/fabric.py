@@ -145,7 +145,7 @@ class Pauses(_PortCount):
     kind: Literal["pauses"]
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The switches' counters, and for how long the port that was paused most stood still."""
+        """The switches' counters, and the longest time that a port was paused."""
         made = self.count(measures, measures.switches.xoffs, "of pause sent")
         held = {port: grew([counter]) for port, counter in measures.switches.paused.items()}
         worst = max(held, key=lambda port: held[port], default=None)

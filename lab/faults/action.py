@@ -43,7 +43,7 @@ class FaultInjector(NodeControl, Protocol):
     def hold_down(self, owner: str, *links: str) -> None:
         """Take the carrier from both ends of cables, all at once, for as long as `owner` holds them."""
 
-    def let_go(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Give carrier back, except on cables that another owner holds."""
 
     def inject(

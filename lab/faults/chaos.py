@@ -22,7 +22,7 @@ from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
 
 _TRIES = 30  # draws of a kind and a place for one fault, until one leaves enough paths
-_MOST = 10_000  # faults of one chaos, on average
+_MAX_FAULTS = 10_000  # faults of one chaos, on average
 _LONGEST_STEP = 0.3  # longest step of a plan's time, seconds; a time line is advanced more often
 
 DEFAULT_KINDS = (
@@ -61,9 +61,9 @@ class Chaos(CompositeFault):
 
     @model_validator(mode="after")
     def _in_order(self) -> "Chaos":
-        if self.duration / self.every > _MOST:
+        if self.duration / self.every > _MAX_FAULTS:
             count = self.duration / self.every
-            raise ValueError(f"this plans some {count:.0f} faults, of {_MOST} at most; raise every")
+            raise ValueError(f"this plans some {count:.0f} faults, of {_MAX_FAULTS} at most; raise every")
         if self.shortest > self.longest:
             raise ValueError(f"shortest {self.shortest:g} s exceeds longest {self.longest:g} s; lower it")
         if self.shortest > self.duration:
@@ -138,7 +138,7 @@ class RunChaos(FaultAction[Chaos]):
 
     @override
     def advance(self, now: float) -> list[str]:
-        """Apply the plan for now. While something holds up the time line, the plan's time stands still.
+        """Apply the plan for now. While something holds up the time line, the plan's time is paused.
 
         Else all that became due meanwhile would begin at once, and leave some hosts no path.
         """

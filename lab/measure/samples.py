@@ -137,7 +137,7 @@ _NOTHING = CountSeries()
 
 
 def _grow(counts: dict[str, CountSeries], name: str, t: float, before: float, value: float) -> None:
-    """Append to a counter; where rows were left out it stood still until the sample before this one."""
+    """Append to a counter; where rows were left out it did not change until the sample before this one."""
     counter = counts.get(name)
     if counter is None:
         counter = counts[name] = CountSeries([before], [0.0]) if before < t else CountSeries()

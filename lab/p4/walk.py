@@ -27,7 +27,7 @@ _PARSER = (
 )
 """Headers in their order: each follows the one before where that one's field has a value."""
 
-_MOST_HOPS = 12
+_MAX_HOPS = 12
 
 
 def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int, dscp: int = Dscp.TRIMMABLE) -> bytes:
@@ -85,7 +85,7 @@ def walk(
     `leaves` and the headers then, or `dropped` with the reason.
     """
     at: PortRef | None = fabric.host(source).port(plane).peer
-    for _ in range(_MOST_HOPS):
+    for _ in range(_MAX_HOPS):
         if at is None:
             return
         if not at.node.startswith("t"):

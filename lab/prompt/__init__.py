@@ -1,1 +1,1 @@
-"""The prompt of a lab that is up: its words, what goes on behind them, and the socket through which others use them."""
+"""The prompt of a lab that is up: its commands, their session, and the socket through which others use them."""

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.kinds import KINDS, fields
-from mrclab.lab.prompt.words import LOCAL, WORDS
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL
+from mrclab.lab.prompt.session import LabSession
 
 _WANTED = re.compile(r"[A-Z]{2,}")
 _FIELDS = {
@@ -18,14 +18,14 @@ _FIELDS = {
     "to": "HOST", "plane": "PLANE",
 }  # fmt: skip
 _LOCAL = {usage.split()[0]: usage for usage in LOCAL}
-_MOST_FILES = 100
+_MAX_FILES = 100
 
 
 class WordCompleter(Completer):
     """Completes the line before the cursor."""
 
-    def __init__(self, desk: Desk, others: Iterable[str]) -> None:
-        self._desk = desk
+    def __init__(self, session: LabSession, others: Iterable[str]) -> None:
+        self._session = session
         self._others = list(others)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
@@ -40,17 +40,17 @@ class WordCompleter(Completer):
     def candidates(self, typed: list[str], current: str) -> list[str]:
         """Return the candidates after these words; `current` is the part of the next one that is typed already."""
         if not typed:
-            return [*WORDS, *self._others]
+            return [*COMMANDS, *self._others]
         name, done = typed[0], typed[1:]
         if name == "help" and done:
             return list(KINDS.get(done[0], ()))
         if name in KINDS:
             return self._of_kind(name, done, current)
-        usage = WORDS[name].usage if name in WORDS else _LOCAL.get(name, "")
+        usage = COMMANDS[name].usage if name in COMMANDS else _LOCAL.get(name, "")
         wanted, at = _WANTED.findall(usage), len(done)
         last = wanted[-1] if wanted and "..." in usage else ""  # which may be repeated
         what = wanted[at] if at < len(wanted) else last
-        return self._named(what, done, current) + (["--json"] if name in WORDS else [])
+        return self._named(what, done, current) + (["--json"] if name in COMMANDS else [])
 
     def _of_kind(self, name: str, done: list[str], current: str) -> list[str]:
         if not done:
@@ -72,7 +72,7 @@ class WordCompleter(Completer):
         return self._named(_FIELDS.get(field, ""))
 
     def _named(self, what: str, done: Sequence[str] = (), current: str = "") -> list[str]:
-        fabric = self._desk.world.fabric
+        fabric = self._session.world.fabric
         hosts, switches = [host.name for host in fabric.hosts], [switch.name for switch in fabric.switches]
         cables = [link.name for link in fabric.links]
         planes = range(1, fabric.planes + 1)
@@ -81,8 +81,9 @@ class WordCompleter(Completer):
         if what == "EV" and len(done) == 2 and {*done} <= {*hosts} and done[0] != done[1]:
             return [f"{plane}/{uplink}" for plane, uplink in fabric.paths(done[0], done[1])]
         known = {
-            "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables, "WORD": [*WORDS, *_LOCAL],
-            "FAULT": list(self._desk.faults), "FLOW": list(self._desk.lab.traffics), "WHAT": switches + cables,
+            "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables,
+            "COMMAND": [*COMMANDS, *_LOCAL],
+            "FAULT": list(self._session.faults), "FLOW": list(self._session.lab.traffics), "WHAT": switches + cables,
             "WHERE": hosts + switches + cables + [f"p{plane}" for plane in planes],
             "PLANE": [str(plane) for plane in planes],
         }  # fmt: skip
@@ -96,5 +97,5 @@ def _files(current: str) -> list[str]:
         found = sorted(path for path in Path(f"{head}{slash}" or ".").iterdir() if path.name.startswith(tail))
     except OSError:
         return []
-    shown = [path for path in found if tail or not path.name.startswith(".")][:_MOST_FILES]
+    shown = [path for path in found if tail or not path.name.startswith(".")][:_MAX_FILES]
     return [f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}" for path in shown]

@@ -15,31 +15,33 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import words
+from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import changes, views
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.session import LabSession
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
 _LOOK = 0.2  # seconds between two checks for an interrupt
-_PARTS = (views, changes)  # importing them makes their words known
+_PARTS = (views, changes)  # importing them registers their commands
 
 
 class Prompt:
     """Reads lines until `quit` or their end. Mistakes are answered with a sentence; a script ends at the first."""
 
-    def __init__(self, desk: Desk, console: Console, tools: dict[str, Callable[[Sequence[str]], None]]) -> None:
-        self._desk = desk
+    def __init__(
+        self, session: LabSession, console: Console, tools: dict[str, Callable[[Sequence[str]], None]]
+    ) -> None:
+        self._session = session
         self._console = console
-        self._tools = tools  # words that need this terminal
-        self._nodes = {node.name for node in views.all_nodes(desk.world.fabric)}
+        self._tools = tools  # commands that need this terminal
+        self._nodes = {node.name for node in views.all_nodes(session.world.fabric)}
 
     def interact(self) -> None:
         """Read from standard input: a terminal with completion and history, else line by line."""
-        lines = self._typed() if sys.stdin.isatty() else piped(sys.stdin, self._desk)
+        lines = self._typed() if sys.stdin.isatty() else piped(sys.stdin, self._session)
         if sys.stdin.isatty():
-            self._console.print("[dim]help lists all words; Tab completes, quit takes the lab down[/]")
+            self._console.print("[dim]help lists all commands; Tab completes, quit takes the lab down[/]")
         for line in lines:
             if not self.line(line):
                 return
@@ -83,7 +85,7 @@ class Prompt:
     def _word(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
         with progress.shown(console.console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
-            answer = words.run(self._desk, text.strip().removesuffix("--json"))
+            answer = registry.run(self._session, text.strip().removesuffix("--json"))
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)
         else:
@@ -98,7 +100,7 @@ class Prompt:
         from mrclab.lab.prompt.completion import WordCompleter  # noqa: PLC0415
 
         HISTORY.parent.mkdir(parents=True, exist_ok=True)
-        completer = WordCompleter(self._desk, [*self._tools, "quit", *sorted(self._nodes)])
+        completer = WordCompleter(self._session, [*self._tools, "quit", *sorted(self._nodes)])
         session: PromptSession[str] = PromptSession(
             history=FileHistory(str(HISTORY)),
             completer=completer,
@@ -116,9 +118,9 @@ class Prompt:
                 return
 
 
-def piped(source: TextIO, desk: Desk) -> Iterator[str]:
+def piped(source: TextIO, session: LabSession) -> Iterator[str]:
     """Read lines of a pipe until its end or until the lab is interrupted."""
-    while not desk.interrupted:
+    while not session.interrupted:
         try:
             ready, _, _ = select.select([source], (), (), _LOOK)
         except (OSError, ValueError):  # no descriptor to wait for

@@ -12,7 +12,7 @@ from mrclab.lab.scenario.sections.variants import leaves
 from mrclab.topo.input import files
 
 _SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
-_MOST = 12  # fields listed before the rest is only counted
+_MAX_FIELDS = 12  # fields listed before the rest is only counted
 
 
 def unnamed(runs: Mapping[str, Path]) -> list[str]:
@@ -30,7 +30,7 @@ def unnamed(runs: Mapping[str, Path]) -> list[str]:
         values = {label: fields.get(path) for label, fields in resolved.items()}
         if len({json.dumps(value) for value in values.values()}) > 1 and not _is_named(path, named):
             found.append(f"{path} ({_values(values)})")
-    return [*found[:_MOST], *([f"{len(found) - _MOST} more fields"] if len(found) > _MOST else [])]
+    return [*found[:_MAX_FIELDS], *([f"{len(found) - _MAX_FIELDS} more fields"] if len(found) > _MAX_FIELDS else [])]
 
 
 def _is_named(path: str, named: set[str]) -> bool:

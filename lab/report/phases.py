@@ -7,7 +7,7 @@ from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.measures import COARSE
 
 _SHORTEST = 2  # round trips: what is shorter is no phase
-_MOST_OF_LINE = 1.1  # what is above tells of samples, not of links
+_MAX_OF_LINE = 1.1  # what is above tells of samples, not of links
 
 
 class _Moment(NamedTuple):
@@ -37,7 +37,7 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
         if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:
             continue
         total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
-        if total > _MOST_OF_LINE * line > 0:
+        if total > _MAX_OF_LINE * line > 0:
             return []
         rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
         rows.append(

@@ -34,7 +34,7 @@ from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.input import files
 
-_LEAST_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
+_MIN_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
 
 _PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
@@ -77,8 +77,8 @@ def check_parent(parent: Path) -> None:
         raise LabError(
             f"results cannot go to {parent}: {there} is no directory that can be written; see --results"
         ) from None
-    if free < _LEAST_ROOM:
-        room = f"{there} has room for {free >> 10} KiB, of {_LEAST_ROOM >> 20} MiB at least"
+    if free < _MIN_ROOM:
+        room = f"{there} has room for {free >> 10} KiB, of {_MIN_ROOM >> 20} MiB at least"
         raise NoRoom(f"results cannot go to {parent}: {room}; make room, or see --results")
 
 

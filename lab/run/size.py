@@ -19,7 +19,7 @@ _REST = 200 * _MIB  # the lab's own process, the controller, files of the run
 _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rules
 _SWITCH_THREADS = 11
 _SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end, at low rates
-_LEAST_SWITCH_S, _LEAST_HOST_S = 10e-6, 18e-6  # the same at full speed
+_MIN_SWITCH_S, _MIN_HOST_S = 10e-6, 18e-6  # the same at full speed
 _ROOM = 0.9  # of free memory; the rest is left to other programs
 
 
@@ -64,8 +64,8 @@ def need(spec: FabricSpec, load: Load = IDLE) -> Need:
     hops = 3 if spec.t0s > 1 else 1
     line = spec.planes * spec.link.rate_pps  # packets a second of one host
     cpus = load.most * line * (hops * _SWITCH_S + 2 * _HOST_S)
-    least = load.least * line * (_LEAST_SWITCH_S + 2 * _LEAST_HOST_S)  # one switch: a path need not cross a T1
-    busiest = min(1.0, load.least) * line * _LEAST_HOST_S
+    least = load.least * line * (_MIN_SWITCH_S + 2 * _MIN_HOST_S)  # one switch: a path need not cross a T1
+    busiest = min(1.0, load.least) * line * _MIN_HOST_S
     return Need(switches, hosts, memory, switches * (_SWITCH_THREADS + 1) + 2 * hosts + 40, cpus, least, busiest)
 
 

@@ -89,7 +89,7 @@ class VirtualWorld:
             of_hosts=of_hosts,
             history=keeps_history,
         )
-        self._sim.heed = self._heed
+        self._sim.check_interrupt = self._check_interrupt
         interrupts.noted = self._sim.halt
         self.injector: FaultInjector = self._sim.injector
         self.record(WorldBegin(world=NAME), 0.0)
@@ -107,7 +107,7 @@ class VirtualWorld:
 
     def advance(self, until: float) -> None:
         """Let virtual time pass until an event occurs, at most until `until`, and for one slice only."""
-        self._heed()
+        self._check_interrupt()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
             for hearing in self._event_queues:
@@ -115,7 +115,7 @@ class VirtualWorld:
         if self._mirror is not None:
             self._mirror.write_now_and_then()
 
-    def _heed(self) -> None:
+    def _check_interrupt(self) -> None:
         """Report an interrupt, once."""
         if self._interrupts.seen and not self.interrupted:
             self.interrupted = True
@@ -135,7 +135,7 @@ class VirtualWorld:
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a host or the `controller`; RunError names the node that refused and why."""
-        self._heed()
+        self._check_interrupt()
         try:
             answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
         except RpcError as error:

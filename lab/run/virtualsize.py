@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mrclab.controller import nodefiles
 from mrclab.lab.errors import Refused
 from mrclab.lab.run import size
-from mrclab.sim.fleet import MOST_SHOWN
+from mrclab.sim.fleet import MAX_SHOWN
 
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
@@ -77,7 +77,7 @@ def need(loaded: Loaded) -> VirtualNeed:
 def of_samples(loaded: Loaded, hosts: int) -> int:
     """Return the bytes of samples that hosts keep; hosts of a large fabric keep none."""
     fabric = loaded.fabric
-    return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MOST_SHOWN else 0
+    return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MAX_SHOWN else 0
 
 
 def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]]]) -> int:

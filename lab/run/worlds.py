@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Loaded
     from mrclab.lab.traffic.base import TrafficBase
 
-WIRE_LEAST_CYCLE = 0.05
+WIRE_MIN_CYCLE = 0.05
 """Shortest probe cycle on the wire, seconds."""
 
-WIRE_MOST_PPS = 100_000
+WIRE_MAX_PPS = 100_000
 """Packets per second of one cable on the wire, measured at 4 KiB on an idle machine."""
 
 _WIRE_PACKAGES = ("finsy", "grpc")
@@ -118,10 +118,10 @@ def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
             f"{loaded.source}: trace: on the wire `mrclab capture` records frames, and `mrclab packets` filters them;"
             " leave it out, or run with --world sim"
         )
-    if mapper is not None and mapper.cycle < WIRE_LEAST_CYCLE:
+    if mapper is not None and mapper.cycle < WIRE_MIN_CYCLE:
         yield (
             f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"
-            f" {show_seconds(WIRE_LEAST_CYCLE)} in which hosts of the wire can probe; raise it, or run with --world sim"
+            f" {show_seconds(WIRE_MIN_CYCLE)} in which hosts of the wire can probe; raise it, or run with --world sim"
         )
     if mapper is not None and (mapper.t1s or mapper.agents):
         yield (
@@ -156,10 +156,10 @@ def _virtual_fabric(spec: FabricSpec) -> Iterator[tuple[str, str]]:
         yield ".load_balancing", f"{spec.load_balancing}: switches of the wire hash (ecmp); {instead}"
     if spec.nic_latency:
         yield ".nic_latency", f"NICs of the wire are processes that take what they take; {instead}"
-    if spec.link.rate_pps > WIRE_MOST_PPS:
-        most = WIRE_MOST_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
+    if spec.link.rate_pps > WIRE_MAX_PPS:
+        most = WIRE_MAX_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
         what = (
-            f"{spec.link.rate_pps} packets/s are more than the {WIRE_MOST_PPS} ({most / 1e6:.0f} Mb/s at this path_mtu)"
+            f"{spec.link.rate_pps} packets/s are more than the {WIRE_MAX_PPS} ({most / 1e6:.0f} Mb/s at this path_mtu)"
         )
         yield ".link", f"{what} that one cable of the wire carries; lower it, or run it with --world sim"
 

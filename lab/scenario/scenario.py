@@ -43,13 +43,13 @@ from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
-_LEAST = ("integrity", "qp_errors", "health")  # expectations of a scenario that lists none
+_DEFAULT_EXPECTATIONS = ("integrity", "qp_errors", "health")  # expectations of a scenario that lists none
 _TOPOLOGY_FILE = "fabric.topology"  # reserved: no traffic can have this name
 _LONGEST = 604_800.0  # seconds of a run: a week
-_MOST_VARIANTS = 1000
-_MOST_ENTRIES = 200_000  # entries of a scenario, each counted once per variant
-_MOST_TOLD = 100  # mistakes of one file
-_MOST_LOOKED_AT = 10 * _MOST_TOLD  # mistakes examined; those that repeat another are left out
+_MAX_VARIANTS = 1000
+_MAX_ENTRIES = 200_000  # entries of a scenario, each counted once per variant
+_MAX_REPORTED = 100  # mistakes of one file
+_MAX_EXAMINED = 10 * _MAX_REPORTED  # mistakes examined; those that repeat another are left out
 
 
 class LabSetting(Strict):
@@ -86,7 +86,7 @@ class Scenario(LabSetting):
     measure: Annotated[list[Expectation], WrapValidator(without_limits)] = Field(
         default=[], description="expectations whose figure is measured and not judged: they need no limits"
     )
-    variants: Annotated[list[Variant], Field(max_length=_MOST_VARIANTS)] = Field(default=[])
+    variants: Annotated[list[Variant], Field(max_length=_MAX_VARIANTS)] = Field(default=[])
     report: bool = Field(
         default=True, description="draw pictures and the page report.html; false: figures only, in result.json"
     )
@@ -120,7 +120,7 @@ class Scenario(LabSetting):
     @field_validator("expect", mode="before")
     @classmethod
     def _at_least_the_least(cls, entries: Any) -> Any:
-        return entries if entries != [] else [{"kind": kind} for kind in _LEAST]
+        return entries if entries != [] else [{"kind": kind} for kind in _DEFAULT_EXPECTATIONS]
 
     @model_validator(mode="after")
     def _paths_need_evs(self) -> "Scenario":
@@ -332,18 +332,18 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
     others: list[Loaded] = []
     count = len(_entries(document.data, "variants"))
     entries = sum(len(_entries(document.data, section)) for section in ("traffic", "faults", "expect"))
-    if count * entries > _MOST_ENTRIES:
+    if count * entries > _MAX_ENTRIES:
         text = f"{count} variants of {entries} entries are too many to check; split the file"
         mistakes.append((("variants",), document.at(("variants",), text)))
         count = 0
-    for index in range(min(count, _MOST_VARIANTS) if len(mistakes) < _MOST_TOLD else 0):
+    for index in range(min(count, _MAX_VARIANTS) if len(mistakes) < _MAX_REPORTED else 0):
         found, trouble = _variant(document, index, {message for _, message in errors}, files, within)
         mistakes += trouble
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
         listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
-        more = [f"{document.name}: {len(listed) - _MOST_TOLD} more mistakes; mend these first"]
-        raise ScenarioError(listed if len(listed) <= _MOST_TOLD else listed[:_MOST_TOLD] + more)
+        more = [f"{document.name}: {len(listed) - _MAX_REPORTED} more mistakes; mend these first"]
+        raise ScenarioError(listed if len(listed) <= _MAX_REPORTED else listed[:_MAX_REPORTED] + more)
     return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
 
 
@@ -365,7 +365,7 @@ def _validate(
         scenario = Scenario.model_validate(whole, context=context)
         return scenario, fabric, mistakes + (consistency.mistakes(scenario, fabric) if fabric else [])
     except ValidationError as error:
-        items = yamlfile.without_echoes(error.errors(include_url=False)[:_MOST_LOOKED_AT], Scenario)
+        items = yamlfile.without_echoes(error.errors(include_url=False)[:_MAX_EXAMINED], Scenario)
         found = [(tuple(item["loc"]), text) for item in items for text in yamlfile.messages(item, Scenario)]
         return None, fabric, [*found, *mistakes]
 

@@ -5,7 +5,7 @@ import re
 from mrclab.lab.errors import LabError
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_MOST = 10_000_000  # seeds; rows of more runs fit in no memory
+_MAX_SEEDS = 10_000_000  # seeds; rows of more runs fit in no memory
 
 
 def parse(text: str, option: str = "--seeds") -> list[int]:
@@ -21,9 +21,9 @@ def parse(text: str, option: str = "--seeds") -> list[int]:
             raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")
         if last >= 2**63:
             raise LabError(f"{option} {text}: {last} is no seed; the largest is {2**63 - 1}")
-        if last - first >= _MOST - len(seeds):
+        if last - first >= _MAX_SEEDS - len(seeds):
             raise LabError(
-                f"{option} {text}: more than {_MOST:,} seeds; run them in parts, each in a directory of its own"
+                f"{option} {text}: more than {_MAX_SEEDS:,} seeds; run them in parts, each in a directory of its own"
             )
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))

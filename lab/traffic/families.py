@@ -22,7 +22,7 @@ _DEPTH_BDPS = (
 
 _HOST_RANGE = re.compile(r"([hs])(\d{1,6})\.\.\1(\d{1,6})")
 _OF_SERVER = re.compile(r"([sr])(\d{1,6})")
-_MOST_NAMED = 131_072  # hosts of a range
+_MAX_NAMED = 131_072  # hosts of a range
 
 
 def _some_hosts(value: object, info: ValidationInfo) -> object:
@@ -39,7 +39,7 @@ def _some_hosts(value: object, info: ValidationInfo) -> object:
         match = _HOST_RANGE.fullmatch(one) if isinstance(one, str) else None
         if match is None:
             found.append(one)
-        elif int(match[3]) - int(match[2]) not in range(_MOST_NAMED):
+        elif int(match[3]) - int(match[2]) not in range(_MAX_NAMED):
             raise ValueError(f"{one} is no range of hosts: write the smaller number first, as in h1..h64")
         else:
             found += [f"{match[1]}{number}" for number in range(int(match[2]), int(match[3]) + 1)]

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonS
 
 from mrclab.lab.scenario.files.inputfile import text_of
 
-_MOST_POINTS: Final = 100_000
-_MOST_SIZE: Final = 1 << 40
+_MAX_POINTS: Final = 100_000
+_MAX_SIZE: Final = 1 << 40
 _PACKET: Final = 1460  # bytes: the unit of the data-mining trace
 
 PUBLISHED: Final[Mapping[str, Sequence[tuple[float, float]]]] = {
@@ -80,13 +80,13 @@ def parse(text: str, name: str) -> FlowSizes:
         except ValueError:
             raise ValueError(f"{name}:{number}: write bytes and a share in percent, such as 10000 15") from None
         last = points[-1] if points else (-1.0, 0.0)
-        if not (math.isfinite(size) and last[0] < size <= _MOST_SIZE and last[1] <= share <= 100):
+        if not (math.isfinite(size) and last[0] < size <= _MAX_SIZE and last[1] <= share <= 100):
             raise ValueError(f"{name}:{number}: sizes and shares must rise, up to 100 percent")
         if points and share == last[1]:
             points[-1] = (size, share)
         else:
             points.append((size, share))
-    if not points or points[-1][1] != 100 or len(points) > _MOST_POINTS:
+    if not points or points[-1][1] != 100 or len(points) > _MAX_POINTS:
         raise ValueError(f"{name}: the last line must have 100 percent")
     if points[0][1] > 0:
         points.insert(0, (0.0, 0.0) if points[0][0] > 0 else (points[0][0], 0.0))

@@ -18,10 +18,10 @@ from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.traces import chakra, goal, recorded
 from mrclab.topo.input import files
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """Bytes of all files of a trace together."""
 
-MOST_FILES = 1 << 16
+MAX_FILES = 1 << 16
 KEPT_SUFFIX = ".trace"
 
 
@@ -80,7 +80,7 @@ def read_trace(value: object, info: ValidationInfo) -> object:
     if within is not None and (Path(value).is_absolute() or ".." in Path(value).parts):
         raise ValueError(f"{value} cannot be read: it is not below {within.absolute()}; name a trace there")
     if kept is None and value.endswith(KEPT_SUFFIX):
-        kept = _bytes_of(path, MOST_BYTES * 2, within).decode("utf-8", "replace")
+        kept = _bytes_of(path, MAX_BYTES * 2, within).decode("utf-8", "replace")
     found = TraceFiles(value, _kept(value, kept) if kept is not None else _found(path, within))
     try:
         found.job()
@@ -102,7 +102,7 @@ def _found(path: Path, within: Path | None) -> dict[str, bytes]:
     if path.suffix == chakra.SUFFIX:
         path = path.with_suffix("").with_suffix("")  # a rank's own file was named
     if path.suffix in {".goal", ".bin"} or path.is_file():
-        return {path.name: _bytes_of(path, MOST_BYTES, within)}
+        return {path.name: _bytes_of(path, MAX_BYTES, within)}
     try:
         ranks = sorted(
             (int(middle), file)
@@ -114,9 +114,9 @@ def _found(path: Path, within: Path | None) -> dict[str, bytes]:
         ranks = []
     if not ranks:
         raise ValueError(f"there is neither {path} nor {path}.0{chakra.SUFFIX}; name a trace beside the scenario")
-    if len(ranks) > MOST_FILES:
-        raise ValueError(f"{path} has {len(ranks)} files; a trace has at most {MOST_FILES}")
-    found, left = {}, MOST_BYTES
+    if len(ranks) > MAX_FILES:
+        raise ValueError(f"{path} has {len(ranks)} files; a trace has at most {MAX_FILES}")
+    found, left = {}, MAX_BYTES
     for _, file in ranks:
         found[file.name] = _bytes_of(file, left, within)
         left -= len(found[file.name])
@@ -131,7 +131,7 @@ def _bytes_of(path: Path, most: int, within: Path | None) -> bytes:
         return files.read_beneath(within, str(path.relative_to(within)), most)
     except OSError as error:
         if error.errno == errno.EFBIG:
-            more = f"the files of a trace have at most {MOST_BYTES >> 20} MiB together; this is more"
+            more = f"the files of a trace have at most {MAX_BYTES >> 20} MiB together; this is more"
             raise ValueError(f"{path}: {more}") from None
         raise ValueError(
             f"{path} cannot be read: {error.strerror or error}; name a trace beside the scenario"

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from mrclab.hosts.workloads.graph import MOST_NUMBERS, RankProgram
+from mrclab.hosts.workloads.graph import MAX_NUMBERS, RankProgram
 from mrclab.hosts.workloads.schedules import COLLECTIVE, SEND, Collective, ends, schedule
 
-MOST_MESSAGE = 1 << 30
+MAX_MESSAGE = 1 << 30
 """Bytes of one message, at most."""
 
 
@@ -27,10 +27,10 @@ class TrainingJob:
 
     def checked(self, steps: int) -> TrainingJob:
         """Return the job; JobError where so many steps use more numbers than messages can have."""
-        if self.stride * steps >= MOST_NUMBERS:
+        if self.stride * steps >= MAX_NUMBERS:
             raise JobError(
-                f"{steps} steps of {self.stride} message numbers each are more than the {MOST_NUMBERS} that an"
-                f" immediate tells apart; give at most {MOST_NUMBERS // self.stride - 1} steps"
+                f"{steps} steps of {self.stride} message numbers each are more than the {MAX_NUMBERS} that an"
+                f" immediate tells apart; give at most {MAX_NUMBERS // self.stride - 1} steps"
             )
         return self
 
@@ -61,9 +61,9 @@ class TrainingJob:
     def largest(self) -> int:
         """Bytes of the largest message; JobError where it is too large."""
         found = max((size for rank in range(self.ranks) for size in _sizes(self.program(rank))), default=1)
-        if found > MOST_MESSAGE:
+        if found > MAX_MESSAGE:
             raise JobError(
-                f"a message of {found} bytes is more than the {MOST_MESSAGE} that one may have; lower its size"
+                f"a message of {found} bytes is more than the {MAX_MESSAGE} that one may have; lower its size"
             )
         return max(1, found)
 

@@ -99,7 +99,7 @@ class Editor:
     @staticmethod
     def _last_output(place: Path) -> str:
         said = (place / "said").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return said[-1].removeprefix("mrclab: ") if said else "it ended without a word"
+        return said[-1].removeprefix("mrclab: ") if said else "it ended without output"
 
     def close(self) -> None:
         """End what runs."""

@@ -17,8 +17,8 @@ Frame = dict[str, Any]
 
 _LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
 _CABLES_A_BEAT = 5000  # that a frame for every sampling interval can show; with more there are fewer frames
-_MOST = 20_000  # frames kept: half an hour of a lab that goes on
-_MOST_TEXT = 40_000_000  # characters of what changed from frame to frame
+_MAX_FRAMES = 20_000  # frames kept: half an hour of a lab that goes on
+_MAX_TEXT = 40_000_000  # characters of what changed from frame to frame
 
 
 class FrameStream:
@@ -74,7 +74,7 @@ class Film:
     The oldest are forgotten beyond `most` frames, or beyond a size that a browser takes at once.
     """
 
-    def __init__(self, most: int = _MOST, most_text: int = _MOST_TEXT) -> None:
+    def __init__(self, most: int = _MAX_FRAMES, most_text: int = _MAX_TEXT) -> None:
         self._most, self._most_text = most, most_text
         self._first = 0  # number of the oldest frame
         self._before: Frame = {}  # the frame before it

@@ -19,13 +19,13 @@ from mrclab.topo.model import Fabric
 
 VerdictRow = dict[str, str]  # state, expected, observed, when
 
-_MOST_LOOKS = 40  # at a run that is over
-_MOST_BEFORE = 10_000  # records of what was before the run: bring-up
+_MAX_JUDGEMENTS = 40  # at a run that is over
+_MAX_BEFORE = 10_000  # records of what was before the run: bring-up
 _SHARE = 0.02  # of a core that judging may take while a run goes on
-_LEAST = 1.0  # seconds between two judgements
+_MIN_INTERVAL = 1.0  # seconds between two judgements
 
 
-class SoFar(Measures):
+class PartialMeasures(Measures):
     """Measures of a run that goes on. `reached` says whether a judgement needed what has not come yet: its end."""
 
     reached = False
@@ -43,7 +43,7 @@ class SoFar(Measures):
         return super().machine
 
 
-def standings(measures: SoFar, over: bool) -> list[VerdictRow]:
+def standings(measures: PartialMeasures, over: bool) -> list[VerdictRow]:
     """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
     `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
@@ -51,7 +51,7 @@ def standings(measures: SoFar, over: bool) -> list[VerdictRow]:
     return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
 
 
-def _now(entry: BaseExpectation, measures: SoFar) -> VerdictRow:
+def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
     measures.reached = False
     try:
         verdict = entry.judge(measures)
@@ -77,7 +77,7 @@ class Judge:
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
-        self._before: deque[Record] = deque(maxlen=_MOST_BEFORE)
+        self._before: deque[Record] = deque(maxlen=_MAX_BEFORE)
         self._records: list[Record] = []
         self._loaded: Loaded | None = None
         self._trouble = ""
@@ -109,7 +109,7 @@ class Judge:
             return None
         found = standings(self._measures(self._loaded, self._records), over=False)
         ended = time.monotonic()
-        self._due = ended + max(_LEAST, (ended - began) / _SHARE)
+        self._due = ended + max(_MIN_INTERVAL, (ended - began) / _SHARE)
         return found
 
     def outcome(self) -> tuple[str, list[VerdictRow]]:
@@ -151,10 +151,10 @@ class Judge:
         after = 2 * self._fabric.spec.sample_interval
         return _thinned(sorted(min(t + after, last) for t in found))
 
-    def _measures(self, loaded: Loaded, records: Iterable[Record]) -> SoFar:
-        return SoFar(History(records), loaded.scenario, self._fabric)
+    def _measures(self, loaded: Loaded, records: Iterable[Record]) -> PartialMeasures:
+        return PartialMeasures(History(records), loaded.scenario, self._fabric)
 
 
 def _thinned(times: Sequence[float]) -> list[float]:
-    step = max(1, -(-len(times) // _MOST_LOOKS))
+    step = max(1, -(-len(times) // _MAX_JUDGEMENTS))
     return list(times[::step])

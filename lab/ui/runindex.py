@@ -10,7 +10,7 @@ from mrclab.lab.ui.sources import Replay
 from mrclab.topo.input import files
 
 _NEEDED = ("history.jsonl", "fabric.yaml")
-_MOST = 200  # runs listed, the newest
+_MAX_RUNS = 200  # runs listed, the newest
 
 
 class RunIndex:
@@ -30,7 +30,7 @@ class RunIndex:
             except OSError:  # it is being removed
                 continue
         listed = []
-        for ended, directory in sorted(found, reverse=True)[:_MOST]:
+        for ended, directory in sorted(found, reverse=True)[:_MAX_RUNS]:
             name = directory.relative_to(self.results).as_posix()
             listed.append({"name": name, "state": _state(directory), "ended": ended})
         return listed

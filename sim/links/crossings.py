@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DATA, FEEDBACK, TRIMMED = range(3)
 _SMALL: Final = 400  # bytes: what is smaller carries no data
-_MOST: Final = 100_000  # crossings kept until they are read
+_MAX_CROSSINGS: Final = 100_000  # crossings kept until they are read
 
 
 class Crossing(NamedTuple):
@@ -62,7 +62,7 @@ class Crossings:
 
     def observe(self, frame: SimFrame, half_link: HalfLink, arrives: bool) -> None:
         """Note a frame that arrives, or is lost."""
-        if len(self._seen) >= _MOST:
+        if len(self._seen) >= _MAX_CROSSINGS:
             return
         now = self._clock.now
         kind = TRIMMED if frame.trimmed else DATA if frame.size > _SMALL else FEEDBACK

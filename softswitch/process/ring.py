@@ -19,7 +19,7 @@ Stamp = Callable[[int, int], None]
 
 RING_BYTES = 1 << 20
 """Memory of one port's ring at most, 224 frames of 4 KiB: what the switch may be behind before frames are lost."""
-LEAST_RING_BYTES = 1 << 18
+MIN_RING_BYTES = 1 << 18
 ALL_RINGS_BYTES = 1 << 22
 """Memory that the ports of one switch share: the more there are, the less often all are behind."""
 BATCH = 32
@@ -46,7 +46,7 @@ MAC_BITS = 0xFFFF
 def ring_bytes(ports: int) -> int:
     """Memory of a ring where a switch has that many ports."""
     share = ALL_RINGS_BYTES // max(ports, 1) // BLOCK_BYTES * BLOCK_BYTES
-    return max(LEAST_RING_BYTES, min(share, RING_BYTES))
+    return max(MIN_RING_BYTES, min(share, RING_BYTES))
 
 
 class PacketRing:

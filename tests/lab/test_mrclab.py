@@ -160,7 +160,7 @@ def test_the_prompt_sends_cuts_and_shows(mrclab, tmp_path):
         "h1-p2@",
         "no cable is called 'h9-p1'; there are 'h1-p1' to 'h",
         "write: send HOST HOST WHAT",
-        "sned: no such word; did you mean send?",
+        "sned: no such command; did you mean send?",
     ):
         assert text in shown
     assert not mrclab.run_dir.parent.exists()

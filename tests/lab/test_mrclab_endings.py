@@ -206,7 +206,7 @@ faults:
 @pytest.mark.parametrize(
     ("victim", "reason", "target"),
     [
-        ("the lab", "the lab itself stood still for", "soft"),
+        ("the lab", "the lab itself was stopped for", "soft"),
         ("t0-p1-1", "a signal stopped t0-p1-1", "soft"),
         pytest.param("t0-p1-1", "a signal stopped t0-p1-1", "bmv2", marks=WITH_BMV2),
     ],

@@ -237,7 +237,7 @@ def test_a_port_that_sent_and_has_no_more_wakes_nobody(make_bench):
 def test_work_for_soon_is_done_once_before_anything_is_sent(make_bench):
     bench = make_bench()
     order = []
-    bench.nic.soon(lambda _now: order.append("soon"))
+    bench.nic.call_soon(lambda _now: order.append("soon"))
     bench.endpoint.next_frame = lambda *_: order.append("sent")
     bench.run_until(lambda: len(order) > 4)
     assert order.count("soon") == 1

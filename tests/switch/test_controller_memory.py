@@ -402,7 +402,7 @@ def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp
 
 
 def test_an_error_that_stays_is_recorded_once(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "RETRY_MOST", worker.RETRY_FIRST)
+    monkeypatch.setattr(worker, "RETRY_MAX", worker.RETRY_FIRST)
 
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:

@@ -9,7 +9,7 @@ import pytest
 from netns import Namespace
 
 from mrclab.softswitch.process.ports import SoftSwitchPort
-from mrclab.softswitch.process.ring import ALL_RINGS_BYTES, BATCH, HEADROOM, LEAST_RING_BYTES, RING_BYTES, ring_bytes
+from mrclab.softswitch.process.ring import ALL_RINGS_BYTES, BATCH, HEADROOM, MIN_RING_BYTES, RING_BYTES, ring_bytes
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
@@ -148,7 +148,7 @@ def test_a_port_goes_on_after_its_interface_was_down(cable):
 
 def test_rings_of_many_ports_share_the_memory_and_each_still_holds_a_burst():
     assert ring_bytes(1) == ring_bytes(4) == RING_BYTES
-    assert 64 * ring_bytes(64) == 64 * LEAST_RING_BYTES
+    assert 64 * ring_bytes(64) == 64 * MIN_RING_BYTES
     for ports in range(5, 17):
         assert ports * ring_bytes(ports) <= ALL_RINGS_BYTES
-        assert ring_bytes(ports) >= LEAST_RING_BYTES >= BATCH * (MTU + HEADROOM)
+        assert ring_bytes(ports) >= MIN_RING_BYTES >= BATCH * (MTU + HEADROOM)

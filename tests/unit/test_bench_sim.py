@@ -170,7 +170,7 @@ def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
 
 
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
-    monkeypatch.setattr(htsim, "MOST_HOSTS", 8)
+    monkeypatch.setattr(htsim, "MAX_HOSTS", 8)
     rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), beside=True)
     assert ([row.cost.simulator for row in rows], failed) == (["MRC Lab"], False)
     assert "16 hosts: uet-htsim is left out" in capsys.readouterr().err

@@ -193,7 +193,7 @@ def test_a_socket_that_another_user_serves_is_not_asked(tmp_path, monkeypatch):
         with pytest.raises(RpcError, match=f"another user .uid {OTHER}.; it is not asked"):
             Client(tmp_path / "lab.sock")
         with pytest.raises(LabError, match="another user"):
-            client.ask(tmp_path, "word", line="nodes")
+            client.ask(tmp_path, "command", line="nodes")
     finally:
         server.close()
 

@@ -89,13 +89,13 @@ def test_a_matrix_beside_the_scenario_is_read(page, tmp_path):
 @pytest.mark.parametrize(
     "asks",
     [
-        {"operation": "word", "arguments": {"line": "capture /etc/cron.d/x h1"}},
-        {"operation": "word", "arguments": {"line": "'capture' /etc/cron.d/x"}},
-        {"operation": "word", "arguments": {"line": "report /etc"}},
-        {"operation": "word", "arguments": {"line": "send h1 h3 /etc/shadow"}},
-        {"operation": "word", "arguments": {"line": "traffic matrix file=/etc/shadow"}},
-        {"operation": "word", "arguments": {"line": "traffic program programs=[]"}},
-        {"operation": "word", "arguments": {"line": "traffic trace file=/etc/shadow.goal"}},
+        {"operation": "command", "arguments": {"line": "capture /etc/cron.d/x h1"}},
+        {"operation": "command", "arguments": {"line": "'capture' /etc/cron.d/x"}},
+        {"operation": "command", "arguments": {"line": "report /etc"}},
+        {"operation": "command", "arguments": {"line": "send h1 h3 /etc/shadow"}},
+        {"operation": "command", "arguments": {"line": "traffic matrix file=/etc/shadow"}},
+        {"operation": "command", "arguments": {"line": "traffic program programs=[]"}},
+        {"operation": "command", "arguments": {"line": "traffic trace file=/etc/shadow.goal"}},
         {"operation": "traffic", "arguments": {"traffic": {"kind": "matrix", "file": "/etc/shadow"}}},
         {"operation": "subscribe", "arguments": {}},
     ],
@@ -109,7 +109,9 @@ def test_what_reads_or_writes_files_is_not_offered(page, asked, asks):
 
 def test_the_rest_is_carried_out(page, asked):
     for line in ("down h1-p2", "send h1 h3 16MiB", "traffic stream from=h1 to=h3 size=1MiB", "flows"):
-        assert post(page, "/api/operation", json.dumps({"operation": "word", "arguments": {"line": line}})).is_success
+        assert post(
+            page, "/api/operation", json.dumps({"operation": "command", "arguments": {"line": line}})
+        ).is_success
     assert len(asked) == 4
 
 

@@ -37,7 +37,7 @@ def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.
         while not history.told:
             await asyncio.sleep(0)
         began = time.monotonic()
-        time.sleep(still)  # it is the loop that is to stand still
+        time.sleep(still)  # the loop is to stop
         ended, known = time.monotonic(), len(history.told)
         while len(history.told) == known:
             await asyncio.sleep(0)

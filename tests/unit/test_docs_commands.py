@@ -12,13 +12,13 @@ import typer
 from mrclab.lab.command import reference
 from mrclab.lab.command.cli import PANELS, app
 from mrclab.lab.prompt.commands import views
-from mrclab.lab.prompt.words import LOCAL, WORDS
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL
 
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+CLI_COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 EVERYWHERE = {"--run-dir", "--help"}
 
 _INLINE = re.compile(r"`((?:sudo )?(?:\.venv/bin/)?mrclab [^`]+)`")
@@ -53,10 +53,10 @@ def test_commands_on_a_page_exist_with_their_options(page):
         name, options = split(words)
         if _PLACEHOLDER.match(name):
             continue
-        if name not in COMMANDS and name not in EVERYWHERE:
+        if name not in CLI_COMMANDS and name not in EVERYWHERE:
             wrong.append(f"mrclab {' '.join(words)}: no such command")
-        elif name in COMMANDS and name != "bench":  # which hands its options on
-            known = {opt for param in COMMANDS[name].params for opt in (*param.opts, *param.secondary_opts)}
+        elif name in CLI_COMMANDS and name != "bench":  # which hands its options on
+            known = {opt for param in CLI_COMMANDS[name].params for opt in (*param.opts, *param.secondary_opts)}
             wrong += [f"mrclab {' '.join(words)}: no option {opt}" for opt in options if opt not in known | EVERYWHERE]
     assert not wrong, "\n".join(wrong)
 
@@ -82,8 +82,8 @@ def test_every_page_stands_in_the_sites_navigation():
 
 
 def test_words_typed_at_the_prompt_exist():
-    assert views  # it and its like fill WORDS
-    known = {*WORDS, *(usage.split()[0] for usage in LOCAL), "run"}
+    assert views  # it and its like fill COMMANDS
+    known = {*COMMANDS, *(usage.split()[0] for usage in LOCAL), "run"}
     typed = {word for page in PAGES for word in _TYPED.findall(page.read_text(encoding="utf-8"))}
     assert {word for word in typed if word not in known and not re.fullmatch(r"[ht]\d.*", word)} == set()
 

@@ -19,10 +19,10 @@ from mrclab.lab.command import cli
 from mrclab.lab.command.live import secondterminal, up
 from mrclab.lab.command.live.held import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
-from mrclab.lab.prompt import words
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt import registry
+from mrclab.lab.prompt.registry import COMMANDS
 from mrclab.lab.prompt.remote import service
-from mrclab.lab.prompt.words import WORDS
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.topo.model import Fabric
@@ -59,22 +59,22 @@ class Reader:
         self.folder = folder
         self._done: set[str] = set()
         self._held: ExitStack | None = None
-        self.desk: Desk | None = None
+        self.session: LabSession | None = None
 
-    def hold(self) -> Desk:
-        if self.desk is None:
+    def hold(self) -> LabSession:
+        if self.session is None:
             self._held = ExitStack()
             world = self._held.enter_context(virtual_world(Fabric(FabricSpec()), mapper=MapperSpec()))
             mirror = self._held.enter_context(up._mirrored(world))
-            self.desk = self._held.enter_context(Desk(world, 1e-6, mirror.write).open())
-            self._held.enter_context(service.served(self.desk, mirror.place))
-            words.run(self.desk, "wait 5s")
-        return self.desk
+            self.session = self._held.enter_context(LabSession(world, 1e-6, mirror.write).open())
+            self._held.enter_context(service.served(self.session, mirror.place))
+            registry.run(self.session, "wait 5s")
+        return self.session
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._held is not None:
             self._held.close()
-        self._held = self.desk = None
+        self._held = self.session = None
 
     def carry_out(self, line: Line) -> str:
         """Return the mistake of a line; empty if it does what its page says."""
@@ -120,14 +120,14 @@ class Reader:
         if name in ASKS and "--world" not in rest:
             self.hold()
         else:
-            self.let_go()
+            self.release()
             rest = [*rest, "--world", "sim"] if name in WORLDLY and not {"--world", "--help"} & set(rest) else rest
         if " ".join(rest) in self._done and name in WORLDLY:
             return ""
         self._done.add(" ".join(rest))
         lab = self.folder / "none" / "lab" if name in {"doctor", "clean"} else virtual_run_dir()
         apart = (
-            ["--run-dir", str(lab)] if self.desk is not None or name in {"doctor", "clean"} else []
+            ["--run-dir", str(lab)] if self.session is not None or name in {"doctor", "clean"} else []
         )  # never the user's
         status, said = self._invoke([*apart, *rest])
         if any(row.startswith("mrclab: ") for row in line.output):
@@ -151,10 +151,10 @@ class Reader:
                 return said
         return ""
 
-    def word(self, text: str) -> str:
+    def command(self, text: str) -> str:
         """A word at the prompt; what was wrong with it."""
         try:
-            words.run(self.hold(), text)
+            registry.run(self.hold(), text)
         except (LabError, ValueError) as error:
             return f"mrclab> {text}: {error}"
         return ""
@@ -195,7 +195,7 @@ def reader(place, monkeypatch):
         monkeypatch.setattr(f"mrclab.lab.run.wire.wireworld.{name}", _not_here)
     made = Reader(place)
     yield made
-    made.let_go()
+    made.release()
 
 
 @pytest.mark.parametrize("page", [path for path, found in BLOCKS.items() if found], ids=lambda path: path.stem)
@@ -212,7 +212,7 @@ def test_the_commands_of_a_page_do_what_it_says(page, reader):
 
 def test_the_words_of_the_prompts_page_do_what_it_says(reader):
     rows = re.findall(r"^\| .* \| (.*) \|$", (ROOT / "docs" / "prompt.md").read_text(), re.MULTILINE)
-    typed = [text for row in rows for text in re.findall(r"`([^`]+)`", row) if text.split()[0] in WORDS]
+    typed = [text for row in rows for text in re.findall(r"`([^`]+)`", row) if text.split()[0] in COMMANDS]
     assert len(typed) > 25
     wrong = []
     for text in typed:

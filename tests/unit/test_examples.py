@@ -15,7 +15,7 @@ from mrclab import HOME
 pytestmark = pytest.mark.once
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-MOST_LINES = 40
+MAX_LINES = 40
 SAYS = {
     "first_run.py": r"PASS integrity\n[^$]*file/h1>h3: [\d.]+ µs, \d+\.\d Gb/s\nplane 1",
     "own_fault.py": r"down at [\d.]+ µs; [1-9]\d* packets lost\n(.*\n)*.*plane 1, uplink 2 ASSUMED_BAD\n(.*\n)*passed",
@@ -33,7 +33,7 @@ SAYS = {
 def test_every_program_is_short_and_named_here():
     programs = {path.name: path for path in EXAMPLES.glob("*.py") if path.name != "fabrics.py"}
     assert programs.keys() == SAYS.keys()
-    long = [name for name, path in programs.items() if len(path.read_text("utf-8").splitlines()) > MOST_LINES]
+    long = [name for name, path in programs.items() if len(path.read_text("utf-8").splitlines()) > MAX_LINES]
     assert long == []
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.chaos import DEFAULT_KINDS, Chaos
 from mrclab.lab.faults.models import FAULTS, Fault
-from mrclab.lab.prompt import words
+from mrclab.lab.prompt import registry
 from mrclab.lab.scenario.scenario import loads
 from mrclab.lab.session.entries import entry as parse_entry
 from mrclab.topo.model import Fabric
@@ -229,10 +229,10 @@ class Lab:
 
 
 def test_a_fault_is_typed_as_a_kind_and_its_fields():
-    entry = parse("transceiver", words.fields(["name=optics", "links=[h1-p1,h1-p2]"]))
+    entry = parse("transceiver", registry.fields(["name=optics", "links=[h1-p1,h1-p2]"]))
     assert entry.name == "optics"
     assert entry.links(FABRIC) == ("h1-p1/t0-p1-1", "h1-p2/t0-p2-1")
-    assert parse("loss", words.fields(["name=gray", "link=h1-p1", "rate=1%"])).rate == 0.01
+    assert parse("loss", registry.fields(["name=gray", "link=h1-p1", "rate=1%"])).rate == 0.01
 
 
 @pytest.mark.parametrize(
@@ -247,4 +247,4 @@ def test_a_fault_is_typed_as_a_kind_and_its_fields():
 )
 def test_what_is_typed_wrong_is_told(kind, fields, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        parse(kind, {"name": "it", **words.fields(fields.split())})
+        parse(kind, {"name": "it", **registry.fields(fields.split())})

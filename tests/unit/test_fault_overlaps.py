@@ -7,7 +7,7 @@ import pytest
 from mrclab.lab.errors import RunError, ScenarioError
 from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.faults.kinds.detours import RelayedFault, SwapCables
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.scenario.scenario import loads
 
 HEAD = """\
@@ -133,10 +133,10 @@ def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_p
 
     for model in (RelayedFault, SwapCables):
         monkeypatch.setattr(model, "action", lambda fault, context: Nothing(context, fault))
-    with Desk(Session(tmp_path)).open() as desk:
-        desk.inject(kind, {**one, "name": "first"})
+    with LabSession(Session(tmp_path)).open() as session:
+        session.inject(kind, {**one, "name": "first"})
         with pytest.raises(RunError, match="cannot begin while first is in force: both concern the way of frames"):
-            desk.inject(kind, {**other, "name": "again"})
-        desk.clear("first")
-        desk.inject(kind, {**other, "name": "again"})
-        assert list(desk.faults) == ["again"]
+            session.inject(kind, {**other, "name": "again"})
+        session.clear("first")
+        session.inject(kind, {**other, "name": "again"})
+        assert list(session.faults) == ["again"]

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def full_rows(draw: random.Random, row: dict[str, object]) -> dict[str, object]:
-    """The next state of a QP: it moves, or stands still for a while."""
+    """The next state of a QP: it moves, or does not change for a while."""
     if draw.random() < 0.4:
         return {**row, "max_gap": 0.0}
     return {
@@ -99,7 +99,7 @@ def test_who_is_told_of_qps_that_moved_knows_them_all(simulation):
     }
     readers, samples = {name: Reader() for name in sim.hosts}, 0
     for tick in range(600):
-        if tick % 150 == 0 and tick < 450:  # one after the other, so that the others stand still
+        if tick % 150 == 0 and tick < 450:  # one after the other, so that the others do not change
             transfers[tick // 150].write(0, 200_000)
         events.get(tick, lambda: None)()
         sim.run(until=(tick + 1) * 4 * mrc_sim.HOP)
@@ -122,7 +122,7 @@ class Idle:
         self.qps = {1: None, 2: None}
         self.verbs = self
 
-    def strain(self):
+    def load(self):
         return {}
 
     def lateness(self):

@@ -40,7 +40,7 @@ class HandNic:
     def every(self, interval, work):
         self.periodic.append((interval, work))
 
-    def soon(self, work):
+    def call_soon(self, work):
         self.pending.append(work)
 
     def until_done(self, _interval, step):
@@ -55,7 +55,7 @@ class HandNic:
     def configure(self, config):
         self.configured.append(config)
 
-    def strain(self):
+    def load(self):
         return {"cpu": 0.0, "delayed_frames": 0, "delay_line_drops": 0}
 
     def lateness(self):

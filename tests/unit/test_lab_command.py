@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from mrclab.lab.command import cli
 from mrclab.lab.command.display import sink
 from mrclab.lab.command.live import secondterminal
-from mrclab.lab.prompt import prompt, words
+from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.linux import state
 
@@ -204,7 +204,7 @@ def test_every_command_that_tells_something_has_json():
 def test_the_prompts_commands_are_commands_where_no_other_has_the_name():
     assert prompt  # it makes the commands known
     others = {name for panel in cli.PANELS.values() for name, module in panel.items() if "secondterminal" not in module}
-    assert set(secondterminal.NAMES) == {word.name for word in words.WORDS.values()} - others - {"help"}
+    assert set(secondterminal.NAMES) == {word.name for word in registry.COMMANDS.values()} - others - {"help"}
 
 
 def test_every_command_is_where_the_table_says_with_help_of_one_line():

@@ -18,7 +18,7 @@ def lab(t, kind, **fields):
 
 def test_a_fault_that_struck_late_because_the_lab_stood_still_makes_the_run_invalid():
     (reason,) = invalid(lab(CORE - 0.01, "lab.late", late=LONG))
-    assert reason.startswith("the lab itself stood still for")
+    assert reason.startswith("the lab itself was stopped for")
     assert "when core-link was to begin" in reason
     (reason,) = invalid(lab(NIC + 0.2, "cpu", seconds={}, lab_late=LONG + 0.3))
     assert "when nic-link was to begin" in reason

@@ -182,9 +182,9 @@ def test_a_page_tells_the_first_rows_of_a_very_long_table_and_where_the_others_a
     facts = summary.summarize(measures(), [], run)
     facts.losses[:] = [{"host": f"h{n}", "qp": n, "reason": "sack", "packets": 1} for n in range(5000)]
     text = page.render(facts, {})
-    assert f'<td class="">h{page.MOST_ROWS - 1}</td>' in text
-    assert f"h{page.MOST_ROWS}<" not in text
-    assert f"The first {page.MOST_ROWS} of 5000; result.json has all." in text
+    assert f'<td class="">h{page.MAX_ROWS - 1}</td>' in text
+    assert f"h{page.MAX_ROWS}<" not in text
+    assert f"The first {page.MAX_ROWS} of 5000; result.json has all." in text
 
 
 def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):

@@ -12,14 +12,14 @@ from mrclab.hosts.mrc.packets import headers as h
 MTU = 4096
 BDP = 64 * MTU
 FACTS = PathFacts(base_rtt=10e-6, bdp=BDP, mtu=MTU, trimming=True)
-MOST = 1.5 * BDP
+MAX_CREDIT = 1.5 * BDP
 
 
 def spent(backlog: float) -> Rccc:
     """A controller that has sent its first window, with so much left."""
     control = Rccc(FACTS, 0.0)
-    control.on_post(int(MOST + backlog), 0.0)
-    for _ in range(int(MOST / MTU)):
+    control.on_post(int(MAX_CREDIT + backlog), 0.0)
+    for _ in range(int(MAX_CREDIT / MTU)):
         control.on_send(MTU, 0.0)
     return control
 
@@ -32,31 +32,31 @@ def test_the_first_window_goes_unasked_and_no_more():
 
 
 def test_what_is_asked_for_is_a_window_at_most_and_what_was_granted_is_not_asked_for_again():
-    control = spent(10 * MOST)
-    assert control.request(again=False) == MOST
+    control = spent(10 * MAX_CREDIT)
+    assert control.request(again=False) == MAX_CREDIT
     assert control.request(again=False) == 0
-    assert control.request(again=True) == MOST
+    assert control.request(again=True) == MAX_CREDIT
     assert control.grant(4 * MTU)
     assert not control.grant(4 * MTU)
-    assert control.target == MOST  # what is at hand and what is to come
+    assert control.target == MAX_CREDIT  # what is at hand and what is to come
     for _ in range(4):
         control.on_send(MTU, 0.0)
-    assert control.target == MOST + 4 * MTU
+    assert control.target == MAX_CREDIT + 4 * MTU
 
 
 def test_what_is_left_of_the_first_window_is_forfeited_with_the_first_answer():
     control = Rccc(FACTS, 0.0)
-    control.on_post(int(10 * MOST), 0.0)
+    control.on_post(int(10 * MAX_CREDIT), 0.0)
     control.on_send(MTU, 0.0)
     control.on_sack(MTU, False, None, 0, False, 1e-5)
     assert not control.allows(MTU)
-    assert control.request(again=False) == MOST
+    assert control.request(again=False) == MAX_CREDIT
 
 
 def test_credit_beyond_a_window_is_forfeited():
-    control = spent(10 * MOST)
-    control.grant(5 * MOST)
-    assert control.credit == MOST
+    control = spent(10 * MAX_CREDIT)
+    control.grant(5 * MAX_CREDIT)
+    assert control.credit == MAX_CREDIT
 
 
 def test_what_is_lost_needs_credit_again():
@@ -69,13 +69,13 @@ def test_what_is_lost_needs_credit_again():
 
 def test_a_rest_of_a_round_trip_gives_the_first_window_back():
     control = spent(0)
-    control.on_sack(int(MOST), False, None, 0, False, 1.0)
+    control.on_sack(int(MAX_CREDIT), False, None, 0, False, 1.0)
     control.on_post(MTU, 1.0 + 5e-6)
     assert not control.allows(MTU)
     rested = spent(0)
-    rested.on_sack(int(MOST), False, None, 0, False, 1.0)
+    rested.on_sack(int(MAX_CREDIT), False, None, 0, False, 1.0)
     rested.on_post(MTU, 1.0 + 11e-6)
-    assert rested.credit == MOST
+    assert rested.credit == MAX_CREDIT
 
 
 def test_a_receiver_grants_no_more_than_its_ports_take():

@@ -19,11 +19,11 @@ from scapy.utils import RawPcapNgReader
 
 from mrclab.hosts.scapy_mrc import RETH, dissect
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.prompt import prompt, words
+from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.prompt.completion import WordCompleter
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
@@ -42,123 +42,123 @@ CABLE = "t0-p1-1/t1-p1-2"
 
 
 @pytest.fixture
-def desk():
-    with virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world, Desk(world, pace=1e-6).open() as made:
+def session():
+    with virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world, LabSession(world, pace=1e-6).open() as made:
         yield made  # so slow that time passes only where a word waits
 
 
-def told(desk: Desk, line: str) -> dict:
-    return dict(words.run(desk, line).data)
+def told(session: LabSession, line: str) -> dict:
+    return dict(registry.run(session, line).data)
 
 
-def test_paths_name_every_hop_and_their_state(desk):
-    found = told(desk, "paths h1 h2")["paths"]
+def test_paths_name_every_hop_and_their_state(session):
+    found = told(session, "paths h1 h2")["paths"]
     assert [(path["plane"], path["uplink"]) for path in found] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert found[1]["hops"] == ["2101 t0-p1-1", "1102 t1-p1-2", "2102 t0-p1-2", "3101 h2"]
     assert found[1]["address"] == "fcbb:bb00:2101:1102:2102:3101::"
     assert {path["state"] for path in found} == {"unused"}
-    told(desk, f"down {CABLE}")
-    assert [bool(path["faults"]) for path in told(desk, "paths h1 h2")["paths"]] == [False, True, False, False]
+    told(session, f"down {CABLE}")
+    assert [bool(path["faults"]) for path in told(session, "paths h1 h2")["paths"]] == [False, True, False, False]
 
 
-def test_traffic_runs_in_the_background_while_a_cable_fails_and_evs_outlive_it(desk):
-    told(desk, "traffic write from=h1 to=h2 size=4MiB name=big")
-    told(desk, "wait 100ms")
-    assert told(desk, "flows")["flows"][0]["state"] == "runs"
-    told(desk, f"down {CABLE}")
-    told(desk, "wait 200ms")
-    states = {(row["plane"], row["uplink"]): row["state"] for row in told(desk, "evs h1")["evs"]}
+def test_traffic_runs_in_the_background_while_a_cable_fails_and_evs_outlive_it(session):
+    told(session, "traffic write from=h1 to=h2 size=4MiB name=big")
+    told(session, "wait 100ms")
+    assert told(session, "flows")["flows"][0]["state"] == "runs"
+    told(session, f"down {CABLE}")
+    told(session, "wait 200ms")
+    states = {(row["plane"], row["uplink"]): row["state"] for row in told(session, "evs h1")["evs"]}
     assert states[1, 2] == "ASSUMED_BAD"
     assert set(states.values()) == {"ASSUMED_BAD", "GOOD"}
-    assert told(desk, "wait big")["flows"] == {"big": "intact"}
-    assert len(told(desk, "evs h1")["evs"]) == 4  # also now that it is over
-    assert told(desk, f"up {CABLE}") == {"link": CABLE, "up": True}
+    assert told(session, "wait big")["flows"] == {"big": "intact"}
+    assert len(told(session, "evs h1")["evs"]) == 4  # also now that it is over
+    assert told(session, f"up {CABLE}") == {"link": CABLE, "up": True}
 
 
-def test_send_waits_and_says_how_it_went(desk, tmp_path):
+def test_send_waits_and_says_how_it_went(session, tmp_path):
     file = tmp_path / "a file"
     file.write_bytes(os.urandom(5001))
-    assert told(desk, f"send h1 h2 '{file}'")["state"] == "intact"
-    answer = told(desk, "send h2 h1 64KiB")
+    assert told(session, f"send h1 h2 '{file}'")["state"] == "intact"
+    answer = told(session, "send h2 h1 64KiB")
     assert (answer["bytes"], answer["state"]) == (65536, "intact")
     assert answer["seconds"] > 0
 
 
-def test_trace_shows_each_shift_and_loses_its_probe_on_a_dead_path(desk):
-    answer = told(desk, "trace h1 h2 1/2")
+def test_trace_shows_each_shift_and_loses_its_probe_on_a_dead_path(session):
+    answer = told(session, "trace h1 h2 1/2")
     assert answer["rtt"] == pytest.approx(0.008, rel=0.5)
     hops = answer["hops"]
     assert [hop["switch"] for hop in hops] == ["t0-p1-1", "t1-p1-2", "t0-p1-2"]
     assert hops[0]["after"] == hops[1]["before"] == "fcbb:bb00:1102:2102:3101::"
     assert all(hop["sent"] >= 1 for hop in hops)
-    told(desk, f"down {CABLE}")
-    assert told(desk, "trace h1 h2 10208000")["rtt"] is None
-    answer = told(desk, "pingall")
+    told(session, f"down {CABLE}")
+    assert told(session, "trace h1 h2 10208000")["rtt"] is None
+    answer = told(session, "pingall")
     assert answer["sent"] == 8
     assert {(row["plane"], row["uplink"]) for row in answer["lost"]} >= {(1, 2)}
     assert {row["plane"] for row in answer["lost"]} == {1}  # answers come back over paths of the same plane
 
 
-def test_faults_are_listed_and_healed(desk):
-    told(desk, "fault loss link=h1-p1 rate=50% name=gray")
-    told(desk, "fault switch_crash switch=t1-p2-1 name=crash")
-    assert list(told(desk, "faults")["faults"]) == ["gray", "crash"]
-    assert told(desk, "clear gray")["cleared"][0].startswith("gray: cleared")
-    assert len(told(desk, "clear")["cleared"]) == 1
-    old = words.run(desk, "heal")
+def test_faults_are_listed_and_healed(session):
+    told(session, "fault loss link=h1-p1 rate=50% name=gray")
+    told(session, "fault switch_crash switch=t1-p2-1 name=crash")
+    assert list(told(session, "faults")["faults"]) == ["gray", "crash"]
+    assert told(session, "clear gray")["cleared"][0].startswith("gray: cleared")
+    assert len(told(session, "clear")["cleared"]) == 1
+    old = registry.run(session, "heal")
     assert old.data == {"cleared": []}
     assert old.shown.renderables[0] == "heal is called clear now; the next release has only clear"
-    assert told(desk, "faults")["faults"] == {}
+    assert told(session, "faults")["faults"] == {}
 
 
-def test_what_down_cut_is_a_fault_until_up(desk):
-    told(desk, f"down {CABLE}")
-    (name,) = told(desk, "faults")["faults"]
-    assert CABLE in told(desk, "faults")["faults"][name]
-    told(desk, f"up {CABLE}")
-    assert told(desk, "faults")["faults"] == {}
+def test_what_down_cut_is_a_fault_until_up(session):
+    told(session, f"down {CABLE}")
+    (name,) = told(session, "faults")["faults"]
+    assert CABLE in told(session, "faults")["faults"][name]
+    told(session, f"up {CABLE}")
+    assert told(session, "faults")["faults"] == {}
 
 
-def test_tables_show_each_entry_with_its_key_and_those_that_are_wrong(desk):
+def test_tables_show_each_entry_with_its_key_and_those_that_are_wrong(session):
     out = Console(width=120, record=True)
-    out.print(words.run(desk, "tables t0-p1-1").shown)
+    out.print(registry.run(session, "tables t0-p1-1").shown)
     text = out.export_text()
     assert "trim_policy[std.egress_spec=0x1] -> set_trim" in text
     assert "all as they should be" in text
-    told(desk, "fault wrong_entry switch=t0-p1-1 port=2 name=wrong")
-    (sentence,) = told(desk, "tables t0-p1-1")["wrong"]
+    told(session, "fault wrong_entry switch=t0-p1-1 port=2 name=wrong")
+    (sentence,) = told(session, "tables t0-p1-1")["wrong"]
     assert sentence.startswith("t0-p1-1 usid_fib")
-    assert told(desk, "tables t1-p1-1")["wrong"] == []
+    assert told(session, "tables t1-p1-1")["wrong"] == []
 
 
-def test_precheck_says_whether_a_job_may_start(desk):
-    assert told(desk, "precheck")["ok"]
-    told(desk, "down h1-p1")
-    told(desk, "deny t1-p2-1")
-    answer = told(desk, "precheck")
+def test_precheck_says_whether_a_job_may_start(session):
+    assert told(session, "precheck")["ok"]
+    told(session, "down h1-p1")
+    told(session, "deny t1-p2-1")
+    answer = told(session, "precheck")
     assert not answer["ok"]
     assert {check["name"] for check in answer["checks"] if not check["ok"]} == {"cables", "h1", "denylist"}
 
 
-def test_what_is_denied_is_seen_by_the_paths(desk):
-    told(desk, "deny t1-p1-2")
-    told(desk, "traffic stream from=h1 to=h2 size=256KiB name=s")
-    told(desk, "wait")
-    assert {row["state"] for row in told(desk, "evs h1")["evs"] if (row["plane"], row["uplink"]) == (1, 2)} <= {
+def test_what_is_denied_is_seen_by_the_paths(session):
+    told(session, "deny t1-p1-2")
+    told(session, "traffic stream from=h1 to=h2 size=256KiB name=s")
+    told(session, "wait")
+    assert {row["state"] for row in told(session, "evs h1")["evs"] if (row["plane"], row["uplink"]) == (1, 2)} <= {
         "DENIED"
     }
-    assert told(desk, "undeny t1-p1-2")["changed"]
+    assert told(session, "undeny t1-p1-2")["changed"]
 
 
-def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_faults(desk, tmp_path):
+def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_faults(session, tmp_path):
     path = tmp_path / "h1.pcapng"
-    told(desk, f"capture {path} h1")
-    told(desk, "send h1 h2 64KiB")
-    told(desk, "fault loss link=h1-p1 rate=100% name=gray")
-    told(desk, "wait 50ms")
-    told(desk, "clear gray")
-    told(desk, "send h2 h1 8KiB")
-    answer = told(desk, "capture stop")
+    told(session, f"capture {path} h1")
+    told(session, "send h1 h2 64KiB")
+    told(session, "fault loss link=h1-p1 rate=100% name=gray")
+    told(session, "wait 50ms")
+    told(session, "clear gray")
+    told(session, "send h2 h1 8KiB")
+    answer = told(session, "capture stop")
     frames = list(RawPcapNgReader(str(path)))
     assert answer == {"path": str(path), "frames": len(frames)}
     writes = [data for data, _ in frames if dissect(data).haslayer(RETH)]
@@ -166,15 +166,15 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
     assert b"gray: h1-p1/t0-p1-1 loses 100%" in path.read_bytes()
     assert b"h1-p1" in path.read_bytes()
     with pytest.raises(LabError, match="no capture goes on"):
-        words.run(desk, "capture stop")
+        registry.run(session, "capture stop")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("capture /nonexistent/x h1", "cannot write /nonexistent/x"),
-        ("pingal", "pingal: no such word; did you mean pingall?"),
-        ("traceroute h1", "traceroute: no such word; did you mean trace?"),
+        ("pingal", "pingal: no such command; did you mean pingall?"),
+        ("traceroute h1", "traceroute: no such command; did you mean trace?"),
         ("paths h1", "write: paths HOST HOST"),
         ("paths h1 h1", "h1 cannot reach itself over the fabric; name two hosts"),
         ("paths h1 h9", "no host is called 'h9'"),
@@ -194,15 +194,15 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("send h1 'h2", "the line cannot be read"),
     ],
 )
-def test_mistakes_get_a_sentence(desk, line, said):
+def test_mistakes_get_a_sentence(session, line, said):
     with pytest.raises((ValueError, LabError, RunError, UnknownName)) as raised:
-        words.run(desk, line)
+        registry.run(session, line)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def completions(desk: Desk, text: str) -> list[str]:
-    completer = WordCompleter(desk, ["quit", "h1"])
+def completions(session: LabSession, text: str) -> list[str]:
+    completer = WordCompleter(session, ["quit", "h1"])
     return [each.text for each in completer.get_completions(Document(text, len(text)), None)]
 
 
@@ -210,16 +210,16 @@ def completions(desk: Desk, text: str) -> list[str]:
     ("typed", "line"),
     [("tr\t", "tra"), ("trac\t", "trace"), ("deny t0-\t", "deny t0-p"), ("down h1-p1\t", "down h1-p1/t0-p1-1")],
 )
-def test_tab_writes_what_all_candidates_share_and_no_more(desk, tmp_path, monkeypatch, typed, line):
+def test_tab_writes_what_all_candidates_share_and_no_more(session, tmp_path, monkeypatch, typed, line):
     monkeypatch.setattr(prompt, "HISTORY", tmp_path / "history")
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text(f"{typed}\r")
-        assert next(Prompt(desk, Console(), {})._typed()) == line
+        assert next(Prompt(session, Console(), {})._typed()) == line
 
 
 @pytest.mark.parametrize("text", ["tables ", "deny ", "fault loss ", "status "])
-def test_tab_offers_options_last(desk, text):
-    found = completions(desk, text)
+def test_tab_offers_options_last(session, text):
+    found = completions(session, text)
     assert found[-1] == "--json"
     assert not any(each.startswith("-") for each in found[:-1])
 
@@ -239,48 +239,48 @@ def test_tab_offers_options_last(desk, text):
         ("evs h1 --", ["--json"]),
     ],
 )
-def test_tab_completes_words_nodes_cables_and_fields(desk, text, some):
-    assert set(some) <= set(completions(desk, text))
+def test_tab_completes_words_nodes_cables_and_fields(session, text, some):
+    assert set(some) <= set(completions(session, text))
 
 
-def test_a_script_stops_at_its_first_mistake_and_says_where(desk, capsys):
-    prompt = Prompt(desk, Console(width=120), {})
+def test_a_script_stops_at_its_first_mistake_and_says_where(session, capsys):
+    prompt = Prompt(session, Console(width=120), {})
     prompt.script(["# a comment", "", "nodes --json", "quit", "never reached"])
     assert json.loads(capsys.readouterr().out.splitlines()[1])["hosts"] == ["h1", "h2"]
-    with pytest.raises(LabError, match="line 2 of the script, 'dance': dance: no such word"):
+    with pytest.raises(LabError, match="line 2 of the script, 'dance': dance: no such command"):
         prompt.script(["nodes", "dance", "nodes"])
 
 
-def test_words_work_over_the_socket_beside_the_prompt(desk, tmp_path):
-    with service.served(desk, tmp_path):
-        answer = client.ask(tmp_path, "word", line="nodes")
+def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
+    with service.served(session, tmp_path):
+        answer = client.ask(tmp_path, "command", line="nodes")
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
         assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
         assert client.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
         assert "cleared" in client.ask(tmp_path, "clear")["said"]
-        with pytest.raises(LabError, match="no such word"):
-            client.ask(tmp_path, "word", line="dance")
+        with pytest.raises(LabError, match="no such command"):
+            client.ask(tmp_path, "command", line="dance")
     with pytest.raises(LabError, match="no lab is running"):
-        client.ask(tmp_path, "word", line="nodes")
+        client.ask(tmp_path, "command", line="nodes")
 
 
-def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(desk):
+def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(session):
     with pytest.raises(ValueError, match="'h1' is no field; write for example from=h1 to=h3 size=1GiB"):
-        words.run(desk, "traffic stream h1 h3")
+        registry.run(session, "traffic stream h1 h3")
 
 
-def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends_when_nobody_asks(desk, tmp_path):
-    with service.served(desk, tmp_path):
-        words.run(desk, "traffic stream from=h1 to=h2 size=1MiB")
+def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends_when_nobody_asks(session, tmp_path):
+    with service.served(session, tmp_path):
+        registry.run(session, "traffic stream from=h1 to=h2 size=1MiB")
         begin = client.ask(tmp_path, "packets")
         assert (begin["slow"], begin["seen"]) == (True, [])
-        words.run(desk, f"down {CABLE}")
-        words.run(desk, "wait 30ms")
+        registry.run(session, f"down {CABLE}")
+        registry.run(session, "wait 30ms")
         told = client.ask(tmp_path, "packets", since=begin["next"])
         assert len(told["seen"]) == told["next"] - begin["next"] > 0
         assert {way // 2 for _, _, way, _, arrived in told["seen"] if not arrived} == {
-            desk.world.fabric.link(CABLE).index
+            session.world.fabric.link(CABLE).index
         }
         assert client.ask(tmp_path, "packets", since=told["next"])["seen"] == []
         assert client.ask(tmp_path, "slow", pace=1e-9, seconds=5)["said"]
@@ -290,22 +290,22 @@ def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends
         assert not client.ask(tmp_path, "packets")["slow"]
 
 
-def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp_path):
-    with service.served(desk, tmp_path):
+def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(session, tmp_path):
+    with service.served(session, tmp_path):
         with Client(tmp_path / client.SOCKET, 60.0) as waits, Client(tmp_path / client.SOCKET, 60.0) as sends:
             for terminal, line in ((waits, "wait 100000s"), (sends, "send h1 h2 64MiB")):
                 thread = threading.Thread(target=lambda c=terminal, w=line: ended(c, w), daemon=True)
                 thread.start()
-            while "send-1" not in client.ask(tmp_path, "word", line="flows")["text"]:
+            while "send-1" not in client.ask(tmp_path, "command", line="flows")["text"]:
                 pass
             for line in ("nodes", "status", f"down {CABLE}", f"up {CABLE}", "wait 1ms"):
-                assert client.ask(tmp_path, "word", line=line)["data"]
-            assert client.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"] == "runs"
+                assert client.ask(tmp_path, "command", line=line)["data"]
+            assert client.ask(tmp_path, "command", line="flows")["data"]["flows"][0]["state"] == "runs"
             waits.abort()
             sends.abort()
         state = "runs"
         while state == "runs":
-            state = client.ask(tmp_path, "word", line="flows")["data"]["flows"][0]["state"]
+            state = client.ask(tmp_path, "command", line="flows")["data"]["flows"][0]["state"]
         assert state == "it was stopped"
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("command")]
@@ -313,28 +313,28 @@ def test_a_command_that_waits_holds_up_nobody_and_ends_with_its_client(desk, tmp
 
 def ended(client, line):
     with contextlib.suppress(RpcError):
-        client.call("word", line=line)
+        client.call("command", line=line)
 
 
-def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_write_came(desk):
-    told(desk, "traffic stream from=h1 to=h2 duration=10s name=stream")
-    told(desk, "traffic write from=h2 to=h1 size=64MiB name=write")
-    told(desk, "wait 500ms")
-    stream, write = told(desk, "flows")["flows"]
+def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_write_came(session):
+    told(session, "traffic stream from=h1 to=h2 duration=10s name=stream")
+    told(session, "traffic write from=h2 to=h1 size=64MiB name=write")
+    told(session, "wait 500ms")
+    stream, write = told(session, "flows")["flows"]
     assert stream["bytes"] > 100_000
     assert stream["goodput"] == pytest.approx(stream["bytes"] / 0.5, rel=0.05)
     assert 0 < write["done"] < 0.2
-    told(desk, "stop write")
-    failed = told(desk, "flows")["flows"][1]
+    told(session, "stop write")
+    failed = told(session, "flows")["flows"][1]
     assert failed["state"] == "it was stopped"
     assert failed["done"] == pytest.approx(failed["bytes"] / (64 << 20), rel=1e-3)
     assert 0 < failed["done"] < 0.2
 
 
-def test_requests_may_be_ended_before_their_answers_are_read(desk, tmp_path):
-    with service.served(desk, tmp_path), socket.socket(socket.AF_UNIX) as client:
+def test_requests_may_be_ended_before_their_answers_are_read(session, tmp_path):
+    with service.served(session, tmp_path), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / client.SOCKET))
-        client.sendall(b'{"id": 1, "op": "word", "line": "wait 50ms"}\n')
+        client.sendall(b'{"id": 1, "op": "command", "line": "wait 50ms"}\n')
         client.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
         assert json.loads(client.makefile().readline())["ok"]["data"] == {"flows": {}}
 

@@ -11,11 +11,11 @@ from rich.progress import Progress
 
 from mrclab.lab.command.display.progress import ProgressBar
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import words
+from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import reporting
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching import watch
 from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import virtual_world
@@ -45,25 +45,25 @@ DONE = (
 
 
 @pytest.fixture
-def desk():
+def session():
     world = virtual_world(Fabric(FabricSpec.model_validate(SPEC)))
-    with world as made, Desk(made, pace=1e-6, setting={"world": "sim"}).open() as one:
+    with world as made, LabSession(made, pace=1e-6, setting={"world": "sim"}).open() as one:
         yield one
 
 
-def told(desk: Desk, line: str) -> dict:
-    return dict(words.run(desk, line).data)
+def told(session: LabSession, line: str) -> dict:
+    return dict(registry.run(session, line).data)
 
 
-def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(desk, tmp_path):
+def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(session, tmp_path):
     with pytest.raises(LabError, match="nothing was sent since the lab is up"):
-        words.run(desk, f"report {tmp_path}")
+        registry.run(session, f"report {tmp_path}")
     for line in DONE:
-        words.run(desk, line)
-    early = reporting.as_scenario(desk).scenario
+        registry.run(session, line)
+    early = reporting.as_scenario(session).scenario
     assert [each.kind for each in early.expect] == ["qp_errors", "health"]  # what runs is not judged yet
-    words.run(desk, "wait big")
-    answer = told(desk, f"report {tmp_path}")
+    registry.run(session, "wait big")
+    answer = told(session, f"report {tmp_path}")
     json.dumps(answer)
     verdicts = {row["kind"]: row["ok"] for row in answer["verdicts"]}
     assert verdicts == {"integrity": True, "qp_errors": True, "health": True}
@@ -78,27 +78,27 @@ def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(desk, 
     again = runner.run_scenario(loaded, tmp_path / "again", lambda *_: None, lambda _: None, report=False)
     assert again.ok
     assert again.measures.faults.keys() == faults.keys()
-    assert told(desk, "send h2 h1 1KiB")["state"] == "intact"  # the lab goes on
+    assert told(session, "send h2 h1 1KiB")["state"] == "intact"  # the lab goes on
 
 
-def test_each_word_and_each_kind_has_help(desk):
-    assert told(desk, "help trace")["usage"] == "trace HOST HOST [EV]"
-    assert told(desk, "trace --help") == told(desk, "help trace")
-    assert told(desk, "help watch")["meaning"].startswith("summary of the lab")
-    loss = {row["name"]: row for row in told(desk, "help fault loss")["fields"]}
+def test_each_word_and_each_kind_has_help(session):
+    assert told(session, "help trace")["usage"] == "trace HOST HOST [EV]"
+    assert told(session, "trace --help") == told(session, "help trace")
+    assert told(session, "help watch")["meaning"].startswith("summary of the lab")
+    loss = {row["name"]: row for row in told(session, "help fault loss")["fields"]}
     assert loss["link"]["needed"]
     assert loss["direction"]["value"] == "`both`, `up`, `down`"
     assert "at" not in loss  # at a prompt it is now
-    assert "message" in {row["name"] for row in told(desk, "help traffic incast")["fields"]}
+    assert "message" in {row["name"] for row in told(session, "help traffic incast")["fields"]}
     with pytest.raises(ValueError, match="no kind of fault is called 'los'; did you mean 'loss'"):
-        words.run(desk, "help fault los")
+        registry.run(session, "help fault los")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("gradee 1", "gradee: no such word; did you mean grade?"),
-        ("h11 ip link", "h11: no such word; did you mean h1?"),
+        ("gradee 1", "gradee: no such command; did you mean grade?"),
+        ("h11 ip link", "h11: no such command; did you mean h1?"),
         ("link t0-p1-1 t1-p1-2 down", "did you mean down?"),
         ("dump", "did you mean net?"),
         ("iperf h1 h2", "did you mean traffic?"),
@@ -106,22 +106,22 @@ def test_each_word_and_each_kind_has_help(desk):
         ("h1 ip link", "h1 is a node"),
     ],
 )
-def test_who_comes_from_elsewhere_or_another_terminal_is_told_the_word(desk, line, said):
+def test_who_comes_from_elsewhere_or_another_terminal_is_told_the_word(session, line, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        words.run(desk, line)
+        registry.run(session, line)
 
 
-def test_who_waits_is_told_how_far_it_is(desk):
+def test_who_waits_is_told_how_far_it_is(session):
     seen: list[tuple[str, int, int]] = []
     with called_by(Caller(lambda *stage: seen.append(stage))):
-        words.run(desk, "send h1 h2 256KiB")
+        registry.run(session, "send h1 h2 256KiB")
     shares = [done for _, done, _ in seen]
     assert {stage for stage, *_ in seen} == {"send-1"}
     assert shares == sorted(shares)
     assert len(set(shares)) > 2
     seen.clear()
     with called_by(Caller(lambda *stage: seen.append(stage))):
-        words.run(desk, "wait 100ms")
+        registry.run(session, "wait 100ms")
     assert (seen[0], seen[-1]) == (("wait 100ms", 0, 1000), ("wait 100ms", 1000, 1000))
 
 
@@ -143,14 +143,14 @@ def test_time_left_follows_from_what_a_stage_took():
 
 
 class Frames:
-    """A source with the frames of a desk's history, and no end."""
+    """A source with the frames of a session's history, and no end."""
 
     live = True
     title = "a lab"
 
-    def __init__(self, desk: Desk) -> None:
-        fabric = desk.world.fabric
-        records = list(scenario_history(desk))
+    def __init__(self, session: LabSession) -> None:
+        fabric = session.world.fabric
+        records = list(scenario_history(session))
         page = model.PageModel(fabric)
         self._layout = page.layout()
         self.film = framestream.Film()
@@ -165,30 +165,30 @@ class Frames:
         return {"state": "ended", "expectations": []} if self.ended else None
 
 
-def scenario_history(desk):
+def scenario_history(session):
     from mrclab.lab.history import History, parse  # noqa: PLC0415
 
-    return History(parse(desk.world.history_since(0))).records
+    return History(parse(session.world.history_since(0))).records
 
 
-def test_the_lab_at_a_glance_goes_into_a_pipe_once(desk, capsys):
+def test_the_lab_at_a_glance_goes_into_a_pipe_once(session, capsys):
     for line in DONE[:5]:
-        words.run(desk, line)
+        registry.run(session, line)
     out = io.StringIO()
-    watch.watch(Frames(desk), Console(file=out, width=120))  # type: ignore[arg-type]
+    watch.watch(Frames(session), Console(file=out, width=120))  # type: ignore[arg-type]
     assert "faults: gray, cut-t0-p1-1-t1-p1-2" in out.getvalue()
     assert "ASSUMED_BAD" in out.getvalue()
-    watch.watch(Frames(desk), Console(file=out), as_json=True)  # type: ignore[arg-type]
+    watch.watch(Frames(session), Console(file=out), as_json=True)  # type: ignore[arg-type]
     frame = json.loads(capsys.readouterr().out)
     assert set(frame["faults"]) == {"gray", "cut-t0-p1-1-t1-p1-2"}
     assert sum(frame["goodput"].values()) > 0
 
 
-def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
+def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(session):
     watchapp = pytest.importorskip("mrclab.lab.prompt.watching.watchapp")
     for line in DONE[:5]:
-        words.run(desk, line)
-    source = Frames(desk)
+        registry.run(session, line)
+    source = Frames(session)
     app = watchapp.WatchApp(source)
 
     async def use() -> str:
@@ -198,7 +198,7 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
             await pilot.press("space")
             source.ended = True
             app.look()
-            assert app.is_running  # it stands still
+            assert app.is_running  # it is paused
             await pilot.press("space")
             app.look()
             return picture
@@ -209,8 +209,8 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(desk):
     assert not app.is_running
 
 
-def test_a_script_shows_no_bar_and_leaves_the_words(desk, capsys):
-    Prompt(desk, Console(width=120), {}).script(["send h1 h2 8KiB --json"])
+def test_a_script_shows_no_bar_and_leaves_the_words(session, capsys):
+    Prompt(session, Console(width=120), {}).script(["send h1 h2 8KiB --json"])
     out, err = capsys.readouterr()
     assert json.loads(out.splitlines()[1])["state"] == "intact"
     assert err == ""

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from mrclab.lab import history
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import DATA
 from mrclab.topo.model import Fabric
@@ -17,11 +17,11 @@ CABLE = "t0-p1-1/t1-p1-2"
 
 def cut(*, watched: bool):
     fabric = Fabric(FabricSpec())
-    with virtual_world(fabric, seed=1) as world, Desk(world, 1.0, threaded=False).open() as desk:
+    with virtual_world(fabric, seed=1) as world, LabSession(world, 1.0, threaded=False).open() as session:
         watch = world.watch() if watched else None
-        desk.lab.start_traffic({"kind": "write", "from": "h1", "to": "h3", "size": "2 MiB", "name": "file"})
+        session.lab.start_traffic({"kind": "write", "from": "h1", "to": "h3", "size": "2 MiB", "name": "file"})
         world.pause(0.1)
-        desk.inject("link_down", {"link": CABLE, "name": "cut"})
+        session.inject("link_down", {"link": CABLE, "name": "cut"})
         world.pause(0.2)
         seen = watch.taken() if watch else []
         if watch:

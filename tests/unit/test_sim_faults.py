@@ -254,7 +254,7 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
         injector.hold_down("cut", "h4-p1", "t0-p2-1/t1-p2-2")
         sim.fabric.switches["t1-p3-1"].freeze()
         sim.run(0.5)
-        injector.let_go("cut")
+        injector.release("cut")
         sim.fabric.switches["t1-p3-1"].thaw()
         sim.run(2)
         assert sim.clock.now >= ticks(2.8)

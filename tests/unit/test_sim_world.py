@@ -85,7 +85,7 @@ def test_a_dead_cable_and_swapped_ones_are_found_and_found_healed(tmp_path):
         "t0-p1-1 port 3 should reach t1-p1-1 port 1, reaches nothing",
         "t1-p1-1 port 1 should reach t0-p1-1 port 3, reaches nothing",
     ]
-    made.injector.let_go("cut")
+    made.injector.release("cut")
     assert made.call("controller", "wait_verified", timeout=1.0)["verified"]
     made.injector.swap("h1-p2", "h2-p2")
     answer = made.call("controller", "verify", timeout=1.0)
@@ -124,16 +124,16 @@ def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_pat
     made.injector.freeze("t1-p2-1")
     status = made.call("controller", "status")
     assert (status["state"], status["switches_ready"]) == ("verifying", len(made.fabric.switches) - 1)
-    assert status["by_switch"]["t1-p2-1"] == {"state": "ready", "silent": True, "error": "stands still"}
-    assert made.call("controller", "audit")["unread"] == {"t1-p2-1": "stands still"}
+    assert status["by_switch"]["t1-p2-1"] == {"state": "ready", "silent": True, "error": "is stopped"}
+    assert made.call("controller", "audit")["unread"] == {"t1-p2-1": "is stopped"}
     assert made.call("controller", "wait_verified", timeout=0.1)["not_ready"] == ["t1-p2-1"]
     checks = {check["name"]: check["detail"] for check in made.call("controller", "precheck", timeout=2)["checks"]}
-    assert checks["switches"] == "not ready: t1-p2-1 stands still"
+    assert checks["switches"] == "not ready: t1-p2-1 is stopped"
     began = made.now
     told = made.call("controller", "drain", switch="t1-p2-1", timeout=0.5)
-    assert (told["drained"], told["unread"]) == (False, "stands still")
+    assert (told["drained"], told["unread"]) == (False, "is stopped")
     assert made.now - began == pytest.approx(0.5)
-    with pytest.raises(RpcError, match=r"t1-p2-1 stays drained: after 0\.5 s it still stands still"):
+    with pytest.raises(RpcError, match=r"t1-p2-1 stays drained: after 0\.5 s it still is stopped"):
         made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)
     made.injector.thaw("t1-p2-1")
     assert made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)["undrained"]
@@ -375,7 +375,7 @@ def history(path, seed):
     made.injector.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
     until_done(made)
     made.injector.kill("t1-p1-1")
-    made.injector.let_go("cut")
+    made.injector.release("cut")
     made.run(made.now + 1.0)
     made.stop()
     made.collect(path)

@@ -125,7 +125,7 @@ def test_a_plane_that_makes_up_for_the_time_without_it_is_too_slow(monkeypatch):
         self.planes[number].share = before
 
     monkeypatch.setattr(EvSet, "plane_up", without_level)
-    monkeypatch.setattr(soak, "_MOST_TRIES", {"mrc": 2})
+    monkeypatch.setattr(soak, "_MAX_TRIES", {"mrc": 2})
     assert any("bytes take" in text for text in soak.run_plan(uneven()))
 
 

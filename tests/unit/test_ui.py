@@ -332,7 +332,7 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
     def operate(operation: str, **arguments: object) -> dict:
         asked.append((operation, arguments))
         if operation != "inject":
-            raise RunError("no such word")
+            raise RunError("no such command")
         return {"said": "done"}
 
     web = client(LivePage(Replay(finished(tmp_path)), operate, token="secret"))
@@ -341,7 +341,7 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
     assert web.post("/api/operation", json=wanted, headers=headers).json() == {"said": "done"}
     assert asked == [("inject", wanted["arguments"])]
     refused = web.post("/api/operation", json={"operation": "clear"}, headers=headers)
-    assert (refused.status_code, refused.json()) == (422, {"error": "no such word"})
+    assert (refused.status_code, refused.json()) == (422, {"error": "no such command"})
     assert web.post("/api/operation", content=b"[", headers=headers).status_code == 400
     assert web.post("/api/operation", json=wanted).status_code == 403
     assert web.post("/api/operation", content=b"x" * (2 << 20), headers=headers).status_code == 400

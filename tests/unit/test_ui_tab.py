@@ -61,7 +61,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
         operation="traffic",
         arguments={"traffic": {"kind": "stream", "from": "h1", "to": "h3", "size": "4 MiB"}},
     )
-    tab.desk.lab.advance_to(0.1)
+    tab.session.lab.advance_to(0.1)
     ask(tab, "api/operation", operation="slow", arguments={"pace": 0.001, "seconds": 60})
     ask(
         tab,
@@ -69,7 +69,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
         operation="inject",
         arguments={"kind": "link_down", "fields": {"link": "t0-p1-1/t1-p1-2"}},
     )
-    tab.desk.lab.advance_to(tab.desk.world.now + 0.05)
+    tab.session.lab.advance_to(tab.session.world.now + 0.05)
     tab.step()
     packets = [each for each in told if each["kind"] == "packets"]
     seen = [one for each in packets for one in each["seen"]]
@@ -79,7 +79,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     assert packets[-1]["slow"]
     events = [event for each in told if each["kind"] == "frames" for one in each["changes"] for event in one["events"]]
     assert any(event.get("new") == "ASSUMED_BAD" for event in events)  # frames come between two samples of a host
-    tab.desk.pace = 1.0
+    tab.session.pace = 1.0
     tab.step()
     tab.step()
     assert not [each for each in told if each["kind"] == "packets"][-1]["slow"]
@@ -147,18 +147,18 @@ def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab
     sides = tab._sides()
     operate("traffic", traffic={"kind": "stream", "from": "h1", "to": "h3", "duration": "60s"})
     for side in sides:
-        side.desk.world.pause(1.0)
+        side.session.world.pause(1.0)
         side.frames.take_in()
-    watch = sides[1].desk.world.watch()
-    sides[1].desk.world.pause(0.1)
-    sides[0].desk.world.pause(0.1)
+    watch = sides[1].session.world.watch()
+    sides[1].session.world.pause(0.1)
+    sides[0].session.world.pause(0.1)
     links = source["layout"]["links"]
     crossed = [each.half_link // 2 for each in watch.taken() if each.kind == 0]
     used = next(number for number in crossed if links[number]["name"].startswith("t0-"))
     watch.close()
     operate("inject", kind="link_down", fields={"link": links[used]["name"], "name": "cut"})
     for side in sides:
-        side.desk.world.pause(3.0)
+        side.session.world.pause(3.0)
         side.frames.take_in()
     mrc, roce = (sum(side.frames.film.last["goodput"].values()) for side in sides)
     assert [side.frames.film.last["faults"].keys() for side in sides] == [{"cut"}, {"cut"}]

@@ -32,7 +32,7 @@ class Hosts:
     def now(self):
         return self.sim.now
 
-    def soon(self, work):
+    def call_soon(self, work):
         self.waiting.append(work)
 
     def until_done(self, interval, step):

@@ -58,7 +58,7 @@ class _Loop:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._soon: list[Callable[[float], None]] = []
+        self._pending_calls: list[Callable[[float], None]] = []
 
     @property
     def now(self) -> float:
@@ -71,12 +71,12 @@ class _Loop:
 
         self._simulation.at(self.now + interval, again)
 
-    def soon(self, work: Callable[[float], None]) -> None:
-        self._soon.append(work)
+    def call_soon(self, work: Callable[[float], None]) -> None:
+        self._pending_calls.append(work)
 
     def run(self) -> None:
-        while self._soon:
-            self._soon.pop(0)(self.now)
+        while self._pending_calls:
+            self._pending_calls.pop(0)(self.now)
 
 
 class Ground:

@@ -110,7 +110,7 @@ class Cables:
             self._held.setdefault(self._resolve(link).index, set()).add(owner)
         return self.down(*links)
 
-    def let_go(self, owner: str) -> float:
+    def release(self, owner: str) -> float:
         """Give the carrier back to the cables of `owner` that no other owner holds down. Returns the time."""
         free = []
         for index, owners in list(self._held.items()):

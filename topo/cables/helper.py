@@ -32,7 +32,7 @@ class Helper:
         cls, lab: Emulation, node: str | None, module: str, wanted: object, name: str, namespace: int | None = None
     ) -> "Helper":
         """Run `module` in a node's namespaces (or in `namespace`), with `wanted` as its argument; returns when it is
-        ready. EmulationError where it ends, or stands still.
+        ready. EmulationError where it ends, or is stopped.
         """
         argv = [sys.executable, "-m", module, json.dumps(wanted)]
         with (lab.run_dir / "log" / f"{name}.log").open("ab") as log:

@@ -16,7 +16,7 @@ from mrclab.topo.cables.beat import Beat
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER = 4 << 20  # bytes
-_MOST_AT_ONCE = 16  # frames sent in a row to catch up; older ones are dropped, as at a link's rate
+_MAX_AT_ONCE = 16  # frames sent in a row to catch up; older ones are dropped, as at a link's rate
 _NUMBER_BYTES = 4
 
 
@@ -43,7 +43,7 @@ def _send(
     beat = Beat(due)
     while True:
         now = time.monotonic()
-        due = max(due, now - _MOST_AT_ONCE * interval)
+        due = max(due, now - _MAX_AT_ONCE * interval)
         while due <= now:
             due += interval
             frame[number_at : number_at + _NUMBER_BYTES] = (sent & 0xFFFF_FFFF).to_bytes(_NUMBER_BYTES, "big")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mrclab.topo.errors import UntrustedPlace
 
-_MOST_LINKS = 40  # as the kernel follows (path_resolution(7))
+_MAX_LINKS = 40  # as the kernel follows (path_resolution(7))
 
 
 def trusted_users() -> frozenset[int]:
@@ -47,7 +47,7 @@ def check_directory(path: Path) -> None:
             continue
         links += 1
         _check_owner(here / part, found, users, path)
-        if links > _MOST_LINKS:
+        if links > _MAX_LINKS:
             raise UntrustedPlace(f"{path}: too many symbolic links; name another directory")
         target = (here / part).readlink()
         rest = [*(target.parts[1:] if target.is_absolute() else target.parts), *rest]

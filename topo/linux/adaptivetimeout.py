@@ -2,7 +2,7 @@
 
 Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
 (`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that
-expires even so says which it was: the machine is too slow, or the awaited process stands still. A process that a
+expires even so says which it was: the machine is too slow, or the awaited process is stopped. A process that a
 signal has stopped is named as such, and not waited for to the end.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from mrclab.topo.errors import EmulationError, MachineTooSlow, ProcessStopped
 from mrclab.topo.linux import processes
 
-_MOST = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
+_MAX_STRETCH = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
 _BUSY = 0.7  # share of CPU time, the machine's or a process's own; above it the machine is too slow
 _STOPPED_S = 3.0  # seconds for which a process may be stopped
@@ -29,7 +29,7 @@ class Pace:
 
     def observe(self, seconds: float, usual: float) -> None:
         """Something that takes `usual` seconds on a small, quiet machine took `seconds`."""
-        self.stretch = min(_MOST, max(self.stretch, seconds / usual))
+        self.stretch = min(_MAX_STRETCH, max(self.stretch, seconds / usual))
 
 
 @dataclass(frozen=True)

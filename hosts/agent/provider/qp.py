@@ -95,7 +95,7 @@ class ServerLoop(Protocol):
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds."""
 
-    def soon(self, work: Callable[[float], None]) -> None:
+    def call_soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
 
 
@@ -277,7 +277,7 @@ class ProgramQp:
         The transport flushes its requests, the pump those in the rings.
         """
         self._enter(IbvQpState.ERR)
-        self._loop.soon(self._pump_later)
+        self._loop.call_soon(self._pump_later)
         return not self._asked
 
     def _enter(self, state: IbvQpState) -> None:
@@ -424,7 +424,7 @@ class ProgramQp:
         wr_id, signalled = self._sent.popleft()
         if self._stuck:
             self._stuck = False
-            self._loop.soon(self._pump_later)
+            self._loop.call_soon(self._pump_later)
         if not signalled and done.status == "SUCCESS":
             return None
         return self._entry(wr_id, done.status, wire.WC_WRITE, over, done.byte_len)

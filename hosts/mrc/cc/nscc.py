@@ -24,7 +24,7 @@ _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)
 _EWMA: Final = 0.0125  # weight of one delay sample
 _MAX_WINDOW_BDP: Final = 1.5
-_LEAST_RTT: Final = 1e-6  # seconds; on a link without delay a sample may be 0
+_MIN_RTT: Final = 1e-6  # seconds; on a link without delay a sample may be 0
 _NEVER: Final = 1e9  # seconds; a threshold that no delay reaches
 _FULL_PENALTY_SHIFT: Final = 7  # penalty is in 1/128
 
@@ -330,7 +330,7 @@ class Nscc(CongestionController):
         s = self.state
         if rtt >= s.base_rtt:
             return
-        s.base_rtt = max(rtt, _LEAST_RTT)
+        s.base_rtt = max(rtt, _MIN_RTT)
         if "max_cwnd" in self._config:
             return
         grown = s.cwnd >= self.parameters.max_cwnd

@@ -14,8 +14,8 @@ from mrclab.hosts.mrc.recovery.sent import SentPacket
 
 _NEVER: Final = float("inf")
 _EARLIER_RTTS: Final = 0.5  # a packet so much older than the last one need not wait for that one's time
-_MOST_COPIES: Final = 8  # packets that one probe sends again
-_MOST_BACKOFF: Final = 1 << 20
+_MAX_COPIES: Final = 8  # packets that one probe sends again
+_MAX_BACKOFF: Final = 1 << 20
 
 
 class TailLossProbe:
@@ -46,8 +46,8 @@ class TailLossProbe:
         limit = now - self._rtt.pto
         if now < last_sent + self._rtt.pto:
             limit -= _EARLIER_RTTS * self._rtt.srtt
-        packets = self._loss.oldest(_MOST_COPIES, limit)
+        packets = self._loss.oldest(_MAX_COPIES, limit)
         if packets:
             self._last = now
-            self._backoff = min(2 * self._backoff, _MOST_BACKOFF)
+            self._backoff = min(2 * self._backoff, _MAX_BACKOFF)
         return packets

@@ -56,7 +56,7 @@ def capture(
     after: Span = 1.0,
 ) -> None:
     """Capture frames at the running lab's cables, with port names and comments where faults begin."""
-    lab = running_lab(context.obj, "in virtual time it is a word of the prompt: mrclab do capture FILE [WHERE...]")
+    lab = running_lab(context.obj, "in virtual time it is a command of the prompt: mrclab do capture FILE [WHERE...]")
     links = cables(lab.fabric, where or [])
     output = output or Path("captures" if around_faults else "capture.pcapng")
     target = output if around_faults else output.parent

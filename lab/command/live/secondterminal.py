@@ -27,7 +27,7 @@ NAMES = (
 """Commands of the prompt that no other command has the name of."""
 
 Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[WORDS]...", help="the command's arguments; see `mrclab up`, help")
+    list[str] | None, typer.Argument(metavar="[COMMANDS]...", help="the command's arguments; see `mrclab up`, help")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -38,10 +38,10 @@ class _Command(TyperCommand):
     @property
     def help(self) -> str | None:
         """Help of the prompt's command of this name."""
-        from mrclab.lab.prompt import words  # noqa: PLC0415 - importing the parts fills the list
+        from mrclab.lab.prompt import registry  # noqa: PLC0415 - importing the parts fills the list
         from mrclab.lab.prompt.commands import changes, views  # noqa: F401, PLC0415 - importing them fills the list
 
-        meaning = words.WORDS[words.RENAMED.get(self.name or "", self.name or "")].meaning
+        meaning = registry.COMMANDS[registry.RENAMED.get(self.name or "", self.name or "")].meaning
         return f"{meaning[:1].upper()}{meaning[1:]}."
 
     @help.setter  # noqa: A003
@@ -79,7 +79,7 @@ def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> N
 
 
 def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    response: dict[str, Any] = client.ask(held_run_dir(run_dir), "word", line=shlex.join(words), width=out.width)
+    response: dict[str, Any] = client.ask(held_run_dir(run_dir), "command", line=shlex.join(words), width=out.width)
     sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
 
 

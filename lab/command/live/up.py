@@ -19,9 +19,9 @@ from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run import size, suite, worlds
 from mrclab.lab.run.place import Mirror
 from mrclab.lab.scenario import scenario
@@ -88,16 +88,18 @@ def up(
         run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, asked, probing)
-        desk = stack.enter_context(Desk(lab, pace if virtual else None, mirror, controller, setting).open())
-        stack.enter_context(service.served(desk, run_dir))
+        session = stack.enter_context(LabSession(lab, pace if virtual else None, mirror, controller, setting).open())
+        stack.enter_context(service.served(session, run_dir))
         if ui or browser:
             page.show(run_dir)
-        prompt = Prompt(desk, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, desk, mirror, run_dir)})
+        prompt = Prompt(
+            session, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, session, mirror, run_dir)}
+        )
         if lines is not None:
             prompt.script(lines)
         else:
             prompt.interact()
-        if desk.interrupted:
+        if session.interrupted:
             raise Interrupted("interrupted; the lab is down")
 
 
@@ -139,7 +141,7 @@ def _mirrored(lab: Any) -> Iterator[Mirror]:
 
 def _answers(place: Path) -> bool:
     try:
-        client.ask(place, "word", line="nodes")
+        client.ask(place, "command", line="nodes")
     except LabError:
         (place / client.SOCKET).unlink(missing_ok=True)  # of one that died
         return False
@@ -169,7 +171,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         tool.attach(lab, arguments[0])
 
     def mininet(_arguments: Sequence[str]) -> None:
-        from mininet.cli import CLI  # noqa: PLC0415 - wanted by this one word only
+        from mininet.cli import CLI  # noqa: PLC0415 - only this command needs it
 
         CLI(lab.emulation.network)
 
@@ -187,12 +189,12 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
     return {"watch": watch, "p4sh": p4sh, "mininet": mininet, "run": run}
 
 
-def _grade(desk: Desk, mirror: Callable[[], None], run_dir: Path, arguments: Sequence[str]) -> None:
+def _grade(session: LabSession, mirror: Callable[[], None], run_dir: Path, arguments: Sequence[str]) -> None:
     from mrclab.lab.lessons.grading import graded  # noqa: PLC0415 - only learners pay for it
 
     if not arguments or not arguments[0].isdigit() or len(arguments) > 2:
         raise ValueError("write: grade N [FILE]")
-    with desk.lock:
+    with session.lock:
         mirror()
     lines, done = graded(int(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None, run_dir)
     if not done:

@@ -16,7 +16,7 @@ from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-MOST_ROWS = 256
+MAX_ROWS = 256
 """Of a table, and names in a cell, that are shown in full."""
 
 _FIRST, _LAST = 8, 4  # that are shown of more
@@ -117,7 +117,7 @@ def _numbers(fabric: Fabric) -> Iterator[str]:
 
 def _some(items: Sequence[T]) -> Iterator[T | None]:
     """All of a few items; of many the first and the last, None between them."""
-    if len(items) <= MOST_ROWS:
+    if len(items) <= MAX_ROWS:
         yield from items
     else:
         yield from items[:_FIRST]

@@ -60,7 +60,7 @@ def send(
             raise LabError(
                 "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
             )
-        response = client.ask(place, "word", line=shlex.join(("send", source, destination, str(file.absolute()))))
+        response = client.ask(place, "command", line=shlex.join(("send", source, destination, str(file.absolute()))))
         if as_json:
             answer.give("send", 0, **response["data"])
         else:

@@ -17,7 +17,7 @@ from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
 
 _SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its faults, where links are as on the wire
-_MOST_FLAPS = 20  # per second, there
+_MAX_FLAPS = 20  # per second, there
 
 
 class CarrierFault(LastingFault):
@@ -47,7 +47,7 @@ class CutCables(FaultAction[CarrierFault]):
 
     @override
     def clear(self) -> None:
-        self.context.injector.let_go(self.fault.name)
+        self.context.injector.release(self.fault.name)
 
 
 @FAULTS.register
@@ -82,7 +82,7 @@ class Flap(CableFault):
     def _one_rhythm(self, info: ValidationInfo) -> "Flap":
         fabric = (info.context or {}).get("fabric")
         pace = fabric.spec.pace if fabric is not None else 1.0
-        shortest, most = _SHORTEST_SWITCH * pace, _MOST_FLAPS / pace
+        shortest, most = _SHORTEST_SWITCH * pace, _MAX_FLAPS / pace
         if (self.period is None) == (self.rate is None):
             raise ValueError("a flap needs either a period (such as 1s) or a Poisson rate per second (such as 0.2)")
         if self.rate is not None and self.down is None:
@@ -169,7 +169,7 @@ class FlapCable(FaultAction[Flap]):
         at, injector = self.context.now, self.context.injector
         self._up = up
         if up:
-            injector.let_go(self.fault.name)
+            injector.release(self.fault.name)
         else:
             injector.hold_down(self.fault.name, self.fault.link)
         self.context.record(FaultEdge(fault=self.fault.name, link=self.fault.link, up=up), at)

@@ -155,7 +155,7 @@ class CutControl(FaultAction[ControllerPartition]):
 
 @FAULTS.register
 class ControllerSlow(LastingFault):
-    """The controller gets only a part of the time: it stands still for `pause` out of every `period`."""
+    """The controller gets only a part of the time: it is stopped for `pause` out of every `period`."""
 
     kind: Literal["controller_slow"]
     period: Duration = Field(default=1.0, ge=0.1, le=60)
@@ -171,7 +171,7 @@ class ControllerSlow(LastingFault):
 
     @override
     def text(self, fabric: Fabric) -> str:
-        return f"the controller stands still for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
+        return f"the controller is stopped for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
 
     @override
     def stops(self, fabric: Fabric) -> tuple[str, ...]:

@@ -28,13 +28,13 @@ from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.model import Fabric
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
-_LEAST_DRAWS = 64  # for each cable
+_MIN_DRAWS = 64  # for each cable
 ShareOrNone = Annotated[Percent, Field(ge=0, le=1)]  # 1% or 0.01; of 0 nothing is lost
 _UP: dict[str, Any] = {"link": CABLE, "direction": "up", "min_length": LONG}
 
 
 def _seeded(rate: float, seed: str, cables: int) -> cablefaults.Action:
-    return cablefaults.SeededLoss(rate, seed, max(_LEAST_DRAWS, _DRAWS // cables))
+    return cablefaults.SeededLoss(rate, seed, max(_MIN_DRAWS, _DRAWS // cables))
 
 
 def _every_frame(arrived: list[int]) -> bool:
@@ -66,7 +66,7 @@ class LoseShare(LossyAction):
     def on_packet(self, link: str, cables: int) -> cablefaults.Action:
         fault: GrayLoss | HostLoss = self.fault
         if fault.model is not None:
-            return cycle(fault.model, self.seed(link), max(_LEAST_DRAWS, _DRAWS // cables))
+            return cycle(fault.model, self.seed(link), max(_MIN_DRAWS, _DRAWS // cables))
         if fault.rate is None:
             return cablefaults.EveryNth(fault.every or 1)
         if not fault.rate:

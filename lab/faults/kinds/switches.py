@@ -57,7 +57,7 @@ class SwitchCrash(SwitchFault):
 
 @FAULTS.register
 class SwitchFreeze(SwitchFault):
-    """The switch stands still with carrier up, and goes on with the state that it had."""
+    """The switch is stopped with carrier up, and continues with the state that it had."""
 
     kind: Literal["switch_freeze"]
     example: ClassVar = {"switch": SWITCH}
@@ -188,7 +188,7 @@ class Reboot(FaultAction[SwitchReboot]):
         if not self._powered:
             self._power_up()
         if self.fault.keep_state or now > self._give_up or self._is_provisioned():
-            self.context.injector.let_go(self.fault.name)
+            self.context.injector.release(self.fault.name)
             self.finished, self.due = True, math.inf
         else:
             self.due = self.context.now + _LOOK_AGAIN
@@ -202,7 +202,7 @@ class Reboot(FaultAction[SwitchReboot]):
             if self.context.now > self._give_up:
                 break
             self.context.pause(_LOOK_AGAIN)
-        self.context.injector.let_go(self.fault.name)
+        self.context.injector.release(self.fault.name)
 
     def _power_up(self) -> None:
         if self.fault.keep_state:

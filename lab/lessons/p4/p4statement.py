@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("++", "+", "-"))  # from the loosest (P4-16, §8)
-_DEEPEST, _MOST_OPERATORS = 50, 100
+_DEEPEST, _MAX_OPERATORS = 50, 100
 _LONGEST = 4096  # bits, and characters of a body
 
 
@@ -124,8 +124,8 @@ class _StatementReader:
 
     def _applied(self, sign: str, left: Bits, right: Bits) -> Bits:
         self._operators += 1
-        if self._operators > _MOST_OPERATORS:
-            _refuse(f"the action has more than {_MOST_OPERATORS} operators; one statement is enough")
+        if self._operators > _MAX_OPERATORS:
+            _refuse(f"the action has more than {_MAX_OPERATORS} operators; one statement is enough")
         if sign == "++":
             if left.width is None or right.width is None:
                 _refuse("`++` joins bits of a known width; write 16w0, not 0")

@@ -115,7 +115,7 @@ class Lateness:
         return f"{t - self._start:.2f} s"
 
     def _at_moments(self, most: float) -> Iterator[str]:
-        """The lab's own process stood still when something was to be done that verdicts go by."""
+        """The lab's own process was stopped when something was due that verdicts depend on."""
         moments = [(fault.begin, f"{fault.name} was to begin") for fault in self._faults]
         moments += [(fault.end, f"{fault.name} was to be cleared") for fault in self._faults if fault.end]
         moments += [(edge, f"{fault.name} was to go on") for fault in self._faults for edge in fault.edges]
@@ -123,7 +123,7 @@ class Lateness:
         for late in sorted(self._of_lab(), key=lambda late: -late.seconds):
             met = [what for t, what in moments if late.at - late.seconds <= t <= late.at + _AFTER_S]
             if late.seconds > most and met:
-                still = f"the lab itself stood still for {show_seconds(late.seconds)} until {self._time(late.at)}"
+                still = f"the lab itself was stopped for {show_seconds(late.seconds)} until {self._time(late.at)}"
                 yield f"{still}, when {met[0]}"
                 return
 

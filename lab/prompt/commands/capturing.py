@@ -110,7 +110,7 @@ class _CaptureProcess:
         if not said.startswith("capturing"):
             self._process.kill()
             self._process.communicate()
-            raise LabError(said.removeprefix("mrclab: ").strip() or "mrclab capture ended without a word")
+            raise LabError(said.removeprefix("mrclab: ").strip() or "mrclab capture ended without output")
 
     def note(self, text: str) -> None:
         """Faults stand in the history already."""
@@ -126,5 +126,5 @@ class _CaptureProcess:
             raise LabError(f"mrclab capture did not end within {_ENDING:g} s; its file is not whole") from None
         count = output.strip().removesuffix(" frames").rpartition(" ")[2]
         if not count.isdigit():
-            raise LabError(f"mrclab capture: {trouble.strip() or 'it ended without a word'}")
+            raise LabError(f"mrclab capture: {trouble.strip() or 'it ended without output'}")
         return int(count)

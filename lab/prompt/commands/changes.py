@@ -13,8 +13,8 @@ from rich.markup import escape
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt.desk import ClientGone, Desk
-from mrclab.lab.prompt.words import Answer, fields, word, wrong
+from mrclab.lab.prompt.registry import Answer, command, fields, wrong
+from mrclab.lab.prompt.session import ClientGone, LabSession
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.input.quantities import parse_duration
@@ -26,127 +26,127 @@ _LONGEST_SEND = 3600.0
 _TRAFFIC = "from=h1 to=h3 size=1GiB"  # fields, as an example for who writes none
 
 
-@word("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
-def deny(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
+def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Deny an element."""
     if not arguments:
         wrong("deny")
-    response = desk.ask("deny", what=" ".join(arguments))
+    response = session.ask("deny", what=" ".join(arguments))
     return Answer(views.denied(response), response)
 
 
-@word("undeny WHAT", "lift that")
-def undeny(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("undeny WHAT", "lift that")
+def undeny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Lift a denial."""
     if not arguments:
         wrong("undeny")
-    response = desk.ask("undeny", what=" ".join(arguments))
+    response = session.ask("undeny", what=" ".join(arguments))
     return Answer(views.denied(response, "allowed again"), response)
 
 
-@word("drain SWITCH", "take a switch out of service without losing a packet")
-def drain(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("drain SWITCH", "take a switch out of service without losing a packet")
+def drain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Drain a switch."""
     if len(arguments) != 1:
         wrong("drain")
-    response = desk.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    response = session.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
     return Answer(views.drained(response), response)
 
 
-@word("undrain SWITCH", "return it to service")
-def undrain(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("undrain SWITCH", "return it to service")
+def undrain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
     if len(arguments) != 1:
         wrong("undrain")
-    response = desk.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
+    response = session.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
     return Answer(views.undrained(response), response)
 
 
-@word("precheck", "check whether a job may start")
-def precheck(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("precheck", "check whether a job may start")
+def precheck(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """All checks before a job."""
-    response = desk.ask("precheck", _PRECHECK, timeout=_PRECHECK)
+    response = session.ask("precheck", _PRECHECK, timeout=_PRECHECK)
     return Answer(views.precheck(response), response)
 
 
-@word("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
-def down(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
+def down(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Cut a cable."""
-    link = _link(desk, arguments, "down")
-    desk.inject("link_down", {"link": link.name, "name": _cut_name(link)})
+    link = _link(session, arguments, "down")
+    session.inject("link_down", {"link": link.name, "name": _cut_name(link)})
     return Answer(f"{link.name} is down", {"link": link.name, "up": False})
 
 
-@word("up CABLE", "bring it back")
-def up(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("up CABLE", "bring it back")
+def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Bring a cable back."""
-    link = _link(desk, arguments, "up")
-    if _cut_name(link) in desk.faults:
-        desk.clear(_cut_name(link))
-    if held := desk.down().get(link.name):
+    link = _link(session, arguments, "up")
+    if _cut_name(link) in session.faults:
+        session.clear(_cut_name(link))
+    if held := session.down().get(link.name):
         raise LabError(f"{link.name} is still held by {', '.join(held)}; `clear NAME` ends a fault")
     return Answer(f"{link.name} is up", {"link": link.name, "up": True})
 
 
-@word(
+@command(
     "fault KIND FIELD=…",
     "inject a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
     "name=NAME names it. docs/faults.md has every kind with its fields.",
 )
-def fault(desk: Desk, arguments: Sequence[str]) -> Answer:
+def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Inject a fault."""
     if not arguments:
         wrong("fault")
-    said = desk.inject(arguments[0], fields(arguments[1:]))
+    said = session.inject(arguments[0], fields(arguments[1:]))
     return Answer(escape(said), {"said": said})
 
 
-@word("clear [FAULT]", "clear a fault, or all of them, the last first")
-def clear(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("clear [FAULT]", "clear a fault, or all of them, the last first")
+def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Clear faults."""
-    said = desk.clear(arguments[0] if arguments else "")
+    said = session.clear(arguments[0] if arguments else "")
     return Answer(escape("\n".join(said) or "nothing to clear"), {"cleared": said})
 
 
-@word(
+@command(
     "traffic KIND FIELD=…",
     "start a scenario's kind of traffic in the background, e.g. traffic stream from=h1 to=h3 size=1GiB",
     "name=NAME names it; `flows` shows it, `stop NAME` ends it. docs/scenarios.md has every kind with its fields.",
 )
-def traffic(desk: Desk, arguments: Sequence[str]) -> Answer:
+def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start traffic."""
     if not arguments:
         wrong("traffic")
-    with desk.lock:
-        name = desk.lab.start_traffic({**fields(arguments[1:], _TRAFFIC), "kind": arguments[0]}).name
+    with session.lock:
+        name = session.lab.start_traffic({**fields(arguments[1:], _TRAFFIC), "kind": arguments[0]}).name
     return Answer(f"{name} runs", {"name": name})
 
 
-@word("stop FLOW", "end a traffic before its time")
-def stop(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("stop FLOW", "end a traffic before its time")
+def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Stop traffic."""
     if len(arguments) != 1:
         wrong("stop")
-    with desk.lock:
-        if arguments[0] not in desk.lab.traffics:
+    with session.lock:
+        if arguments[0] not in session.lab.traffics:
             raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
-        desk.lab.stop(arguments[0])
+        session.lab.stop(arguments[0])
     return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
 
 
-@word("send HOST HOST WHAT", "write a file, or so many random bytes, and wait for it, e.g. send h1 h3 16MiB")
-def send(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("send HOST HOST WHAT", "write a file, or so many random bytes, and wait for it, e.g. send h1 h3 16MiB")
+def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Run one transfer to its end."""
     if len(arguments) != 3:
         wrong("send")
     source, destination, what = arguments
-    with desk.lock:
-        running = _sent(desk, source, destination, what)
+    with session.lock:
+        running = _sent(session, source, destination, what)
     try:
-        desk.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(desk.world.now))
+        session.wait_until(lambda: running.ended, _LONGEST_SEND, running.name, lambda: running.share(session.world.now))
     except ClientGone:
-        with desk.lock, contextlib.suppress(ValueError):  # it is over already
-            desk.lab.stop(running.name)
+        with session.lock, contextlib.suppress(ValueError):  # it is over already
+            session.lab.stop(running.name)
         raise
     if running.ended is None or running.began is None:
         raise LabError(f"{running.name} did not arrive within {_LONGEST_SEND:g} s; it goes on, `flows` shows it")
@@ -156,30 +156,30 @@ def send(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": running.state, "name": running.name})
 
 
-@word("wait [FLOW or TIME]", "wait for one traffic, for all, or for a time: wait 2s")
-def wait(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("wait [FLOW or TIME]", "wait for one traffic, for all, or for a time: wait 2s")
+def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Let the lab go on."""
     name = arguments[0] if arguments else ""
-    if name and name not in desk.lab.traffics:
+    if name and name not in session.lab.traffics:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
-        desk.wait_until(lambda: None, seconds, f"wait {name}")
+        session.wait_until(lambda: None, seconds, f"wait {name}")
     else:
-        wanted = [desk.lab.traffics[name]] if name else desk.lab.active
+        wanted = [session.lab.traffics[name]] if name else session.lab.active
 
         def share() -> float:
-            return min((each.share(desk.world.now) for each in wanted), default=1.0)
+            return min((each.share(session.world.now) for each in wanted), default=1.0)
 
         over = f"wait {', '.join(each.name for each in wanted)}"
-        desk.wait_until(lambda: all(each.ended is not None for each in wanted) or None, stage=over, share=share)
-    states = {each: running.state for each, running in desk.lab.traffics.items()}
+        session.wait_until(lambda: all(each.ended is not None for each in wanted) or None, stage=over, share=share)
+    states = {each: running.state for each, running in session.lab.traffics.items()}
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
-@word("pace [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
-def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("pace [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
+def pace(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Set the pace of virtual time."""
-    if desk.pace is None:
+    if session.pace is None:
         raise ValueError("this lab runs in real time; only mrclab up --world sim has a pace")
     if arguments:
         try:
@@ -188,55 +188,55 @@ def pace(desk: Desk, arguments: Sequence[str]) -> Answer:
             raise ValueError(f"{arguments[0]!r} is no number; write for example pace 0.001") from None
         if not (value > 0 and math.isfinite(value)):
             raise ValueError("a pace is above 0")
-        desk.pace = value
-    return Answer(f"{desk.pace:g} s of virtual time per second", {"pace": desk.pace})
+        session.pace = value
+    return Answer(f"{session.pace:g} s of virtual time per second", {"pace": session.pace})
 
 
-@word(
+@command(
     "capture FILE [WHERE...]",
     "record frames until `capture stop`, e.g. capture h1.pcapng h1",
     "WHERE: cables, ports, nodes or planes as p1; left out: all. Wireshark reads the file: docs/captures.md.",
 )
-def capture(desk: Desk, arguments: Sequence[str]) -> Answer:
+def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start or end a capture."""
     if not arguments:
         wrong("capture")
     if arguments == ["stop"]:
-        path, frames = desk.capture.stop()
+        path, frames = session.capture.stop()
         return Answer(f"{path}: {frames} frames", {"path": str(path), "frames": frames})
-    links = cables(desk.world.fabric, arguments[1:])
-    desk.capture.start(Path(arguments[0]), links)
+    links = cables(session.world.fabric, arguments[1:])
+    session.capture.start(Path(arguments[0]), links)
     return Answer(f"capturing on {len(links)} cables; `capture stop` writes {arguments[0]}", {"cables": len(links)})
 
 
-@word(
+@command(
     "report [FOLDER]",
     "what happened since the lab is up, as `mrclab run` reports it: a directory with page, pictures and history",
     "It goes below FOLDER, else below results/. Its scenario.yaml says what was typed and when.",
 )
-def report(desk: Desk, arguments: Sequence[str]) -> Answer:
+def report(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Report, and go on."""
-    from mrclab.lab.prompt.commands import reporting  # noqa: PLC0415 - it draws, and most words do not
+    from mrclab.lab.prompt.commands import reporting  # noqa: PLC0415 - it draws, and most commands do not
 
     if len(arguments) > 1:
         wrong("report")
-    outcome = reporting.write(desk, Path(arguments[0] if arguments else "results"))
+    outcome = reporting.write(session, Path(arguments[0] if arguments else "results"))
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
     lines = [f"no result: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
-    goes_on = [each.name for each in desk.lab.active]
+    goes_on = [each.name for each in session.lab.active]
     lines += [f"still running: {', '.join(goes_on)}"] if goes_on else []
     response = {"directory": str(outcome.directory), **asdict(facts)}
     return Answer(Group(*terminal.tables(facts), escape("\n".join(lines))), response)
 
 
-def _sent(desk: Desk, source: str, destination: str, what: str) -> Running:
-    fabric = desk.world.fabric
+def _sent(session: LabSession, source: str, destination: str, what: str) -> Running:
+    fabric = session.world.fabric
     here, there = fabric.host(source).name, fabric.host(destination).name
-    name = desk.lab.free_name("send")
+    name = session.lab.free_name("send")
     path = Path(what)
     if path.is_file():
-        target = desk.world.files / here / name
+        target = session.world.files / here / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
         size: object = target.stat().st_size
@@ -244,13 +244,13 @@ def _sent(desk: Desk, source: str, destination: str, what: str) -> Running:
         raise ValueError(f"there is no file {what}; name one that is there, or a size such as 16MiB")
     else:
         size = parse_size(what)
-    return desk.lab.start_traffic({"kind": "write", "name": name, "from": here, "to": there, "size": size})
+    return session.lab.start_traffic({"kind": "write", "name": name, "from": here, "to": there, "size": size})
 
 
-def _link(desk: Desk, arguments: Sequence[str], name: str) -> Link:
+def _link(session: LabSession, arguments: Sequence[str], name: str) -> Link:
     if not arguments:
         wrong(name)
-    return desk.world.fabric.link(" ".join(arguments))
+    return session.world.fabric.link(" ".join(arguments))
 
 
 def _cut_name(link: Link) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.faults.base import FaultBase, LastingFault
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.run.world import record_counters
@@ -22,30 +22,30 @@ _OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
 _GOES_ON = _OVER[1:]  # data in flight is no mistake
 
 
-def write(desk: Desk, parent: Path) -> runner.Outcome:
+def write(session: LabSession, parent: Path) -> runner.Outcome:
     """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
-    if not desk.lab.traffics:
+    if not session.lab.traffics:
         raise LabError("nothing was sent since the lab is up; begin with for example send h1 h3 16MiB")
     results.check_parent(parent)
-    with desk.lock:
-        record_counters(desk.world)
-        directory = results.snapshot(desk.world, as_scenario(desk), parent)
+    with session.lock:
+        record_counters(session.world)
+        directory = results.snapshot(session.world, as_scenario(session), parent)
     return runner.finish(directory)
 
 
-def as_scenario(desk: Desk) -> Loaded:
+def as_scenario(session: LabSession) -> Loaded:
     """Return the commands so far as a scenario; of several with one name the last."""
-    began = min(each.began or 0.0 for each in desk.lab.traffics.values())
+    began = min(each.began or 0.0 for each in session.lab.traffics.values())
     data: dict[str, Any] = {
         "name": NAME,
         "title": "At the prompt",
-        "seed": desk.world.seed,
-        **desk.setting,
-        "fabric": desk.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
-        "traffic": [_traffic(each.entry, each.began, began) for each in desk.lab.traffics.values()],
-        "expect": _GOES_ON if desk.lab.active else _OVER,
+        "seed": session.world.seed,
+        **session.setting,
+        "fabric": session.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
+        "traffic": [_traffic(each.entry, each.began, began) for each in session.lab.traffics.values()],
+        "expect": _GOES_ON if session.lab.active else _OVER,
     }
-    faults = [_fault(fault, begin, end, began) for fault, begin, end in desk.lab.injected]
+    faults = [_fault(fault, begin, end, began) for fault, begin, end in session.lab.injected]
     try:
         return scenario.from_data({**data, "faults": faults}, NAME)
     except ScenarioError:  # of one name and began twice, or in an order that only hands can bring about

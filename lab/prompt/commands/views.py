@@ -10,9 +10,9 @@ from rich.markup import escape
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
-from mrclab.lab.prompt.desk import Desk
 from mrclab.lab.prompt.kinds import KINDS, UNTYPED
-from mrclab.lab.prompt.words import LOCAL, WORDS, Answer, rows, unknown, word, wrong
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL, Answer, command, rows, unknown, wrong
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
 from mrclab.lab.scenario.units import show_bytes, show_rate
@@ -25,16 +25,16 @@ LOOK_S = 1.0  # seconds in which switches and agents must respond
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
-@word("help [WORD] [KIND]", "all commands; one; or a kind of fault or traffic with its fields: help fault loss")
-def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
-    """All words, one, or one kind."""
+@command("help [COMMAND] [KIND]", "all commands; one; or a kind of fault or traffic with its fields: help fault loss")
+def help_(_session: LabSession, arguments: Sequence[str]) -> Answer:
+    """List all commands, or show one, or one kind."""
     if not arguments:
-        made = grid("word", "does", fold=True)
-        for each in WORDS.values():
+        made = grid("command", "does", fold=True)
+        for each in COMMANDS.values():
             made.add_row(escape(each.usage), escape(each.meaning))
         for usage, meaning in LOCAL.items():
             made.add_row(escape(usage), escape(meaning))
-        return Answer(made, {**{each.name: each.meaning for each in WORDS.values()}, **LOCAL})
+        return Answer(made, {**{each.name: each.meaning for each in COMMANDS.values()}, **LOCAL})
     name, *kinds = arguments
     if kinds and name in KINDS:
         return _kind(name, kinds[0])
@@ -42,9 +42,9 @@ def help_(_desk: Desk, arguments: Sequence[str]) -> Answer:
     if name in local:
         usage, meaning = local[name]
         return Answer(escape(f"{usage}\n{meaning}"), {"usage": usage, "meaning": meaning})
-    if name not in WORDS:
+    if name not in COMMANDS:
         raise ValueError(unknown(name))
-    found = WORDS[name]
+    found = COMMANDS[name]
     more = " ".join(filter(None, (found.more, f"Kinds: {', '.join(KINDS[name])}." if name in KINDS else "")))
     response = {"usage": found.usage, "meaning": found.meaning, "more": more}
     return Answer(escape("\n".join(filter(None, response.values()))), response)
@@ -65,21 +65,21 @@ def _kind(name: str, kind: str) -> Answer:
     return Answer(Group(escape(about), made, note), {"kind": kind, "about": about, "fields": entries})
 
 
-@word("status", "switches, cables, hosts, denials, faults and traffic")
-def status(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("status", "switches, cables, hosts, denials, faults and traffic")
+def status(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Return the status of everything."""
-    response = desk.ask("status", LOOK_S, ask=LOOK_S)
-    lines = [f"faults    {', '.join(desk.faults) or 'none'}"]
-    lines.append(f"traffic   {', '.join(each.name for each in desk.lab.active) or 'none'}")
-    if desk.pace is not None:
-        lines.append(f"time      {desk.world.now:.6f} s of virtual time, {desk.pace:g} s per second")
-    return Answer(Group(views.status(response), escape("\n".join(lines))), {**response, "faults": desk.faults})
+    response = session.ask("status", LOOK_S, ask=LOOK_S)
+    lines = [f"faults    {', '.join(session.faults) or 'none'}"]
+    lines.append(f"traffic   {', '.join(each.name for each in session.lab.active) or 'none'}")
+    if session.pace is not None:
+        lines.append(f"time      {session.world.now:.6f} s of virtual time, {session.pace:g} s per second")
+    return Answer(Group(views.status(response), escape("\n".join(lines))), {**response, "faults": session.faults})
 
 
-@word("nodes", "switches and hosts")
-def nodes(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("nodes", "switches and hosts")
+def nodes(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Every node, by kind."""
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     response = {
         "hosts": [host.name for host in fabric.hosts],
         "t0": [switch.name for switch in fabric.switches if switch.tier == "t0"],
@@ -88,39 +88,39 @@ def nodes(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in response.items()), response)
 
 
-@word("net", "every node with its ports and their far ends")
-def net(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("net", "every node with its ports and their far ends")
+def net(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Ports and their far ends."""
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     ports = {node.name: {port.interface: port.peer.interface for port in node.ports} for node in all_nodes(fabric)}
     text = "\n".join(f"{name}  " + "  ".join(f"{a}:{b}" for a, b in ends.items()) for name, ends in ports.items())
     return Answer(text, ports)
 
 
-@word("links", "every cable and its faults")
-def links(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("links", "every cable and its faults")
+def links(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Cables."""
-    degraded = desk.down()
+    degraded = session.down()
     entries = [
         {"cable": link.name, "plane": link.plane, "faults": ", ".join(degraded.get(link.name, [])) or "–"}
-        for link in desk.world.fabric.links
+        for link in session.world.fabric.links
     ]
     return Answer(rows(("cable", "plane", "faults"), entries), {"links": entries})
 
 
-@word("map", "Clustermapper's map: health of every cable, and faulty elements (after mrclab up --mapper)")
-def link_map(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("map", "Clustermapper's map: health of every cable, and faulty elements (after mrclab up --mapper)")
+def link_map(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Clustermapper's map."""
-    response = desk.ask("map")
+    response = session.ask("map")
     return Answer(views.link_map(response), response)
 
 
-@word("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state")
-def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state")
+def paths(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Paths with the addresses that name them."""
-    source, destination = _two_hosts(desk.world.fabric, arguments, "paths")
-    fabric, degraded = desk.world.fabric, desk.down()
-    states = {(row["plane"], row["uplink"]): row["state"] for row in _rows_to(desk, source, destination)}
+    source, destination = _two_hosts(session.world.fabric, arguments, "paths")
+    fabric, degraded = session.world.fabric, session.down()
+    states = {(row["plane"], row["uplink"]): row["state"] for row in _rows_to(session, source, destination)}
     entries = []
     for plane, uplink in fabric.paths(source, destination):
         crossed = fabric.path_links(source, destination, plane, uplink)
@@ -142,13 +142,13 @@ def paths(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(made, {"source": source, "destination": destination, "paths": entries})
 
 
-@word("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too")
-def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too")
+def evs(session: LabSession, arguments: Sequence[str]) -> Answer:
     """EVs of a host."""
     if len(arguments) != 1:
         wrong("evs")
-    host = desk.world.fabric.host(arguments[0]).name
-    found = _call(desk, host, "stats").get("paths", [])
+    host = session.world.fabric.host(arguments[0]).name
+    found = _call(session, host, "stats").get("paths", [])
     entries = [{**row, "EV": f"{row['ev']:08x}", "QP": row["qp"]} for row in found]
     for entry in entries:
         entry["sent"], entry["lost"] = entry.get("sent_packets", 0), entry.get("lost_packets", 0)
@@ -157,24 +157,24 @@ def evs(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(shown, {"host": host, "evs": found})
 
 
-@word(
+@command(
     "trace HOST HOST [EV]",
     "one probe over one path, hop by hop",
     "EV is hexadecimal as `evs` and `paths` have it, or PLANE/UPLINK as 1/2; without it the first path is taken.",
 )
-def trace(desk: Desk, arguments: Sequence[str]) -> Answer:
+def trace(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Send one EV probe and show how each hop changes its address. `queue` is the depth at the output port; the
     counters include all packets in that time.
     """
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     source, destination = _two_hosts(fabric, arguments[:2], "trace")
     plane, uplink = _path(fabric, source, destination, arguments[2] if len(arguments) > 2 else "")
     ev = srv6.ev(plane, uplink, srv6.ev_tag(0))
-    before = _ports(desk)
-    result = probe(desk, source, destination, [ev])[0]
-    after = _ports(desk)
-    with desk.lock:
-        depths = desk.world.depths()
+    before = _ports(session)
+    result = probe(session, source, destination, [ev])[0]
+    after = _ports(session)
+    with session.lock:
+        depths = session.world.depths()
     entries = []
     address = fabric.outer_address(source, destination, ev)
     for switch, entered, left in _switches(fabric, source, destination, plane, uplink):
@@ -194,10 +194,10 @@ def trace(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(Group(line, made), {"ev": ev, "rtt": rtt, "hops": entries})
 
 
-@word("pingall", "an EV probe over every path between all pairs of hosts")
-def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("pingall", "an EV probe over every path between all pairs of hosts")
+def pingall(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Every path of every pair."""
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     lost: list[dict[str, Any]] = []
     sent = 0
     for source in fabric.hosts:
@@ -206,7 +206,7 @@ def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
                 continue
             known = fabric.paths(source.name, destination.name)
             values = [srv6.ev(plane, uplink, srv6.ev_tag(0)) for plane, uplink in known]
-            response = probe(desk, source.name, destination.name, values)
+            response = probe(session, source.name, destination.name, values)
             sent += len(values)
             lost += [
                 {"source": source.name, "destination": destination.name, "plane": path[0], "uplink": path[1]}
@@ -218,18 +218,18 @@ def pingall(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(Group(line, made) if made else line, {"sent": sent, "lost": lost})
 
 
-@word("tables SWITCH", "table entries of a switch, and those that differ from the intended ones")
-def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("tables SWITCH", "table entries of a switch, and those that differ from the intended ones")
+def tables(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Table entries."""
     if len(arguments) != 1:
         wrong("tables")
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     switch = fabric.switch(arguments[0])
     entries = [
         {"table": entry.table, "entry": intent.describe(fabric, switch, entry)}
         for entry in intent.entries(fabric, switch)
     ]
-    audited = desk.ask("audit", switch=switch.name)
+    audited = session.ask("audit", switch=switch.name)
     odd, unread = audited["entries"], audited["unread"].get(switch.name, "")
     if unread:
         line = f"not read back: {switch.name} {unread}; these are the entries that it should have"
@@ -239,12 +239,12 @@ def tables(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer(Group(rows(("table", "entry"), entries), escape(line)), response)
 
 
-@word("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
-def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
+@command("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
+def counters(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Switch counters."""
-    response = desk.ask("counters")["switches"]
-    every = [switch.name for switch in desk.world.fabric.switches]
-    names = [desk.world.fabric.switch(arguments[0]).name] if arguments else every
+    response = session.ask("counters")["switches"]
+    every = [switch.name for switch in session.world.fabric.switches]
+    names = [session.world.fabric.switch(arguments[0]).name] if arguments else every
     lines = []
     for name in names:
         if name not in response:
@@ -257,20 +257,20 @@ def counters(desk: Desk, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(lines), {name: response.get(name) for name in names})
 
 
-@word("faults", "faults in force; docs/faults.md lists every kind and its fields")
-def faults(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("faults", "faults in force; docs/faults.md lists every kind and its fields")
+def faults(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Faults in force, and errors of background work."""
-    active = desk.faults
-    trouble, desk.trouble[:] = list(desk.trouble), []
+    active = session.faults
+    trouble, session.trouble[:] = list(session.trouble), []
     lines = [f"{name}: {text}" for name, text in active.items()] or ["none"]
     return Answer(escape("\n".join([*lines, *trouble])), {"faults": active, "trouble": trouble})
 
 
-@word("flows", "running and finished traffic")
-def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
+@command("flows", "running and finished traffic")
+def flows(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Background traffic."""
-    with desk.lock:
-        entries = [_flow(desk, name) for name in desk.lab.traffics]
+    with session.lock:
+        entries = [_flow(session, name) for name in session.lab.traffics]
     shown = [
         {**each, "done": f"{each['done']:.0%}", "bytes": show_bytes(each["bytes"]),
          "goodput": "–" if each["goodput"] is None else show_rate(each["goodput"])}
@@ -280,12 +280,12 @@ def flows(desk: Desk, _arguments: Sequence[str]) -> Answer:
     return Answer(rows(columns, shown, ("done", "bytes")) if shown else "none yet", {"flows": entries})
 
 
-def _flow(desk: Desk, name: str) -> dict[str, Any]:
+def _flow(session: LabSession, name: str) -> dict[str, Any]:
     """Return the done share, payload bytes received, and bytes per second of the lab's clock."""
-    running = desk.lab.traffics[name]
+    running = session.lab.traffics[name]
     began, ended, done = running.began, running.ended, running.acked
-    seconds = (ended or desk.world.now) - began if began is not None else 0.0
-    share = running.share(desk.world.now)
+    seconds = (ended or session.world.now) - began if began is not None else 0.0
+    share = running.share(session.world.now)
     if ended is not None and running.outcome.get("error"):  # the share reached
         whole = running.size or running.entry.seconds
         share = min((done if running.size else seconds) / whole, 0.9999) if whole else 0.0
@@ -303,35 +303,35 @@ def all_nodes(fabric: Fabric) -> list[Host | Switch]:
     return [*fabric.hosts, *fabric.switches]
 
 
-def probe(desk: Desk, source: str, destination: str, values: Sequence[int]) -> list[dict[str, Any]]:
+def probe(session: LabSession, source: str, destination: str, values: Sequence[int]) -> list[dict[str, Any]]:
     """Results of one batch of EV probes, in order."""
-    batch = _call(desk, source, "probe_evs", peer=destination, evs=list(values), timeout=PROBE_TIMEOUT)["batch"]
+    batch = _call(session, source, "probe_evs", peer=destination, evs=list(values), timeout=PROBE_TIMEOUT)["batch"]
 
     def response() -> list[dict[str, Any]] | None:
         try:
-            return list(_call(desk, source, "poll_probes", batch=batch)["results"])
+            return list(_call(session, source, "poll_probes", batch=batch)["results"])
         except RunError:  # not yet
             return None
 
-    found = desk.wait_until(response, 3 * PROBE_TIMEOUT)
+    found = session.wait_until(response, 3 * PROBE_TIMEOUT)
     if found is None:
         raise ValueError(f"{source} gave no result of its probes")
     return found
 
 
-def _call(desk: Desk, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-    with desk.lock:
-        return desk.world.call(node, op, **arguments)
+def _call(session: LabSession, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+    with session.lock:
+        return session.world.call(node, op, **arguments)
 
 
-def _ports(desk: Desk) -> dict[str, dict[str, int]]:
+def _ports(session: LabSession) -> dict[str, dict[str, int]]:
     """Packets that each switch port has sent, marked and trimmed, by interface."""
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     return {
         fabric.switch(name).port(int(number)).interface: {
             short: int(port.get(counter, 0)) for short, counter in _COUNTED.items()
         }
-        for name, response in desk.ask("counters")["switches"].items()
+        for name, response in session.ask("counters")["switches"].items()
         for number, port in response.get("ports", {}).items()
     }
 
@@ -349,10 +349,10 @@ def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str
     return source, destination
 
 
-def _rows_to(desk: Desk, source: str, destination: str) -> list[dict[str, Any]]:
+def _rows_to(session: LabSession, source: str, destination: str) -> list[dict[str, Any]]:
     """Return the paths of a host's QPs to another."""
-    response = _call(desk, source, "stats")
-    address = desk.world.fabric.host(destination).address
+    response = _call(session, source, "stats")
+    address = session.world.fabric.host(destination).address
     own = {qp["qp"] for qp in response.get("qps", []) if qp.get("peer") in {address, destination}}
     return [row for row in response.get("paths", []) if row["qp"] in own]
 

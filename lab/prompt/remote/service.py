@@ -1,4 +1,4 @@
-"""The socket of a desk: commands from other terminals and clicks on the page."""
+"""The socket of a session: commands from other terminals and clicks on the page."""
 
 import asyncio
 import functools
@@ -12,10 +12,10 @@ from typing import Any
 
 from mrclab.lab import console
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt import words
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.remote.client import SOCKET
 from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch, set_pace, slow_down
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
@@ -26,26 +26,26 @@ _WIDTH = 120  # of text for clients without a terminal
 
 
 @contextmanager
-def served(desk: Desk, run_dir: Path) -> Iterator[None]:
-    """Serve the desk's commands at `RUN_DIR/lab.sock` inside the block, each in a thread of its own.
+def served(session: LabSession, run_dir: Path) -> Iterator[None]:
+    """Serve the session's commands at `RUN_DIR/lab.sock` inside the block, each in a thread of its own.
 
     A command whose client hangs up is ended.
     """
-    packets = PacketWatch(desk)
-    desk.looks.append(packets.rest)
+    packets = PacketWatch(session)
+    session.looks.append(packets.rest)
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
-        "word": lambda line, width=_WIDTH: _word(desk, str(line), int(width)),
-        "inject": lambda kind, fields: {"said": desk.inject(str(kind), dict(fields))},
-        "controller": lambda request, seconds, arguments: desk.ask(str(request), float(seconds), **dict(arguments)),
-        "clear": lambda name="": {"said": "\n".join(desk.clear(str(name))) or "nothing to clear"},
-        "traffic": lambda traffic: {"said": _start(desk, dict(traffic))},
-        "pace": lambda value: {"said": set_pace(desk, value), "now": packets.look()["now"]},
-        "slow": lambda pace, seconds: {"said": slow_down(desk, pace, seconds), "now": packets.look()["now"]},
+        "command": lambda line, width=_WIDTH: _command(session, str(line), int(width)),
+        "inject": lambda kind, fields: {"said": session.inject(str(kind), dict(fields))},
+        "controller": lambda request, seconds, arguments: session.ask(str(request), float(seconds), **dict(arguments)),
+        "clear": lambda name="": {"said": "\n".join(session.clear(str(name))) or "nothing to clear"},
+        "traffic": lambda traffic: {"said": _start(session, dict(traffic))},
+        "pace": lambda value: {"said": set_pace(session, value), "now": packets.look()["now"]},
+        "slow": lambda pace, seconds: {"said": slow_down(session, pace, seconds), "now": packets.look()["now"]},
         "packets": lambda since=None: packets.look(None if since is None else int(since)),
     }
     server = AsyncServer(
-        run_dir / SOCKET, {name: _beside(desk, pool, work) for name, work in commands.items()}, cancel=True
+        run_dir / SOCKET, {name: _beside(session, pool, work) for name, work in commands.items()}, cancel=True
     )
     loop, begun, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     refused: list[BaseException] = []
@@ -68,7 +68,7 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        desk.looks.remove(packets.rest)
+        session.looks.remove(packets.rest)
         packets.close()
         loop.call_soon_threadsafe(ended.set)
         thread.join()
@@ -77,7 +77,7 @@ def served(desk: Desk, run_dir: Path) -> Iterator[None]:
 
 
 def _beside(
-    desk: Desk, pool: Executor, work: Callable[..., dict[str, Any]]
+    session: LabSession, pool: Executor, work: Callable[..., dict[str, Any]]
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Wrap a function as a coroutine function that runs it in a thread; cancelling it ends the work soon."""
 
@@ -88,7 +88,7 @@ def _beside(
         except (LabError, TopoError, ValueError) as error:
             raise RpcError("EINVAL", str(error)) from None
         except KeyboardInterrupt:  # a signal received in virtual time, in this thread
-            desk.interrupted = True
+            session.interrupted = True
             raise RpcError("EINTR", "the lab goes down") from None
 
     @functools.wraps(work)
@@ -103,13 +103,13 @@ def _beside(
     return operation
 
 
-def _start(desk: Desk, traffic: dict[str, Any]) -> str:
-    with desk.lock:
-        return f"{desk.lab.start_traffic(traffic).name} runs"
+def _start(session: LabSession, traffic: dict[str, Any]) -> str:
+    with session.lock:
+        return f"{session.lab.start_traffic(traffic).name} runs"
 
 
-def _word(desk: Desk, line: str, width: int) -> dict[str, Any]:
-    answer = words.run(desk, line)
+def _command(session: LabSession, line: str, width: int) -> dict[str, Any]:
+    answer = registry.run(session, line)
     text = io.StringIO()
     console.console(file=text, width=width, highlight=False).print(answer.shown)
     return {"text": text.getvalue(), "data": answer.data}

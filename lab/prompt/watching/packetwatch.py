@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.sim.links.crossings import Crossings
 
@@ -17,10 +17,10 @@ _FORGOTTEN = 2.0  # seconds of the machine's clock without a request, after whic
 
 
 class PacketWatch:
-    """Watches the cables of a desk's world from the first request in slow time to the first in fast time."""
+    """Watches the cables of a session's world from the first request in slow time to the first in fast time."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, session: LabSession) -> None:
+        self._session = session
         self._watch: Crossings | None = None
         self._seen: deque[list[float]] = deque(maxlen=_LIGHT)
         self._count = 0  # of all crossings so far
@@ -32,8 +32,8 @@ class PacketWatch:
         `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, as `next` of the
         reply before; none without it. LabError on the wire.
         """
-        with self._desk.lock:
-            world, pace = self._desk.world, self._desk.pace
+        with self._session.lock:
+            world, pace = self._session.world, self._session.pace
             if pace is None or not isinstance(world, VirtualWorld):
                 raise LabError(ON_THE_WIRE)
             self._asked = time.monotonic()
@@ -65,25 +65,25 @@ class PacketWatch:
             self._count += 1
 
 
-def set_pace(desk: Desk, value: object) -> str:
+def set_pace(session: LabSession, value: object) -> str:
     """Set the pace of virtual time, in its seconds per second; returns a phrase. ValueError says what is wrong."""
-    _virtual(desk)
+    _virtual(session)
     if not isinstance(value, (int, float)) or not 0 < value <= 1000:
         raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
-    desk.pace = float(value)
+    session.pace = float(value)
     return f"{value:g} s of virtual time per second"
 
 
-def slow_down(desk: Desk, pace: object, seconds: object) -> str:
+def slow_down(session: LabSession, pace: object, seconds: object) -> str:
     """Slow virtual time for some seconds of the machine's clock; returns a phrase. ValueError says what is wrong."""
-    _virtual(desk)
+    _virtual(session)
     numbers = isinstance(pace, (int, float)) and isinstance(seconds, (int, float))
     if not (numbers and 0 < pace <= 1 and 0 < seconds <= LONGEST_SLOW):  # type: ignore[operator]
         raise ValueError(f"slow takes a pace above 0 and at most 1, for at most {LONGEST_SLOW:g} s")
-    desk.slow(float(pace), float(seconds))  # type: ignore[arg-type]
+    session.slow(float(pace), float(seconds))  # type: ignore[arg-type]
     return f"{pace:g} s of virtual time per second, for {seconds:g} s"
 
 
-def _virtual(desk: Desk) -> None:
-    if desk.pace is None:
+def _virtual(session: LabSession) -> None:
+    if session.pace is None:
         raise LabError("this lab runs in real time; only mrclab up --world sim has a pace")

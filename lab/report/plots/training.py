@@ -8,12 +8,12 @@ from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import lost_by_faults
 from mrclab.lab.scenario.units import show_seconds
 
-_MOST_JOBS = 4
+_MAX_JOBS = 4
 
 
 def steps(measures: Measures) -> Figure | None:
     """One panel for each job."""
-    jobs = [job for job in measures.training.jobs if len(measures.training.steps(job)) > 1][:_MOST_JOBS]
+    jobs = [job for job in measures.training.jobs if len(measures.training.steps(job)) > 1][:_MAX_JOBS]
     if not jobs:
         return None
     figure, axes = style.panels([1.8] * len(jobs), gap=0.36)

@@ -81,9 +81,9 @@ class WireFaultInjector:
         """Take cables down."""
         self._emulation.cables.hold_down(owner, *links)
 
-    def let_go(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """Bring up cables that no other fault holds down."""
-        self._emulation.cables.let_go(owner)
+        self._emulation.cables.release(owner)
 
     def inject(
         self, places: Sequence[tuple[str, cablefaults.Action]], *, match: Match, direction: Direction

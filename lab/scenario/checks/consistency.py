@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mrclab.controller.nodefiles import MOST_EVS, default_profile
+from mrclab.controller.nodefiles import MAX_EVS, default_profile
 from mrclab.controller.provisioning.counters import DROP_REASONS
 from mrclab.lab.capture import where
 from mrclab.lab.expectations.base import LINE, Level
@@ -105,9 +105,9 @@ def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
     if profile.active_per_plane > fabric.most_paths:
         text = f"active_per_plane: {profile.active_per_plane} EVs and {fabric.most_paths} uplinks of a T0"
         yield place, f"{text}; give at most {fabric.most_paths}, or raise fabric.t1s"
-    elif (evs := min(profile.ev_count, fabric.most_paths) * fabric.planes) > MOST_EVS:
-        text = f"{profile.ev_count} EVs per plane, active and backup, make {evs}, but a QP has at most {MOST_EVS}"
-        yield place, f"{text}; give at most {MOST_EVS // fabric.planes} per plane"
+    elif (evs := min(profile.ev_count, fabric.most_paths) * fabric.planes) > MAX_EVS:
+        text = f"{profile.ev_count} EVs per plane, active and backup, make {evs}, but a QP has at most {MAX_EVS}"
+        yield place, f"{text}; give at most {MAX_EVS // fabric.planes} per plane"
 
 
 Rows = Iterator[tuple[str, str]]  # field, what is wrong with it

@@ -19,8 +19,8 @@ from mrclab.topo.model import Fabric
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
 
-_MOST_PAIRS = 50_000  # pairs of faults without a common clock
-_MOST_TOLD = 100  # mistakes
+_MAX_PAIRS = 50_000  # pairs of faults without a common clock
+_MAX_REPORTED = 100  # mistakes
 _LONGEST_CHAIN = 100  # length of a chain of triggers that is followed
 
 Claims = tuple[frozenset[str], frozenset[str]]  # a fault's exclusive claims, and these with its other needs
@@ -63,12 +63,12 @@ class _Overlaps:
         for key, holders in sorted(self._by_key().items()):
             groups = self._by_clock(holders)
             clashing = [pair for group in groups for pair in self._within(group, key)]
-            clashing += self._across(groups, key, _MOST_TOLD - len(clashing))
+            clashing += self._across(groups, key, _MAX_REPORTED - len(clashing))
             for pair in clashing:
                 found.setdefault(pair, key)
-            if self._pairs > _MOST_PAIRS:
+            if self._pairs > _MAX_PAIRS:
                 return found, (holders[0], key)
-            if len(found) > _MOST_TOLD:
+            if len(found) > _MAX_REPORTED:
                 break
         return found, None
 
@@ -101,7 +101,7 @@ class _Overlaps:
             for _, other in [*active[True], *(active[False] if takes else ())]:
                 yield min(index, other), max(index, other)
                 reported += 1
-                if reported > _MOST_TOLD:
+                if reported > _MAX_REPORTED:
                     return
             heapq.heappush(active[takes], (end, index))
 
@@ -114,7 +114,7 @@ class _Overlaps:
                     if key not in self._claims[one][0] and key not in self._claims[other][0]:
                         continue
                     self._pairs += 1
-                    if self._pairs > _MOST_PAIRS or len(found) > most:
+                    if self._pairs > _MAX_PAIRS or len(found) > most:
                         return found
                     couple = self._faults[one], self._faults[other]
                     if not any(_over_before(*pair, self._times, self._triggers) for pair in (couple, couple[::-1])):

@@ -22,7 +22,7 @@ KINDS = (
 """Opcodes of both transports; `data` stands for every write, `other` for neither MRC nor RoCEv2."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_MOST = 2_000_000
+_MAX_PACKETS = 2_000_000
 
 
 @functools.cache
@@ -96,4 +96,4 @@ class TraceSpec(PacketFilter):
     where: list[str] = Field(
         default=[], description="cables, ports, nodes or planes: t0-p1-1/t1-p1-2, h1-p2, h1, p1; left out: all"
     )
-    most: int = Field(default=100_000, ge=1, le=_MOST, description="packets kept; later ones are counted")
+    most: int = Field(default=100_000, ge=1, le=_MAX_PACKETS, description="packets kept; later ones are counted")

@@ -12,7 +12,7 @@ from mrclab.lab.traffic.families import BoundedTraffic, HostList
 from mrclab.topo.model import Fabric
 
 _DRAWS = 1000  # permutations drawn in search of one that leaves every T0 group
-_MOST_DRAWN = 4096  # most receivers for which drawing alone finds it
+_MAX_DRAWN = 4096  # most receivers for which drawing alone finds it
 
 
 @TRAFFIC.register
@@ -47,17 +47,17 @@ class Permutation(BoundedTraffic):
         draw = random.Random(f"{seed}/{self.name}/permutation")
         group = {name: fabric.group(name) for name in {*self.hosts, *targets}}
         best, fewest = targets, len(targets) + 1
-        for _ in range(_DRAWS if len(targets) <= _MOST_DRAWN else 1):
+        for _ in range(_DRAWS if len(targets) <= _MAX_DRAWN else 1):
             draw.shuffle(targets)
             pairs = list(zip(self.hosts, targets, strict=True))
-            if any(source == destination for source, destination in pairs) and len(targets) <= _MOST_DRAWN:
+            if any(source == destination for source, destination in pairs) and len(targets) <= _MAX_DRAWN:
                 continue
             inside = sum(group[a] == group[b] for a, b in pairs) if self.cross_group else 0
             if inside < fewest:
                 best, fewest = list(targets), inside
             if not inside:
                 break
-        return best if not fewest and len(targets) <= _MOST_DRAWN else self._mended(best, group, draw)
+        return best if not fewest and len(targets) <= _MAX_DRAWN else self._mended(best, group, draw)
 
     def _mended(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
         """Return a permutation without forbidden pairs, where drawing finds none: forbidden pairs are swapped.

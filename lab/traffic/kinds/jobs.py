@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Degree = Annotated[int, Field(ge=1, le=65_536)]
 Algorithm = Literal["ring", "tree", "halving_doubling", "hierarchical"]
-_LEAST_MESSAGE = 64  # bytes: one for each QP that a flow can have
+_MIN_MESSAGE = 64  # bytes: one for each QP that a flow can have
 
 
 class JobTraffic(TrafficBase):
@@ -93,7 +93,7 @@ class JobTraffic(TrafficBase):
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """The graph of one rank."""
         rank = self.ranks[host]
-        program = self.job.of_rank(rank, self.steps, self.jitter, f"{self.name}/{rank}", _LEAST_MESSAGE)
+        program = self.job.of_rank(rank, self.steps, self.jitter, f"{self.name}/{rank}", _MIN_MESSAGE)
         return {"kind": "graph", "program": program}
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
-from mrclab.lab.training.traces.nodes import DELAY, MOST_NODES, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import DELAY, MAX_NODES, RecordedNode, RecordedRank
 
 SUFFIX: Final = ".et"
 
@@ -125,7 +125,7 @@ def read(files: Mapping[int, bytes], stem: str) -> list[RecordedRank]:
     missing = [rank for rank in range(count) if rank not in files]
     if missing:
         raise JobError(f"{stem}.{missing[0]}{SUFFIX} is missing, and there is {stem}.{count - 1}{SUFFIX}; add it")
-    left, found = MOST_NODES, []
+    left, found = MAX_NODES, []
     for rank in range(count):
         one = _Rank(rank, count, f"{stem}.{rank}{SUFFIX}")
         found.append(one.read(files[rank], left))
@@ -147,7 +147,7 @@ class _Rank:
         made = RecordedRank(self._name)
         for node in _nodes(data, self._name):
             if len(made.nodes) >= most:
-                raise JobError(f"{self._name}: a trace has at most {MOST_NODES} nodes; this one has more")
+                raise JobError(f"{self._name}: a trace has at most {MAX_NODES} nodes; this one has more")
             made.nodes.append(self._node(node))
         return made
 

@@ -25,10 +25,10 @@ from typing import Final
 
 from mrclab.hosts.workloads.schedules import COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
-from mrclab.lab.training.traces.nodes import ANY, MOST_NODES, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import ANY, MAX_NODES, RecordedNode, RecordedRank
 
 MAGIC: Final = 4223
-MOST_RANKS: Final = 1 << 17
+MAX_RANKS: Final = 1 << 17
 _ANY: Final = 0xFFFFFFFF
 _HEAD = struct.Struct("<QIBB")
 _NODE = struct.Struct("<IBIQIBBIIII")
@@ -93,8 +93,8 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
 
 
 def _ranks(text: str, where: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_RANKS:
-        raise JobError(f"{where}: num_ranks {text} is no number of 1 to {MOST_RANKS}; write for example num_ranks 16")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS:
+        raise JobError(f"{where}: num_ranks {text} is no number of 1 to {MAX_RANKS}; write for example num_ranks 16")
     return int(text)
 
 
@@ -132,8 +132,8 @@ class _TextRank:
             if match["label"] in self._labels:
                 raise JobError(f"{where}: {match['label']} labels two operations; give each its own")
             self._labels[match["label"]] = len(self._found)
-        if len(self._found) >= MOST_NODES:
-            raise JobError(f"{where}: a schedule has at most {MOST_NODES} operations; this one has more")
+        if len(self._found) >= MAX_NODES:
+            raise JobError(f"{where}: a schedule has at most {MAX_NODES} operations; this one has more")
         self._found.append((where, match))
 
     def finish(self) -> None:
@@ -174,7 +174,7 @@ def _check_send(kind: int, peer: int, tag: int, file: str, text: str) -> None:
 def _read_binary(data: bytes, name: str, cycle: float) -> list[RecordedRank]:
     _, count, _, _ = _HEAD.unpack_from(data)
     body = memoryview(data)[8:]
-    if not 1 <= count <= MOST_RANKS or len(body) < 6 + 16 * count:
+    if not 1 <= count <= MAX_RANKS or len(body) < 6 + 16 * count:
         raise JobError(f"{name}: the file says that it has {count} ranks and is too short for them; write it again")
     found = []
     for rank in range(count):
@@ -189,7 +189,7 @@ def _binary_rank(part: memoryview, name: str, rank: int, cycle: float) -> Record
     nodes, roots = struct.unpack_from("<II", part)
     first = 8 + 4 * roots
     behind = first + _NODE.size * nodes
-    if nodes > MOST_NODES or behind > len(part):
+    if nodes > MAX_NODES or behind > len(part):
         raise JobError(f"{name}: rank {rank} says that it has {nodes} nodes and is too short for them; write it again")
     count = (len(part) - behind) // 4
     waiting = struct.unpack_from(f"<{count}I", part, behind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-MOST_NODES = 4_000_000
+MAX_NODES = 4_000_000
 """Nodes of all ranks together."""
 
 DELAY = -1

@@ -16,7 +16,7 @@ from mrclab.lab.ui.model import PageModel
 from mrclab.sim.links.crossings import Crossings
 from mrclab.topo.errors import TopoError
 
-_MOST = 20_000  # packets on cables that one figure shows
+_MAX_CROSSINGS = 20_000  # packets on cables that one figure shows
 
 
 class ShortRun:
@@ -36,7 +36,7 @@ class ShortRun:
     def write_now_and_then(self) -> None:
         """Take in what crossed."""
         for each in self._watch.taken() if self._watch is not None else ():
-            if self._begin <= each.left and each.entered <= self._end and len(self.seen) < _MOST:
+            if self._begin <= each.left and each.entered <= self._end and len(self.seen) < _MAX_CROSSINGS:
                 self.seen.append(
                     [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
                 )

@@ -17,7 +17,7 @@ from typing import Any
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching import packetwatch
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch
 from mrclab.lab.report import results
@@ -126,7 +126,7 @@ class Followed:
 
 
 class LabSide:
-    """A lab in virtual time with one transport: its desk, its frames, its packets."""
+    """A lab in virtual time with one transport: its session, its frames, its packets."""
 
     def __init__(
         self, pace: float, publish: Callable[[Followed, list[str]], None], transport: TransportSpec | None = None
@@ -134,24 +134,24 @@ class LabSide:
         self._stack = ExitStack()
         fabric = Fabric(FabricSpec())
         world = self._stack.enter_context(virtual_world(fabric, seed=1, transport=transport))
-        self.desk = self._stack.enter_context(Desk(world, pace, threaded=False).open())
+        self.session = self._stack.enter_context(LabSession(world, pace, threaded=False).open())
         self.frames = Followed(fabric, TITLE, publish)
         self.frames.world = world
-        self._packets, self._drawn = PacketWatch(self.desk), 0  # packets sent to the page so far
+        self._packets, self._drawn = PacketWatch(self.session), 0  # packets sent to the page so far
         self._was_slow = False
 
     def step(self) -> None:
         """Let time pass."""
-        self.desk.step()
-        self.frames.take_in(self.desk.pace or 1.0)
+        self.session.step()
+        self.frames.take_in(self.session.pace or 1.0)
 
     def follow(self, other: "LabSide") -> None:
         """Let time pass as far as in another lab, at its pace."""
-        if self.desk.pace != other.desk.pace and other.desk.pace is not None:
-            self.desk.pace = other.desk.pace
-        with self.desk.lock:
-            self.desk.lab.advance_to(max(other.desk.world.now, self.desk.world.now))
-        self.frames.take_in(self.desk.pace or 1.0)
+        if self.session.pace != other.session.pace and other.session.pace is not None:
+            self.session.pace = other.session.pace
+        with self.session.lock:
+            self.session.lab.advance_to(max(other.session.world.now, self.session.world.now))
+        self.frames.take_in(self.session.pace or 1.0)
 
     def packets(self) -> dict[str, Any] | None:
         """Return what crossed cables since the last time; None where there is nothing to tell."""
@@ -183,9 +183,9 @@ class Tab:
         self._open = False  # the source was published: frames may follow
         self._side.frames.take_in()
         self._operations: Mapping[str, Callable[..., Any]] = {
-            "inject": lambda desk, kind, fields: desk.inject(str(kind), dict(fields)),
-            "clear": lambda desk, name="": "\n".join(desk.clear(str(name))) or "nothing to clear",
-            "traffic": lambda desk, traffic: f"{desk.lab.start_traffic(traffic).name} runs",
+            "inject": lambda session, kind, fields: session.inject(str(kind), dict(fields)),
+            "clear": lambda session, name="": "\n".join(session.clear(str(name))) or "nothing to clear",
+            "traffic": lambda session, traffic: f"{session.lab.start_traffic(traffic).name} runs",
             "pace": packetwatch.set_pace,
             "slow": packetwatch.slow_down,
         }
@@ -202,9 +202,9 @@ class Tab:
         }
 
     @property
-    def desk(self) -> Desk:
-        """The desk of the lab, without its rival's."""
-        return self._side.desk
+    def session(self) -> LabSession:
+        """The session of the lab, without its rival's."""
+        return self._side.session
 
     def close(self) -> None:
         """Take the lab down."""
@@ -256,7 +256,7 @@ class Tab:
         shown, own = self._shown, self._shown is self._side.frames
         message = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
         message |= (
-            {"paced": True, "pace": self.desk.pace, "rivals": True, "beside": self._rival is not None} if own else {}
+            {"paced": True, "pace": self.session.pace, "rivals": True, "beside": self._rival is not None} if own else {}
         )
         more = {
             "runs": True,
@@ -300,7 +300,7 @@ class Tab:
             raise LabError("this run is over; go back to the lab first")
         wanted = json.loads(body)
         operation = self._operations[str(wanted["operation"])]
-        message = [operation(side.desk, **wanted.get("arguments", {})) for side in self._sides()]
+        message = [operation(side.session, **wanted.get("arguments", {})) for side in self._sides()]
         for side in self._sides():
             side.frames.take_in()
         if wanted["operation"] == "slow":

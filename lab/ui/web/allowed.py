@@ -7,7 +7,7 @@ from typing import Any
 from mrclab.lab.scenario.units import parse_size
 
 _TERMINAL = "say it at the prompt, or in a terminal"
-_OPERATIONS = frozenset({"word", "inject", "clear", "traffic", "controller", "pace", "slow"})
+_OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "pace", "slow"})
 _WRITING = frozenset({"capture", "report"})
 _OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
 
@@ -19,7 +19,7 @@ def refusal(operation: str, arguments: Mapping[str, Any]) -> str:
     if operation == "traffic":
         traffic = arguments.get("traffic")
         return _traffic(traffic.get("kind") if isinstance(traffic, Mapping) else None)
-    return _line(str(arguments.get("line", ""))) if operation == "word" else ""
+    return _line(str(arguments.get("line", ""))) if operation == "command" else ""
 
 
 def _line(line: str) -> str:

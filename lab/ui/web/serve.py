@@ -46,7 +46,7 @@ def serve(
 
     class PageServer(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            _let_go(page)
+            _release(page)
             super().handle_exit(sig, frame)
 
     server = PageServer(config)
@@ -63,11 +63,11 @@ def _attend(page: "LivePage", server: Any) -> None:
     until = time.monotonic() + _LAST
     while page.source.outcome() is None and time.monotonic() < until:
         time.sleep(_POLL)
-    _let_go(page)
+    _release(page)
     server.should_exit = True
 
 
-def _let_go(page: "LivePage") -> None:
+def _release(page: "LivePage") -> None:
     """Let followers go; a browser that lets go late is ignored."""
     page.ending = True
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -52,7 +52,7 @@ STATIC = Path(__file__).parents[1] / "static"
 _BEAT = 0.1  # seconds between two looks for new frames
 _FAST = 5  # beats between two looks for packets where time is not slow
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_MOST_BYTES = 1 << 20  # of a request
+_MAX_BYTES = 1 << 20  # of a request
 _UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
 """Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
@@ -322,6 +322,6 @@ async def _body(request: Request) -> bytes:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MOST_BYTES:
+        if len(body) > _MAX_BYTES:
             raise LabError("a request may have a megabyte at most")
     return body

@@ -22,9 +22,9 @@ DETAILS_TRAILER = "grpc-status-details-bin"
 LIMIT_HEADER = "p4runtime-max-metadata-size"
 """In a client's request: how many bytes of trailers it takes, where it is more than gRPC's default."""
 DEFAULT_METADATA_BYTES = 8192
-_MOST_METADATA_BYTES = 1 << 22
+_MAX_METADATA_BYTES = 1 << 22
 _OTHER_TRAILERS_BYTES = 1024  # gRPC's own, and the message of an error
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 Code = grpc.StatusCode
 
@@ -98,8 +98,8 @@ def _left_out(errors: Sequence[P4RuntimeError | None], shown: int) -> str:
     """Return what the message says of updates behind the `shown` ones of the details."""
     failed = sum(error is not None for error in errors)
     rest = [f"update {n}: {e.code.name} {e.message[:80]}" for n, e in enumerate(errors[shown:], shown) if e is not None]
-    named = f"; {'; '.join(rest[:_MOST_NAMED])}" if rest else ""
-    more = f"; and {len(rest) - _MOST_NAMED} more" if len(rest) > _MOST_NAMED else ""
+    named = f"; {'; '.join(rest[:_MAX_NAMED])}" if rest else ""
+    more = f"; and {len(rest) - _MAX_NAMED} more" if len(rest) > _MAX_NAMED else ""
     head = f"{failed} of {len(errors)} updates failed, the details hold the first {shown}"
     return f"{head}{named}{more}; send fewer at a time"
 
@@ -108,7 +108,7 @@ def _most_details(context: grpc.ServicerContext) -> int:
     """Return how many bytes of details the client takes."""
     shown = next((str(value) for key, value in context.invocation_metadata() if key == LIMIT_HEADER), "")
     most = int(shown) if shown.isdecimal() and len(shown) < 10 else DEFAULT_METADATA_BYTES
-    return min(most, _MOST_METADATA_BYTES) - _OTHER_TRAILERS_BYTES
+    return min(most, _MAX_METADATA_BYTES) - _OTHER_TRAILERS_BYTES
 
 
 def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:

@@ -1,6 +1,6 @@
 """Operations on a running lab, and its background work: faults, traffic and the passing of time.
 
-One lock guards everything: commands take it for each step, alternating between terminals, and a thread of the desk
+One lock guards everything: commands take it for each step, alternating between terminals, and a thread of the session
 takes it for due events. On the wire that thread follows the machine's clock; in virtual time it advances time, at a
 configurable pace.
 """
@@ -31,7 +31,7 @@ class ClientGone(LabError):  # noqa: N818 - the sentence is the error
     """The client of a command has disconnected."""
 
 
-class Desk:
+class LabSession:
     """A lab's faults and traffic. `pace` is seconds of virtual time per second here; None on the wire.
 
     `mirror` is called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
@@ -63,7 +63,7 @@ class Desk:
         self._mirror = mirror
         self._controller = controller
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True) if threaded else None
+        self._thread = threading.Thread(target=self._run, name="session", daemon=True) if threaded else None
         if self._thread is not None:
             self._thread.start()
 
@@ -173,8 +173,8 @@ class Desk:
             time.sleep(_REST / 5)
 
     @contextmanager
-    def open(self) -> Iterator["Desk"]:
-        """Open the desk for the block; afterwards all faults are cleared and all traffic is ended."""
+    def open(self) -> Iterator["LabSession"]:
+        """Open the session for the block; afterwards all faults are cleared and all traffic is ended."""
         try:
             yield self
         finally:

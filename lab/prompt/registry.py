@@ -1,4 +1,4 @@
-"""Commands of the prompt: each one function of a desk and its arguments, with a response as text and data."""
+"""Commands of the prompt: each one function of a session and arguments, with a response as text and data."""
 
 import difflib
 import shlex
@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mrclab.lab.prompt.desk import Desk
+from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.topo.model import Host, Switch
 
-Action = Callable[[Desk, Sequence[str]], "Answer"]
+Action = Callable[[LabSession, Sequence[str]], "Answer"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Word:
+class Command:
     """A command: its usage (placeholders in capitals), its function, its help."""
 
     usage: str
@@ -41,7 +41,7 @@ class Word:
         return self.usage.split(maxsplit=1)[0]
 
 
-WORDS: dict[str, Word] = {}
+COMMANDS: dict[str, Command] = {}
 
 LOCAL = {
     "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
@@ -69,18 +69,18 @@ RENAMED = {"heal": "clear"}
 _HELP = frozenset({"--help", "-h", "?"})
 
 
-def word(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
+def command(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
     """Register a function as a command."""
 
     def register(action: Action) -> Action:
-        made = Word(usage, meaning, action, more)
-        WORDS[made.name] = made
+        made = Command(usage, meaning, action, more)
+        COMMANDS[made.name] = made
         return action
 
     return register
 
 
-def run(desk: Desk, line: str) -> Answer:
+def run(session: LabSession, line: str) -> Answer:
     """Execute one line. Raises ValueError, LabError or TopoError with one sentence."""
     try:
         name, *arguments = shlex.split(line)
@@ -92,13 +92,13 @@ def run(desk: Desk, line: str) -> Answer:
         name, arguments = "help", [name, *(each for each in arguments if each not in _HELP)]
     if name in RENAMED:
         new = RENAMED[name]
-        answer = WORDS[new].action(desk, arguments)
+        answer = COMMANDS[new].action(session, arguments)
         return Answer(Group(f"{name} is called {new} now; the next release has only {new}", answer.shown), answer.data)
-    if name in WORDS:
-        return WORDS[name].action(desk, arguments)
+    if name in COMMANDS:
+        return COMMANDS[name].action(session, arguments)
     if name in _ELSEWHERE:
         raise ValueError(f"{name} needs a terminal of its own; there write: {_ELSEWHERE[name]}")
-    fabric = desk.world.fabric
+    fabric = session.world.fabric
     every: list[Host | Switch] = [*fabric.hosts, *fabric.switches]
     nodes = [node.name for node in every]
     if name in nodes:
@@ -110,13 +110,13 @@ def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     """Return the error for an unknown command, with the nearest one."""
     local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
     said = name.lower()
-    near = [_MEANT[said]] if said in _MEANT else difflib.get_close_matches(said, [*WORDS, *local, *nodes], 1, 0.6)
-    return f"{name}: no such word; " + (f"did you mean {near[0]}?" if near else "help lists all")
+    near = [_MEANT[said]] if said in _MEANT else difflib.get_close_matches(said, [*COMMANDS, *local, *nodes], 1, 0.6)
+    return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
 
 
 def wrong(name: str) -> NoReturn:
     """Return the error for wrong arguments."""
-    raise ValueError(f"write: {WORDS[name].usage}")
+    raise ValueError(f"write: {COMMANDS[name].usage}")
 
 
 def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[str, Any]:
