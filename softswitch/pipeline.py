@@ -6,7 +6,7 @@ import contextlib
 import gc
 import random
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -298,17 +298,3 @@ class Instance:
         if not 0 <= value < 1 << width:
             raise InvalidRequestError(f"register {name}: {value} is no {width}-bit value")
         array[index] = value
-
-    def value_set(self, name: str) -> ValueSet:
-        """Return a parser value set."""
-        if name not in self.value_sets:
-            raise NotFoundError(f"the program has no parser value set {name}")
-        return self.value_sets[name]
-
-    def replace_value_set(self, name: str, members: Iterable[ValueSetMember]) -> None:
-        """Replace the members of a parser value set."""
-        widths = self.info.value_sets.get(name, ())
-        fresh = list(members)
-        if any(len(member) != len(widths) for member in fresh):
-            raise InvalidRequestError(f"parser value set {name}: a member has {len(widths)} fields")
-        self.value_set(name).members = fresh

@@ -49,7 +49,7 @@ _NOTHING: Final = frozenset({
 """Attributes excluded from the fingerprint: constants, statistics, and derived values."""
 
 _TIMES: Final = frozenset({
-    "_last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
+    "last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
     "last_dec_time", "deadline",
 })  # fmt: skip
 _TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
@@ -66,7 +66,6 @@ class Fingerprint:
         self._tokens: list[Any] = []
         self._seen: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
-        self._orders: dict[int, int] = {}
         self._keep: list[Any] = []  # what was seen, lest another thing comes to have its id
         self._live = {(one.source, one.id) if one.id_kind == "probe" else (one.destination, one.id) for one in
                       system.network if one.id_kind in {"probe", "reply"}}  # fmt: skip

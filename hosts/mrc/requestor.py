@@ -1,4 +1,4 @@
-"""The sending half of a QP: messages to packets, windows, retransmission, timeouts, completion.
+"""Sending half of a QP: messages to packets, windows, retransmission, completion.
 
 docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery`
 takes in SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
@@ -16,13 +16,12 @@ from mrclab.hosts.mrc.evs.ev import Ev
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.inflight import InFlight
-from mrclab.hosts.mrc.recovery.loss import ROUNDING
 from mrclab.hosts.mrc.recovery.recovery import LossFinding, LossRecovery, RecoveryVerdict
 from mrclab.hosts.mrc.recovery.retries import Retries
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
+from mrclab.hosts.mrc.recovery.sendtimer import SendTimer
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.stalls import StallReport
-from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
 from mrclab.hosts.mrc.scheduling.sendstate import SendState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
@@ -48,9 +47,6 @@ _TS_MASK: Final = h.TS_MASK
 _TC_DATA: Final = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX: Final = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
 _TC_NO_TRIM: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
-
-_NEVER: Final = float("inf")
-
 
 _RUNNABLE: Final = SendState.RUNNABLE
 _BLOCKED: Final = SendState.WINDOW_BLOCKED
@@ -84,16 +80,16 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0
-        self._last_progress = 0.0
+        self.last_progress = 0.0
         self._busy_since = 0.0  # something was posted then, and there was nothing before
         self._stalls = StallReport()
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
-        self._tail_probe = TailLossProbe(self.recovery.loss, self.recovery.rtt)
         self.unresponsive = False  # the peer: only probes are sent, and what timed out, one packet at a time
-        self._timer = qp.endpoint.timers.timer(self._on_timer)
-        self._retries = Retries(self)
+        self.retries = Retries(self)
+        self._sendtimer = SendTimer(self)
+        self._timer = self._sendtimer.timer
 
     # --- posting ----------------------------------------------------------------------------------
 
@@ -210,7 +206,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             return None
         packet = window.take()
         if packet.seq == window.una:
-            self._last_progress = now  # nothing was in flight: the peer has been quiet since now
+            self.last_progress = now  # nothing was in flight: the peer has been quiet since now
         if self.unsent[0].fill(packet, self._mtu, self._full_nominal, self.qp.overhead):
             self.unsent.popleft()
         return self._transmit(packet, ev, now, self._class_new, 0)
@@ -244,7 +240,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if not self.unsent or window.next - window.una >= self.psn_window or self._cc.wants_ack():
             flags |= wire.FLAG_ACK_REQUEST
         if not self._timer.armed or not self.unsent:
-            self._arm(now)
+            self._sendtimer.arm(now)
         offset = packet.offset
         message = packet.message
         payload = message.view[offset : offset + size] if size else None
@@ -299,7 +295,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         trimmed = nack.reason in _TRIM_REASONS
         rtt = self.recovery.trimmed_rtt(packet, now) if trimmed else None
         no_receive = nack.reason == h.Reason.NO_RESOURCE
-        size = self._declare_lost(packet, "nack", now, again=not no_receive)
+        size = self.declare_lost(packet, "nack", now, again=not no_receive)
         if no_receive:
             if self.rnr is None:
                 self.rnr = RnrBackoff(self)
@@ -310,7 +306,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             reflected = qp.evs.find(nack.entropy)
             if reflected is not None:
                 qp.evs.congested(reflected, now, qp.settings.base_rtt if qp.settings.ecn_skip else None, "trimmed")
-        if self._retries.nacked(self._last_progress, now):
+        if self.retries.nacked(self.last_progress, now):
             self._after_feedback(now)
 
     def _apply(self, verdict: RecoveryVerdict, now: float) -> None:
@@ -330,12 +326,12 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             stats.acked_packets += len(acked)
             stats.acked_bytes += size
             self.in_flight_bytes.acked(len(acked) - verdict.late, nominal)
-            self._last_progress = now
+            self.last_progress = now
         for packet, finding in verdict.findings:
             self._apply_finding(packet, finding, now)
         for packet, rule in verdict.lost:
             if packet.state is _FLIGHT:  # else found by two rules
-                self.qp.cc.on_loss(self._declare_lost(packet, rule, now), now)
+                self.qp.cc.on_loss(self.declare_lost(packet, rule, now), now)
 
     def _apply_finding(self, packet: SentPacket, finding: LossFinding, now: float) -> None:
         stats, ev = self._stats, packet.lost_ev
@@ -375,17 +371,17 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._complete(now)
         if self.rnr is not None:
             self.rnr.settle(now)
-        self._arm(now)
-        self._window_opened(now)
+        self._sendtimer.arm(now)
+        self.window_opened(now)
 
     def _peer_responded(self) -> None:
         self.qp.prober.tail_backoff = 1
-        self._tail_probe.reset()
+        self._sendtimer.tail_probe.reset()
         if self.unresponsive:
             self.unresponsive = False
             self.in_flight_bytes.rejoin()
 
-    def _window_opened(self, now: float) -> None:
+    def window_opened(self, now: float) -> None:
         """Bytes left the window of the destination."""
         if self._credit_based:
             self.qp.endpoint.request_credit(self.qp.peer, now)
@@ -394,7 +390,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def _declare_lost(self, packet: SentPacket, reason: str, now: float, again: bool = True) -> int:
+    def declare_lost(self, packet: SentPacket, reason: str, now: float, again: bool = True) -> int:
         """A packet in flight is lost: send it `again` as soon as possible, or leave that to the caller.
 
         Return the bytes that leave the window of the destination.
@@ -425,15 +421,15 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """The port of a plane is down: packets in flight there are lost."""
         for packet in self._window.open_packets():
             if packet.state is _FLIGHT and packet.ev.plane == plane:
-                self.qp.cc.on_requeue(self._declare_lost(packet, "port", now))
+                self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
         self.in_flight_bytes.settle()
-        self._window_opened(now)
+        self.window_opened(now)
 
     def watch_paths(self, now: float) -> None:
         """Planes went down or came up."""
-        self._retries.watch_paths(now)
+        self.retries.watch_paths(now)
 
-    # --- completion and time ----------------------------------------------------------------------
+    # --- completion ----------------------------------------------------------------------
 
     def _complete(self, now: float) -> None:
         """Complete messages whose every packet has arrived by SACK or Transport ACK, whichever comes first.
@@ -450,69 +446,16 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if not self.incomplete:
             self.unsent = self.incomplete = EMPTY_QUEUE
 
-    def _arm(self, now: float) -> None:
-        timeout = self._loss.next_timeout()
-        if timeout is None:
-            self._timer.cancel()
-            return
-        at = min(timeout, self._probe_at())
-        if not self.unsent:
-            at = min(at, self._tail_probe_at(timeout - self._loss.timeout()))
-        self._timer.arm(max(now, at))
-
-    def _probe_at(self) -> float:
-        """Return the time of the next reliability probe."""
-        return self.qp.prober.tail_at(self._last_progress, self.recovery.rtt.srtt)
-
-    def _tail_probe_at(self, oldest: float) -> float:
-        """Return when to resend the tail; `oldest` is when the oldest packet in flight was sent."""
-        return _NEVER if self.unresponsive else self._tail_probe.at(oldest, self.last_sent)
-
-    def _probe_tail(self, now: float) -> None:
-        """A tail loss probe: send again what is overdue."""
-        overdue = self._tail_probe.overdue(now, self.last_sent)
-        if not overdue:
-            return
-        for packet in overdue:
-            if packet.lost_by == TAIL and packet.sends > 1 and packet.lost_ev is not None:
-                self._loss.true_loss(now)  # two copies without a response
-                self.qp.evs.lost(packet.lost_ev, now, TAIL)
-            self.qp.cc.on_requeue(self._declare_lost(packet, TAIL, now))
-        self.in_flight_bytes.settle()
-        self._window_opened(now)
-
-    def _on_timer(self, now: float) -> None:
-        expired = self._loss.timed_out(now)
-        if expired:
-            newest = max(packet.sent_at for packet in expired)
-            for packet in expired:
-                self.qp.cc.on_loss(self._declare_lost(packet, "timeout", now), now)
-            self.in_flight_bytes.settle()
-            self._window_opened(now)
-            if not self._retries.expired(newest, now):
-                return
-        oldest = None if self.unsent else self._loss.next_timeout()
-        if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self._loss.timeout()):
-            self._probe_tail(now)
-        if self.in_flight and now >= self._probe_at():
-            if self.qp.prober.tail_backoff > 1 and not self.unresponsive:
-                # two probes without a response: leave the window of the destination to its other QPs
-                self.unresponsive = True
-                self.in_flight_bytes.leave()
-                self._window_opened(now)
-            self.qp.prober.tail(now)
-        self._arm(now)
-
     def check_progress(self, now: float) -> None:
         """Report a stall, or its end."""
-        self._stalls.check(self, max(self._last_progress, self._busy_since), now)
+        self._stalls.check(self, max(self.last_progress, self._busy_since), now)
 
     # --- the end ----------------------------------------------------------------------------------
 
     @override
     def _clear(self, now: float) -> deque[MrcMessage]:
         self._timer.cancel()
-        self._retries.cancel()
+        self.retries.cancel()
         if self.rnr is not None:
             self.rnr.clear()
         self.unsent.clear()
@@ -520,7 +463,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._loss.clear()
         self._window.clear()
         self.in_flight_bytes.clear()
-        self._window_opened(now)
+        self.window_opened(now)
         self.wimm_in_flight = 0
         incomplete, self.incomplete = self.incomplete, EMPTY_QUEUE
         return incomplete

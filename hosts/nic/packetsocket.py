@@ -50,7 +50,6 @@ class PacketSocket:
         self.interface = interface
         self.drops = 0
         self.truncated = 0
-        self._max_frame = max_frame
         self._socket = _open(interface)
         try:
             self._set_options()

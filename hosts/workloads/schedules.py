@@ -24,9 +24,6 @@ COLLECTIVE: Final = 3
 
 TREE_CHUNK: Final = 1 << 18  # bytes of a chunk in a tree
 
-COLLECTIVES: Final = (
-    "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter", "barrier",
-)  # fmt: skip
 ALGORITHMS: Final = ("ring", "tree", "halving_doubling", "hierarchical")
 
 

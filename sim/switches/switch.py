@@ -71,7 +71,7 @@ class SimSwitch(CableEnd):
 
     __slots__ = (
         "_alike", "_balancer", "_earlier", "_fabric", "_home", "_inputs", "_near", "_plain", "_uplinks", "_wrong",
-        "alive", "cpu_in", "cpu_out", "drops", "evs", "frozen", "model", "ports", "unserved", "usid",
+        "alive", "cpu_in", "cpu_out", "drops", "evs", "frozen", "model", "ports", "usid",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +90,6 @@ class SimSwitch(CableEnd):
         self.ports = ports
         self.alive = True
         self.frozen = False
-        self.unserved = 0  # frames that arrived while it was dead or frozen
         self._inputs: dict[int, HalfLink] = {}  # by number of the port that they lead to
         self._clear_counters()
         self.usid = _NO_USID
@@ -207,7 +206,6 @@ class SimSwitch(CableEnd):
     def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
         """Forward a frame that arrived by a port, or drop it."""
         if self.frozen or not self.alive:
-            self.unserved += 1
             return
         half_link.rx_packets += 1
         half_link.rx_bytes += frame.size

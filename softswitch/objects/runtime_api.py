@@ -144,7 +144,6 @@ class TableInfo:
     actions: dict[str, tuple[int, ...]]
     size: int
     profile: str | None
-    has_selector: bool
     has_counter: bool
     has_meter: bool
     supports_idle: bool

@@ -438,7 +438,6 @@ def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
         actions=actions,
         size=table.size,
         profile=table.profile,
-        has_selector=table.selector,
         has_counter=table.with_counters,
         has_meter=table.direct_meter is not None,
         supports_idle=table.support_timeout,

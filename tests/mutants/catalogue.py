@@ -48,7 +48,7 @@ MUTANTS: Final = (
     Mutant("timeouts are not counted as retries", _RETRIES, "        if self._loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
     Mutant("a NACK costs a retry each", _RETRIES, "        if now - max(self._counted_at, last_progress) < self._requestor.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
     Mutant("an unresponsive peer stays so", _REQ, "            self.unresponsive = False\n            self.in_flight_bytes.rejoin()", "            self.in_flight_bytes.rejoin()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),
-    Mutant("a QP whose peer is unresponsive keeps its share of the window", _REQ, "                self.unresponsive = True\n                self.in_flight_bytes.leave()", "                self.unresponsive = True", ("mrc_shared_window", "mrc_retries")),
+    Mutant("a QP whose peer is unresponsive keeps its share of the window", "hosts/mrc/recovery/sendtimer.py", "                requestor.unresponsive = True\n                requestor.in_flight_bytes.leave()", "                requestor.unresponsive = True", ("mrc_shared_window", "mrc_retries")),
     # --- feedback and loss --------------------------------------------------------------------------------------------
     Mutant("what arrived is not told to the window", _RECOVERY, "            self.window.arrived(packet)\n", "", ("mrc_survivors",)),
     Mutant("an implausible SACK is believed", _REQ, "        if not self._window.plausible(cack):\n            stats.bogus_control += 1\n            return\n        self._peer_responded()\n        verdict", "        self._peer_responded()\n        verdict", ("mrc_survivors", "mrc_stray_control", "mrc_endpoint")),

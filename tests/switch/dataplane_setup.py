@@ -115,7 +115,7 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
     for name, values in setup.value_sets.items():
         full = next(v for v in info.value_sets if v == name)
         width = info.value_sets[full][0]
-        switch.program().replace_value_set(full, [((value, (1 << width) - 1),) for value in values])
+        switch.program().value_sets[full].members = [((value, (1 << width) - 1),) for value in values]
 
 
 # -- BMv2 -------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mrclab.hosts.mrc.endpoint_ops import EndpointOps
 from mrclab.hosts.mrc.evs import samepeer
 from mrclab.hosts.mrc.recovery.inflight import InFlight
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
+from mrclab.hosts.mrc.recovery.sendtimer import SendTimer
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.lab.command import cli
@@ -92,12 +93,12 @@ def test_a_dictionary_that_grows_under_a_loop_is_found(monkeypatch):
 def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
     """An immediate that was refused for want of a receive used to be sent again every round trip."""
 
-    declare_lost = MrcRequestor._declare_lost
+    declare_lost = MrcRequestor.declare_lost
 
     def at_once(self, packet, reason, now, again=True):
         return declare_lost(self, packet, reason, now, again=True)
 
-    monkeypatch.setattr(MrcRequestor, "_declare_lost", at_once)
+    monkeypatch.setattr(MrcRequestor, "declare_lost", at_once)
     monkeypatch.setattr(RnrBackoff, "refuse", lambda *_: None)
     found = Search(named("immediates")).run().found
     assert found.what.startswith("a storm without end")
@@ -105,7 +106,7 @@ def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
 
 
 def test_a_timer_that_is_armed_for_ever_is_found(monkeypatch):
-    monkeypatch.setattr(MrcRequestor, "_on_timer", lambda self, now: self._timer.arm(now + 0.1))
+    monkeypatch.setattr(SendTimer, "_on_timer", lambda self, now: self.timer.arm(now + 0.1))
     assert what_is_found().startswith("it never ends")
 
 

@@ -98,7 +98,7 @@ def test_a_late_packet_is_in_flight_again_until_the_receivers_count_takes_it_off
     qp = sim.hosts["h1"].verbs.qps[transfer.qa]
     packet, account = qp.requestor.recovery.window.oldest(), qp.requestor.in_flight_bytes
     bytes_before, counted = account.bytes, qp.cc.inflight
-    qp.cc.on_loss(qp.requestor._declare_lost(packet, "time", sim.now), sim.now)
+    qp.cc.on_loss(qp.requestor.declare_lost(packet, "time", sim.now), sim.now)
     assert (account.bytes, qp.cc.inflight) == (bytes_before - packet.nominal, counted - packet.nominal)
     account.late(packet)
     assert (account.bytes, qp.cc.inflight) == (bytes_before, counted)

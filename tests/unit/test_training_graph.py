@@ -30,7 +30,13 @@ def run(tmp_path, traffic, fabric=GROUP, **more):
     return outcome, records
 
 
-@pytest.mark.parametrize("kind", schedules.COLLECTIVES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter",
+        "barrier",
+    ],
+)  # fmt: skip
 def test_every_message_of_a_collective_has_two_ends_and_all_ranks_come_to_the_end(kind):
     for algorithm, count in itertools.product(schedules.ALGORITHMS, (2, 3, 4, 7, 8)):
         _check(kind, algorithm, count)

@@ -1,0 +1,94 @@
+"""Timer of one requestor: ACK timeouts, tail loss probes, reliability probes.
+
+One timer fires at the earliest of the three. A peer that responds to none of two reliability probes is unresponsive:
+its QP leaves the window of the destination to the other QPs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mrclab.hosts.mrc.recovery.loss import ROUNDING
+from mrclab.hosts.mrc.recovery.sent import TAIL
+from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
+
+if TYPE_CHECKING:
+    from mrclab.hosts.mrc.requestor import MrcRequestor
+
+_NEVER: Final = float("inf")
+
+
+class SendTimer:
+    """Arms the timer, and declares packets lost when it fires."""
+
+    __slots__ = ("_loss", "_requestor", "tail_probe", "timer")
+
+    def __init__(self, requestor: MrcRequestor) -> None:
+        self._requestor = requestor
+        self._loss = requestor.recovery.loss
+        self.tail_probe = TailLossProbe(requestor.recovery.loss, requestor.recovery.rtt)
+        self.timer = requestor.qp.endpoint.timers.timer(self._on_timer)
+
+    def arm(self, now: float) -> None:
+        """Fire at the next timeout or probe; never while nothing is in flight."""
+        timeout = self._loss.next_timeout()
+        if timeout is None:
+            self.timer.cancel()
+            return
+        at = min(timeout, self._probe_at())
+        if not self._requestor.unsent:
+            at = min(at, self._tail_probe_at(timeout - self._loss.timeout()))
+        self.timer.arm(max(now, at))
+
+    def _probe_at(self) -> float:
+        """Return the time of the next reliability probe."""
+        requestor = self._requestor
+        return requestor.qp.prober.tail_at(requestor.last_progress, requestor.recovery.rtt.srtt)
+
+    def _tail_probe_at(self, oldest: float) -> float:
+        """Return the time of the next tail loss probe; `oldest` is when the oldest packet in flight was sent."""
+        requestor = self._requestor
+        return _NEVER if requestor.unresponsive else self.tail_probe.at(oldest, requestor.last_sent)
+
+    def _on_timer(self, now: float) -> None:
+        requestor = self._requestor
+        if not self._expire(now):
+            return
+        oldest = None if requestor.unsent else self._loss.next_timeout()
+        if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self._loss.timeout()):
+            self._probe_tail(now)
+        if requestor.in_flight and now >= self._probe_at():
+            prober = requestor.qp.prober
+            if prober.tail_backoff > 1 and not requestor.unresponsive:  # two probes without a response
+                requestor.unresponsive = True
+                requestor.in_flight_bytes.leave()
+                requestor.window_opened(now)
+            prober.tail(now)
+        self.arm(now)
+
+    def _expire(self, now: float) -> bool:
+        """Declare packets lost whose ACK timeout has expired; False where that failed the QP."""
+        requestor = self._requestor
+        expired = self._loss.timed_out(now)
+        if not expired:
+            return True
+        newest = max(packet.sent_at for packet in expired)
+        for packet in expired:
+            requestor.qp.cc.on_loss(requestor.declare_lost(packet, "timeout", now), now)
+        requestor.in_flight_bytes.settle()
+        requestor.window_opened(now)
+        return requestor.retries.expired(newest, now)
+
+    def _probe_tail(self, now: float) -> None:
+        """Send a tail loss probe: what is overdue once more."""
+        requestor = self._requestor
+        overdue = self.tail_probe.overdue(now, requestor.last_sent)
+        if not overdue:
+            return
+        for packet in overdue:
+            if packet.lost_by == TAIL and packet.sends > 1 and packet.lost_ev is not None:
+                self._loss.true_loss(now)  # two copies without a response
+                requestor.qp.evs.lost(packet.lost_ev, now, TAIL)
+            requestor.qp.cc.on_requeue(requestor.declare_lost(packet, TAIL, now))
+        requestor.in_flight_bytes.settle()
+        requestor.window_opened(now)
