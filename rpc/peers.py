@@ -72,5 +72,5 @@ def is_stopped(pid: int | None) -> bool:
 
 
 def stopped_text(pid: int) -> str:
-    """Say of a stopped process what stopped it and what lets it go on; the sentence lacks its subject."""
-    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` lets it go on"
+    """Describe a stopped process, with the remedy, as a predicate."""
+    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` resumes it"

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "events": set(),
     "rpc": set(),
     "softswitch": set(),
-    "topo": set(),
+    "topo": {"rpc"},
     "controller": {"events", "rpc", "topo"},
     "hosts": {"rpc", "topo"},
     "sim": {"controller", "events", "hosts", "rpc", "softswitch", "topo"},

@@ -70,7 +70,7 @@ def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
 
 def test_time_in_which_a_process_was_stopped_does_not_count(machine, monkeypatch):
     stopped = {7}
-    monkeypatch.setattr(adaptivetimeout.processes, "is_stopped", lambda pid: pid in stopped)
+    monkeypatch.setattr(adaptivetimeout.peers, "is_stopped", lambda pid: pid in stopped)
     wait = AdaptiveTimeout(0.6, pid=7)
     for _ in range(6):
         machine.wait(0.5, idle=0.02)

@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from mrclab.rpc import peers
 from mrclab.topo.errors import EmulationError, MachineTooSlow, ProcessStopped
-from mrclab.topo.linux import processes
 
 _MAX_STRETCH = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
@@ -81,7 +81,7 @@ class AdaptiveTimeout:
         """
         if stopped := self._stopped():
             name, pid = next(iter(stopped.items()))
-            return ProcessStopped(f"{name or who} {processes.stopped_text(pid)}; it was to {what}")
+            return ProcessStopped(f"{name or who} {peers.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
         text = f"{who} took more than {waited:.3g} s to {what}"
         if trouble := self._trouble or self._hindrance(waited):
@@ -89,7 +89,7 @@ class AdaptiveTimeout:
         return EmulationError(f"{text}, though the machine had CPU to spare")
 
     def _stopped(self) -> dict[str, int]:
-        return {name: pid for name, pid in self.waited_for.items() if processes.is_stopped(pid)}
+        return {name: pid for name, pid in self.waited_for.items() if peers.is_stopped(pid)}
 
     def _hindrance(self, waited: float) -> str:
         """Return what about the machine explains the wait; empty where nothing does."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from mrclab.rpc import peers
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
@@ -281,7 +282,7 @@ class Emulation:
     def stopped(self) -> dict[str, int]:
         """Return name → pid of processes that were stopped from outside (state T)."""
         running = self.processes()
-        return {name: pid for name, pid in running.items() if name not in self._frozen and processes.is_stopped(pid)}
+        return {name: pid for name, pid in running.items() if name not in self._frozen and peers.is_stopped(pid)}
 
     def freeze(self, name: str) -> float:
         """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time of the stop."""

@@ -38,19 +38,6 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
 
 
-def is_stopped(pid: int) -> bool:
-    """Return True if a signal has stopped the process (state T in proc(5))."""
-    try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
-
-
-def stopped_text(pid: int) -> str:
-    """Describe a stopped process, with the remedy, as a predicate."""
-    return f"is stopped (process {pid}, state T: SIGSTOP or the like); `kill -CONT {pid}` resumes it"
-
-
 def with_token(token: str, host: str = "") -> set[int]:
     """All processes whose environment carries this run's token; where a host is named, the programs on that host."""
     marks = {f"{TOKEN_VARIABLE}={token}".encode(), *([f"{HOST_VARIABLE}={host}".encode()] if host else [])}

@@ -13,7 +13,7 @@ from pathlib import Path
 from mrclab.events.processes import ProcessResume, ProcessStop
 from mrclab.lab.errors import exhausted_by_log
 from mrclab.lab.run.wire.watch import ProcessWatcher
-from mrclab.topo.linux.processes import stopped_text
+from mrclab.rpc.peers import stopped_text
 from mrclab.topo.model import Fabric
 
 _INTERVAL = 0.1  # seconds between two looks
