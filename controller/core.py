@@ -50,7 +50,7 @@ class ControllerCore:
         `entries_unread` are switches whose entries the last audit could not read, and those that do not respond now.
         """
         if ask:
-            await self._driver.look(ask)
+            await self._driver.poll(ask)
         return self._status()
 
     async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:

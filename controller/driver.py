@@ -152,7 +152,7 @@ class Driver(Protocol):
     async def until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Let time pass until a condition holds, at most `seconds`."""
 
-    async def look(self, seconds: float) -> None:
+    async def poll(self, seconds: float) -> None:
         """Check that every switch and host responds, within a time limit."""
 
     def forget(self, links: Collection[str] | None) -> None:

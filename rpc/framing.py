@@ -10,7 +10,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """Return one message as one line; raise FramingError when it does not fit or is no JSON."""
+    """Return one message as one line; raise FramingError when it is too long or not valid JSON."""
     try:
         line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError) as error:
@@ -27,7 +27,7 @@ def decode(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FramingError(f"line is not JSON: {error}") from error
     if not isinstance(message, dict):
-        raise FramingError(f"line holds a {type(message).__name__}, wanted an object")
+        raise FramingError(f"line holds a {type(message).__name__}, expected an object")
     return message
 
 
@@ -36,8 +36,8 @@ class LineSplitter:
 
     def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
-        self._chunks: list[bytes] = []
-        self._held = 0
+        self._partial: list[bytes] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes as they arrive, return the lines they finish; raise FramingError when one is too long."""
@@ -45,16 +45,16 @@ class LineSplitter:
             self._keep(data)
             return []
         *lines, rest = data.split(b"\n")
-        lines[0] = b"".join([*self._chunks, lines[0]])
-        self._chunks, self._held = [], 0
+        lines[0] = b"".join([*self._partial, lines[0]])
+        self._partial, self._size = [], 0
         self._keep(rest)
         if any(len(line) > self._limit for line in lines):
             raise FramingError(f"line is longer than {self._limit} bytes")
         return [line for line in lines if line.strip()]
 
     def _keep(self, data: bytes) -> None:
-        self._held += len(data)
-        if self._held > self._limit:
+        self._size += len(data)
+        if self._size > self._limit:
             raise FramingError(f"line is longer than {self._limit} bytes")
         if data:
-            self._chunks.append(data)
+            self._partial.append(data)

@@ -232,7 +232,7 @@ class SimController:
             self._advance(min(pause, left))
             pause = min(2 * pause, _LONGEST_STEP_S)
 
-    async def look(self, seconds: float) -> None:
+    async def poll(self, seconds: float) -> None:
         """All is seen without asking."""
 
     def forget(self, links: Collection[str] | None) -> None:

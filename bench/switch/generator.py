@@ -23,9 +23,9 @@ from mrclab.topo.linux.kernel import in_namespace
 
 BATCH = 32
 """Most frames of one call."""
-BEHIND_SECONDS = 0.002
+MAX_BACKLOG_S = 0.002
 """Backlog beyond which a delayed generator drops frames rather than send them as one burst."""
-SETTLED_SECONDS = 0.03
+IDLE_S = 0.03
 """Idle time after which all frames have arrived."""
 
 _ETH_P_ALL = 3
@@ -54,7 +54,7 @@ class _MsgHdr(ctypes.Structure):  # struct mmsghdr on 64-bit Linux
 
 
 @dataclass(frozen=True)
-class Offer:
+class Trial:
     """One trial: frames sent and received, seconds of sending and until the last arrival, the sender's CPU time."""
 
     sent: int
@@ -69,7 +69,7 @@ class Offer:
         return self.sent / self.seconds
 
     @property
-    def through(self) -> float:
+    def throughput(self) -> float:
         """Frames per second received."""
         return self.received / self.until_last
 
@@ -92,7 +92,7 @@ class TrafficGenerator:
         self._listen.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
         self._listen.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._listen.setblocking(False)
-        self._filters = [_only_to(frames.OUT_DESTINATION, length) for length in (1, _SNAP, 0)]
+        self._filters = [_destination_filter(frames.OUT_DESTINATION, length) for length in (1, _SNAP, 0)]
         _attach(self._count, self._filters[0])
         _attach(self._listen, self._filters[2])
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -107,8 +107,8 @@ class TrafficGenerator:
         packets, _ = struct.unpack("@II", self._count.getsockopt(_SOL_PACKET, _STATISTICS, 8))
         return int(packets)
 
-    def offer(self, size: int, rate: float, seconds: float, mac: bytes | None = None) -> Offer:
-        """Send frames of `size` bytes for a while at `rate` per second (infinite: as fast as it goes)."""
+    def offer(self, size: int, rate: float, seconds: float, mac: bytes | None = None) -> Trial:
+        """Send frames of `size` bytes for a while at `rate` per second (infinite: as fast as possible)."""
         call, keep = self._batch(frames.frame(size, mac or self._mac))
         self.arrived()
         sent, begun, cpu = 0, time.perf_counter(), time.thread_time()
@@ -116,7 +116,7 @@ class TrafficGenerator:
         now = begun
         while now < end:
             due = BATCH if math.isinf(rate) else int((now - base) * rate)
-            if due > rate * BEHIND_SECONDS + BATCH:
+            if due > rate * MAX_BACKLOG_S + BATCH:
                 base, due = now, BATCH
             done = 0
             while done < due:
@@ -126,9 +126,9 @@ class TrafficGenerator:
                 base += done / rate
             now = time.perf_counter()
         cpu = time.thread_time() - cpu
-        received, last = self._settle()
+        received, last = self._drain()
         del keep
-        return Offer(sent, received, now - begun, max(last, now) - begun, cpu)
+        return Trial(sent, received, now - begun, max(last, now) - begun, cpu)
 
     def latencies(self, size: int, rate: float, count: int) -> list[float]:
         """Send `count` frames one by one at `rate` per second; return the seconds that each took through the switch."""
@@ -137,7 +137,7 @@ class TrafficGenerator:
         sent_at: dict[int, int] = {}  # ns, by number from 1: frames of a rate, which may still arrive, have 0
         result = []
         number, begun, last = 0, time.perf_counter(), time.perf_counter()
-        while number < count or time.perf_counter() - last < SETTLED_SECONDS:
+        while number < count or time.perf_counter() - last < IDLE_S:
             if number < count and time.perf_counter() - begun >= number / rate:
                 number += 1
                 struct.pack_into(">Q", raw, frames.NUMBER_AT, number)
@@ -154,9 +154,9 @@ class TrafficGenerator:
         _attach(self._listen, self._filters[2])
         return result
 
-    def one(self, size: int, timeout: float = 2.0) -> bytes | None:
+    def send_one(self, size: int, timeout: float = 2.0) -> bytes | None:
         """Send one frame; return the frame that leaves the switch, None if there is none."""
-        _attach(self._listen, _only_to(frames.OUT_DESTINATION, 1 << 16))
+        _attach(self._listen, _destination_filter(frames.OUT_DESTINATION, 1 << 16))
         try:
             self._send.send(frames.frame(size, self._mac))
             self._listen.settimeout(timeout)
@@ -167,11 +167,11 @@ class TrafficGenerator:
             self._listen.setblocking(False)
             _attach(self._listen, self._filters[2])
 
-    def _settle(self) -> tuple[int, float]:
+    def _drain(self) -> tuple[int, float]:
         """Return the number of arrived frames once no more come, and the time of the last."""
         received, last = self.arrived(), time.perf_counter()
-        while time.perf_counter() - last < SETTLED_SECONDS:
-            time.sleep(SETTLED_SECONDS / 30)
+        while time.perf_counter() - last < IDLE_S:
+            time.sleep(IDLE_S / 30)
             more = self.arrived()
             if more:
                 received, last = received + more, time.perf_counter()
@@ -204,7 +204,7 @@ def _packet_socket(namespace: int, interface: str) -> socket.socket:
     return in_namespace(namespace, body)
 
 
-def _only_to(destination: int, length: int) -> bytes:
+def _destination_filter(destination: int, length: int) -> bytes:
     """Return a classic BPF program that lets the first `length` bytes of frames to a MAC address in."""
     low, high = destination & 0xFFFFFFFF, destination >> 32
     return b"".join(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mrclab.bench.switch import frames
 from mrclab.bench.switch.client import Entries
-from mrclab.bench.switch.generator import Offer, TrafficGenerator
+from mrclab.bench.switch.generator import TrafficGenerator, Trial
 from mrclab.bench.switch.inside import program_seconds
 from mrclab.bench.switch.rpcfloor import rpc_floor
 from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
@@ -145,7 +145,7 @@ def _bench() -> Iterator[tuple[BenchWire, TrafficGenerator]]:
 def _check(generator: TrafficGenerator, title: str) -> None:
     """Check the forwarded frames. Raises BenchError."""
     for size in frames.SIZES:
-        got = generator.one(size)
+        got = generator.send_one(size)
         wanted = frames.forwarded(frames.frame(size, bytes(6)))
         if got is None:
             raise BenchError(f"{title} does not forward frames of {size} bytes")
@@ -165,16 +165,16 @@ def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchPr
     return Speed(best.rate, best.loss, saturated, cpu, median, p99, generator_limit=limited)
 
 
-def search(trial: Callable[[float], Offer], steps: int) -> tuple[Offer, float, bool]:
+def search(trial: Callable[[float], Trial], steps: int) -> tuple[Trial, float, bool]:
     """Find the highest rate that loses at most LOSS, by bisection.
 
     Returns the trial at that rate, the rate at saturation, and whether the generator was what limited it.
     """
     flood = trial(math.inf)
     if carried(flood):
-        return flood, flood.through, True
-    low, high, best = 0.0, flood.through * 1.3, None
-    guess = flood.through * 0.9
+        return flood, flood.throughput, True
+    low, high, best = 0.0, flood.throughput * 1.3, None
+    guess = flood.throughput * 0.9
     for _ in range(steps):
         offer = _attempt(trial, guess)
         if offer is None:
@@ -187,10 +187,10 @@ def search(trial: Callable[[float], Offer], steps: int) -> tuple[Offer, float, b
         guess /= 2
         if guess < 1:
             raise BenchError("frames are lost at any rate")
-    return best, flood.through, False
+    return best, flood.throughput, False
 
 
-def _attempt(trial: Callable[[float], Offer], rate: float) -> Offer | None:
+def _attempt(trial: Callable[[float], Trial], rate: float) -> Trial | None:
     """Try a rate, and once more after losses: the machine may have been busy."""
     for _ in range(2):
         offer = trial(rate)
@@ -199,7 +199,7 @@ def _attempt(trial: Callable[[float], Offer], rate: float) -> Offer | None:
     return None
 
 
-def carried(offer: Offer) -> bool:
+def carried(offer: Trial) -> bool:
     """Return True if the target keeps up with the offered rate."""
     return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
 
@@ -211,7 +211,7 @@ def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Spe
     cpu = flood.cpu_seconds / flood.sent - nobody.cpu_seconds / nobody.sent
     times = sorted(generator.latencies(size, flood.rate / 10, effort.latencies))
     median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
-    return Speed(flood.rate, flood.loss, flood.through, cpu, median, p99, generator_limit=True)
+    return Speed(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)
 
 
 def _quantile(times: list[float], share: float) -> float:

@@ -52,7 +52,7 @@ class Denials:
 
     def follow(self, mapper: Clustermapper, now: float) -> None:
         """Run Clustermapper on the new reports, and apply its decisions."""
-        decision = mapper.look(now)
+        decision = mapper.poll(now)
         for verdict in decision.deny:
             try:
                 self.deny(verdict.element, reason(verdict), SOURCE)

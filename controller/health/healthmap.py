@@ -221,8 +221,8 @@ class HealthMap:
         for probed in self._over[element]:
             if avoid.isdisjoint(self.localiser.crossed(probed.path)):
                 for cycle in probed.cycles:
-                    sent, lost = by_look.get(cycle.look, (0, 0))
-                    by_look[cycle.look] = sent + cycle.sent, lost + cycle.lost
+                    sent, lost = by_look.get(cycle.poll, (0, 0))
+                    by_look[cycle.poll] = sent + cycle.sent, lost + cycle.lost
         return (Tally(*by_look[look]) for look in sorted(by_look, reverse=True))
 
     def _forget_losses(self, element: Element) -> None:

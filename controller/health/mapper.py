@@ -76,7 +76,7 @@ class Clustermapper:
             self._complaints += 1
             log.warning("%s", error)
 
-    def look(self, now: float) -> Decision:
+    def poll(self, now: float) -> Decision:
         """Judge the reports; return elements to deny, with `reason`, and denials to lift. Call `refused` where one is
         refused."""
         if not self._reports:

@@ -155,7 +155,7 @@ class AgentLink:
             return stopped_text(self._pid)
         return "does not answer" if self._silent else ""
 
-    async def look(self, seconds: float) -> None:
+    async def poll(self, seconds: float) -> None:
         """Ping the agent; one that does not respond within `seconds` is silent until it responds again."""
         if self._client is not None:
             with suppress(RpcError):

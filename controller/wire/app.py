@@ -143,9 +143,9 @@ class Controller:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
 
-    async def look(self, seconds: float) -> None:
+    async def poll(self, seconds: float) -> None:
         """Ask every switch and agent for a sign of life, at most so long; who gives none is silent from now on."""
-        await asyncio.gather(self.fleet.totals(seconds), self.nodes.look(seconds))
+        await asyncio.gather(self.fleet.totals(seconds), self.nodes.poll(seconds))
 
     def forget(self, links: Collection[str] | None) -> None:
         """Take what is known of these cables, or of all, as unknown; they are probed again."""

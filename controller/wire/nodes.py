@@ -61,9 +61,9 @@ class NodeConfigKeeper:
         """Reason why an agent does not respond, by host, of those that do not."""
         return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
 
-    async def look(self, seconds: float) -> None:
+    async def poll(self, seconds: float) -> None:
         """Ping every agent, with a timeout in seconds."""
-        await asyncio.gather(*(agent.look(seconds) for agent in self.agents.values() if agent.connected))
+        await asyncio.gather(*(agent.poll(seconds) for agent in self.agents.values() if agent.connected))
 
     @property
     def versions(self) -> dict[str, int]:

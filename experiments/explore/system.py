@@ -393,7 +393,7 @@ class System:
         in_flight: dict[int, float] = {}
         for qp in host.verbs.qps.values():
             account = qp.requestor.in_flight_bytes
-            in_flight[id(qp.cc)] = in_flight.get(id(qp.cc), 0) + (0 if account.away else account.bytes)
+            in_flight[id(qp.cc)] = in_flight.get(id(qp.cc), 0) + (0 if account.detached else account.bytes)
         for qp in host.verbs.qps.values():
             counted = qp.cc.snapshot()["cc_inflight"]
             if counted != in_flight[id(qp.cc)]:

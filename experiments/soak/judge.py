@@ -35,7 +35,7 @@ def at_any_time(rig: Rig) -> Iterator[str]:
             in_flight.setdefault(id(qp.cc), []).append(qp)
         for qps in in_flight.values():
             counted = qps[0].cc.snapshot()["cc_inflight"]
-            own = sum(qp.requestor.in_flight_bytes.bytes for qp in qps if not qp.requestor.in_flight_bytes.away)
+            own = sum(qp.requestor.in_flight_bytes.bytes for qp in qps if not qp.requestor.in_flight_bytes.detached)
             if counted != own:
                 yield f"{name}: {counted} bytes are counted in flight to {qps[0].peer_text}, its QPs have {own}"
         for port, waiting in transport.control.waiting().items():

@@ -41,9 +41,9 @@ class Store:
         self.directory = directory
         self._kept: list[Kept] = []
         self._seen: set[Path] = set()
-        self.look()
+        self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the runs that are new; one that was torn while it was written is none."""
         for path in sorted(self.directory.rglob("result.json")):
             if path not in self._seen and (kept := _read(path.parent)):

@@ -76,7 +76,7 @@ def work(jobs: Sequence[WorldsJob], store: Store, run: Run, say: Callable[[str],
                 raise
             except (RunError, TopoError) as error:
                 say(f"{job.name}: {error}")
-            store.look()
+            store.poll()
             if not missing(store, job):
                 break
 

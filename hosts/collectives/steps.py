@@ -24,7 +24,7 @@ def line(rank: int, step: int, began: float, ended: float, loss: float | None = 
 
 
 def parse(text: str) -> dict[str, Any] | None:
-    """The step that a line of output reports; None for any other line, also for one that is not whole."""
+    """The step that a line of output reports; None for any other line, and for an incomplete one."""
     if not text.startswith(PREFIX):
         return None
     try:
@@ -46,7 +46,7 @@ class Steps:
         self._began = time.monotonic()
 
     def done(self, loss: float | None = None) -> None:
-        """The step is over."""
+        """End the current step, and report it."""
         ended = time.monotonic()
         sys.stdout.write(line(self._rank, self._step, self._began, ended, loss) + "\n")
         sys.stdout.flush()

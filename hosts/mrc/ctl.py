@@ -61,7 +61,7 @@ class Ctl:
 
     def modify_ev_profile(self, number: int, state: EvProfileState) -> None:
         """Take one step of INIT ⇄ OFFLINE ⇄ ONLINE."""
-        self.ev_profile(number).go(state)
+        self.ev_profile(number).transition(state)
 
     def destroy_ev_profile(self, number: int) -> None:
         """EBUSY while QPs use it."""

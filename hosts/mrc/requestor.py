@@ -379,7 +379,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._sendtimer.tail_probe.reset()
         if self.unresponsive:
             self.unresponsive = False
-            self.in_flight_bytes.rejoin()
+            self.in_flight_bytes.attach()
 
     def window_opened(self, now: float) -> None:
         """Bytes left the window of the destination."""

@@ -11,7 +11,7 @@ from mrclab.topo.spec import FabricSpec
 
 _QUESTIONS = {
     "paths_across": "paths from {0.source} to {0.target}",
-    "paths_inside": "paths from {0.source} to {0.beside}, which hang on the same T0s",
+    "paths_inside": "paths from {0.source} to {0.neighbour}, which share the same T0s",
     "address": "destination address of a packet from {0.source} to {0.target} by plane {0.plane} and uplink {0.uplink},"
     " as {0.source} sends it",
     "address_after_t0": "the same as it leaves the first T0",
@@ -27,7 +27,7 @@ def answers(seed: int | None = None) -> dict[str, int | str]:
     address = fabric.outer_address(part.source, part.target, ev)
     return {
         "paths_across": len(fabric.paths(part.source, part.target)),
-        "paths_inside": len(fabric.paths(part.source, part.beside)),
+        "paths_inside": len(fabric.paths(part.source, part.neighbour)),
         "address": srv6.text(address),
         "address_after_t0": srv6.text(srv6.shift_usid(address)),
         "switch": next(switch.name for switch in fabric.switches if switch.usid == part.usid),
@@ -40,14 +40,14 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
     given, part = mapping(path), RoutePart.drawn(seed)
     checks = []
     for name, right in answers(seed).items():
-        said = given.get(name)
-        missing = f"{name} has no answer yet" if said is None else f"{name}: {said} is not right"
-        checks.append(Check(said is not None and _same(said, right), _QUESTIONS[name].format(part), missing))
+        answer = given.get(name)
+        missing = f"{name} has no answer yet" if answer is None else f"{name}: {answer} is not right"
+        checks.append(Check(answer is not None and _equal(answer, right), _QUESTIONS[name].format(part), missing))
     return checks
 
 
-def _same(said: object, right: int | str) -> bool:
-    text = str(said).strip().lower()
+def _equal(answer: object, right: int | str) -> bool:
+    text = str(answer).strip().lower()
     try:
         return IPv6Address(text) == IPv6Address(str(right))
     except AddressValueError:

@@ -19,7 +19,7 @@ class RoutePart:
     """Lesson 1: hosts, a path between two of them, and the uSID of a switch."""
 
     source: str = "h1"
-    beside: str = "h2"
+    neighbour: str = "h2"
     target: str = "h3"
     plane: int = 2
     uplink: int = 1
@@ -32,9 +32,9 @@ class RoutePart:
             return cls()
         draw = _generator(1, seed)
         here, there = draw.sample(_T0_HOSTS, 2)
-        source, beside = draw.sample(here, 2)
+        source, neighbour = draw.sample(here, 2)
         usid = draw.choice([switch.usid for switch in Fabric(FabricSpec()).switches])
-        return cls(source, beside, draw.choice(there), draw.randint(1, 4), draw.randint(1, 2), usid)
+        return cls(source, neighbour, draw.choice(there), draw.randint(1, 4), draw.randint(1, 2), usid)
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,9 @@ class MrcSwitch(InProcess):
             names[f"find_{number}"] = self._watched(table, names[f"find_{number}"])
 
     def _watched(self, table: str, find: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def look(key: Any) -> Any:
+        def lookup(key: Any) -> Any:
             found = find(key)
             self.lookups.append(Lookup(table, key if isinstance(key, tuple) else (key,), found is not None))
             return found
 
-        return look
+        return lookup

@@ -102,7 +102,7 @@ class Judge:
         """The scenario's name; empty where there is none."""
         return self._loaded.scenario.name if self._loaded else ""
 
-    def look(self) -> list[VerdictRow] | None:
+    def poll(self) -> list[VerdictRow] | None:
         """Return the present outcomes; None where nothing is due: judging takes a small share of a core."""
         began = time.monotonic()
         if self._loaded is None or began < self._due:

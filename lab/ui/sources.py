@@ -158,7 +158,7 @@ class Live:
             over = not self._alive()
             self._read()
             if not over:
-                self._model.expectations = self._judge.look() or self._model.expectations
+                self._model.expectations = self._judge.poll() or self._model.expectations
                 continue
             state, self._model.expectations = self._judge.outcome()
             self._add([self._model.frame(self._last)])

@@ -65,7 +65,7 @@ class Primitives:
     @staticmethod
     def _target(call: p4.Primitive, arg: p4.Expr, end: int) -> int:
         if not isinstance(arg, p4.Const):
-            raise PipelineError(f"{call.op}{call.where}: jumps to a place that is no constant are not supported")
+            raise PipelineError(f"{call.op}{call.where}: the target of a jump must be a constant")
         return min(arg.value, end)
 
     def _run_loops(self, calls: tuple[p4.Primitive, ...]) -> None:
@@ -77,7 +77,7 @@ class Primitives:
         order = sorted(start for start in starts if start < end)
         numbers = {start: number for number, start in enumerate(order)}
 
-        def go_on(at: int) -> None:
+        def goto(at: int) -> None:
             if at < end:
                 self.at.go(numbers[at])
             else:
@@ -89,12 +89,12 @@ class Primitives:
                 jumps = last.op in _JUMPS
                 self._run(calls, start, stop - jumps)
                 if last.op == "_jump":
-                    go_on(self._target(last, last.args[0], end))
+                    goto(self._target(last, last.args[0], end))
                 elif last.op == "_jump_if_zero":
                     other = self._target(last, last.args[1], end)
-                    self.at.branch(self._truth(last.args[0]), lambda: go_on(stop), lambda: go_on(other))
+                    self.at.branch(self._truth(last.args[0]), lambda: goto(stop), lambda: goto(other))
                 else:
-                    go_on(stop)
+                    goto(stop)
 
             return body
 
@@ -163,9 +163,9 @@ class Primitives:
 
     def _store_element(self, index: Ex, headers: list[str], name: str, value: Ex) -> None:
         if index.value is None and value.value is None:
-            held = self.at.temporary()
-            self.at.line(f"{held} = {value.code}")
-            value = Ex(held, value.low, value.high, atom=True)
+            name_of_value = self.at.temporary()
+            self.at.line(f"{name_of_value} = {value.code}")
+            value = Ex(name_of_value, value.low, value.high, atom=True)
         self.headers.for_element(index, headers, lambda header: self.at.write(p4.FieldRef(header, name), value))
 
     def _do_assign(self, call: p4.Primitive) -> None:
@@ -190,7 +190,7 @@ class Primitives:
         target, source = call.args
         assert isinstance(target, p4.FieldRef)
         assert isinstance(source, p4.FieldRef)
-        self._keep_behind_varbit(target.header)
+        self._load_after_varbit(target.header)
         code = self.at.read_varbit(source)
         self.at.line(f"{self.at.names.field(target.header, target.name)} = {code}")
         info = self.at.state.edit(target.header)
@@ -198,7 +198,7 @@ class Primitives:
         info.length = None
         self.at.line(f"{self.at.names.length(target.header)} = len({self.at.names.field(target.header, target.name)})")
 
-    def _keep_behind_varbit(self, header: str) -> None:
+    def _load_after_varbit(self, header: str) -> None:
         """Read the fields behind the varbit from the packet before its length changes, which determines their place."""
         kind = self.program.headers[header].type
         assert kind.varbit is not None
@@ -259,7 +259,7 @@ class Primitives:
         index, headers = self.at.element(call.args[0])
         self.headers.for_element(index, headers, self.headers.set_invalid)
 
-    # -- the packet's exit --------------------------------------------------------------------------------------------
+    # -- drop, clone, recirculate, digest ------------------------------------------------------------------------------
 
     def _do_mark_to_drop(self, call: p4.Primitive) -> None:
         header = call.args[0].name if call.args and isinstance(call.args[0], p4.HeaderRef) else "standard_metadata"
@@ -326,18 +326,18 @@ class Primitives:
             body()
             return
 
-        def complain() -> None:
+        def log_out_of_range() -> None:
             self.at.line(f"out_of_range(text_{self.program.texts[what]}, {index.code})")
 
         self.at.branch(
             Ex(f"{index.operand} < {size}", 0, 1) if index.value is None else constant(index.value < size),
             body,
-            complain,
+            log_out_of_range,
         )
 
     def _do_count(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
+        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
         counter = self.program.counters[name]
         number = list(self.program.counters).index(name)
 
@@ -349,7 +349,7 @@ class Primitives:
 
     def _do_execute_meter(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
+        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
         number = list(self.program.meters).index(name)
         code = f"meter_{number}({index.code}, length)"
         self._bounds(
@@ -358,7 +358,7 @@ class Primitives:
 
     def _do_register_read(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[1], p4.Named)
-        name, index = call.args[1].name, self.at.held(self.at.expr(call.args[2]))
+        name, index = call.args[1].name, self.at.hoisted(self.at.expr(call.args[2]))
         register = self.program.registers[name]
         code = f"{self.at.register(name)}[{index.code}]"
         high = (1 << register.width) - 1
@@ -369,14 +369,14 @@ class Primitives:
 
     def _do_register_write(self, call: p4.Primitive) -> None:
         assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.held(self.at.expr(call.args[1]))
+        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
         register, value = self.program.registers[name], self.at.expr(call.args[2])
         cell = f"{self.at.register(name)}[{index.code}]"
         value = wrap(value, register.width, register.signed)
         self._bounds(index, register.size, f"register {name}", lambda: self.at.line(f"{cell} = {value.code}"))
 
     def _do_modify_field_rng_uniform(self, call: p4.Primitive) -> None:
-        low, high = self.at.held(self.at.expr(call.args[1])), self.at.held(self.at.expr(call.args[2]))
+        low, high = self.at.hoisted(self.at.expr(call.args[1])), self.at.hoisted(self.at.expr(call.args[2]))
         target = call.args[0]
         code = f"{low.code} + int(random() * ({high.operand} - {low.operand} + 1))"
         if low.value == 0:

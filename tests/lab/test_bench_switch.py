@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mrclab.bench.switch import frames, inside, measure, targets
-from mrclab.bench.switch.generator import Offer
+from mrclab.bench.switch.generator import Trial
 from mrclab.topo.linux import killed, processes
 from mrclab.topo.linux.kernel import NETNS_DIR
 
@@ -33,10 +33,10 @@ def bench(*options: str) -> dict:
 def carrying(capacity: float, asked: list[float]):
     """A target that carries `capacity` frames per second and drops the rest, for one second."""
 
-    def trial(rate: float) -> Offer:
+    def trial(rate: float) -> Trial:
         asked.append(rate)
         sent = int(min(rate, 10 * capacity))
-        return Offer(sent, int(min(sent, capacity)), 1.0, 1.0, 0.5)
+        return Trial(sent, int(min(sent, capacity)), 1.0, 1.0, 0.5)
 
     return trial
 
@@ -52,15 +52,15 @@ def test_the_search_ends_below_what_the_target_carries_and_near_it(capacity):
 
 
 def test_a_target_that_carries_all_is_limited_by_the_generator():
-    best, _, limited = measure.search(lambda _rate: Offer(1000, 1000, 1.0, 1.0, 1.0), steps=3)
+    best, _, limited = measure.search(lambda _rate: Trial(1000, 1000, 1.0, 1.0, 1.0), steps=3)
     assert limited
     assert best.rate == 1000
 
 
 def test_a_buffer_that_fills_is_no_loss_free_rate():
-    assert measure.carried(Offer(1000, 1000, 1.0, 1.01, 0.1))
-    assert not measure.carried(Offer(1000, 1000, 1.0, 1.2, 0.1))
-    assert not measure.carried(Offer(1000, 990, 1.0, 1.0, 0.1))
+    assert measure.carried(Trial(1000, 1000, 1.0, 1.01, 0.1))
+    assert not measure.carried(Trial(1000, 1000, 1.0, 1.2, 0.1))
+    assert not measure.carried(Trial(1000, 990, 1.0, 1.0, 0.1))
 
 
 def test_the_program_alone_forwards_the_frames_of_the_benchmark():

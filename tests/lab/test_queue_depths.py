@@ -58,12 +58,12 @@ def sample_until(
 ) -> dict[str, DepthReply]:
     found: dict[str, DepthReply] = {}
 
-    def look() -> bool:
+    def poll() -> bool:
         found.clear()
         found.update(depths.sample())
         return bool(enough(found))
 
-    lab.wait(look)
+    lab.wait(poll)
     return found
 
 
@@ -80,10 +80,10 @@ def test_every_port_of_every_switch_is_told_and_the_busy_ones_reach_the_history(
     }
     with HistoryWriter(tmp_path / "lab.jsonl") as log:
         watch = Watch(dict, log, depths)
-        lab.wait(lambda: watch.look() or all(not r["silent"] for r in [*load(tmp_path).of("depths")][-1:]))
+        lab.wait(lambda: watch.poll() or all(not r["silent"] for r in [*load(tmp_path).of("depths")][-1:]))
         write(lab, ONE, 2, 0)
         lab.emulation.freeze(OTHER)
-        watch.look()
+        watch.poll()
         lab.emulation.thaw(OTHER)
     *_, whole, last = load(tmp_path).of("depths")
     late = set(everyone) if lab.emulation.target.name == "soft" else set()

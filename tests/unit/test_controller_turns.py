@@ -35,7 +35,7 @@ class Turns:
         self._late: list[tuple[str, list[dict[str, object]]]] = []
         self._cycle = 0
 
-    def look(self, bad: Collection[Element], since: float = 0.0, before: Collection[Element] = ()) -> set[str]:
+    def poll(self, bad: Collection[Element], since: float = 0.0, before: Collection[Element] = ()) -> set[str]:
         """One cycle; `bad` lose everything `since` a part of it, and until then those `before`. Who is named."""
         self._cycle += 1
         late, self._late = self._late, []
@@ -56,7 +56,7 @@ class Turns:
 
 
 def between(turns: Turns, bad: Collection[Element], cycles: int) -> set[str]:
-    return set().union(*(turns.look(bad) for _ in range(cycles)))
+    return set().union(*(turns.poll(bad) for _ in range(cycles)))
 
 
 @pytest.mark.parametrize(
@@ -82,28 +82,28 @@ def test_switches_that_come_back_leave_no_blame_on_their_cables(moment: float) -
     turns = Turns()
     between(turns, (), 6)
     assert between(turns, (T1, T0), 10) == {T1.name, T0.name}
-    last = turns.look((), moment, (T1, T0))
+    last = turns.poll((), moment, (T1, T0))
     assert last | between(turns, (), 20) <= {T1.name, T0.name}
-    assert not turns.look(())
+    assert not turns.poll(())
 
 
 def test_switches_that_were_silent_from_the_start_are_named_and_nothing_else() -> None:
     turns = Turns()
     assert between(turns, (T1, T0), 40) == {T1.name, T0.name}
-    assert turns.look((T1, T0)) == {T1.name, T0.name}
+    assert turns.poll((T1, T0)) == {T1.name, T0.name}
 
 
 def test_a_cable_that_is_bad_beside_a_silent_switch_is_named_too() -> None:
     turns, cable = Turns(), element(FABRIC, "t0-p1-3/t1-p1-9")
     between(turns, (), 6)
     assert between(turns, (T1, T0, cable), 30) == {T1.name, T0.name, cable.name}
-    assert turns.look((T1, T0, cable)) == {T1.name, T0.name, cable.name}
+    assert turns.poll((T1, T0, cable)) == {T1.name, T0.name, cable.name}
 
 
 def test_a_cable_that_stays_bad_as_its_switch_comes_back_is_named_then_and_the_switch_no_longer() -> None:
     turns, cable = Turns(), element(FABRIC, "t0-p1-3/t1-p1-6")
     between(turns, (), 6)
     assert between(turns, (T1, cable), 10) == {T1.name}
-    turns.look((cable,), 0.5, (T1, cable))
+    turns.poll((cable,), 0.5, (T1, cable))
     assert between(turns, (cable,), 30) <= {T1.name, cable.name}
-    assert turns.look((cable,)) == {cable.name}
+    assert turns.poll((cable,)) == {cable.name}

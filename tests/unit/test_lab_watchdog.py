@@ -36,11 +36,11 @@ def run_dir(tmp_path):
 def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(run_dir):
     ended = {}
     watched = Watchdog(LOADED.fabric, run_dir, lambda: ended)
-    assert watched.look() == ""
+    assert watched.poll() == ""
     ended["h1"] = "ended with status 1"
-    assert watched.look() == "the agent of h1 ended with status 1: its last output was: last (its log is log/h1.log)"
+    assert watched.poll() == "the agent of h1 ended with status 1: its last output was: last (its log is log/h1.log)"
     ended.clear()
-    assert "the agent of h1" in watched.look()
+    assert "the agent of h1" in watched.poll()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_first_that_ends_is_named_with_its_end_its_last_words_and_its_log(ru
     ],
 )
 def test_what_was_killed_is_told_with_what_to_look_at(run_dir, name, said):
-    told = Watchdog(LOADED.fabric, run_dir, lambda: {name: "was killed by SIGKILL"}).look()
+    told = Watchdog(LOADED.fabric, run_dir, lambda: {name: "was killed by SIGKILL"}).poll()
     assert told.startswith(said)
     assert "`dmesg`" in told
 
@@ -60,15 +60,15 @@ def test_what_was_killed_is_told_with_what_to_look_at(run_dir, name, said):
 def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
     watched = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
     watched.excuse("h1")
-    assert watched.look() == ""
+    assert watched.poll() == ""
     watched.expect_alive("h1")
-    assert watched.look() != ""
+    assert watched.poll() != ""
 
 
 def test_who_waits_is_woken_once(run_dir, monkeypatch):
     woken, looked = [], threading.Semaphore(0)
     watched = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
-    look = watched.look
+    look = watched.poll
     monkeypatch.setattr(watched, "look", lambda: (looked.release(), look())[1])
     watched.start(lambda: woken.append(True))
     for _ in range(3):
@@ -80,10 +80,10 @@ def test_who_waits_is_woken_once(run_dir, monkeypatch):
 def test_a_run_directory_that_is_gone_or_full_is_said(run_dir, monkeypatch):
     watched = Watchdog(LOADED.fabric, run_dir, dict)
     monkeypatch.setattr(watchdog.os, "statvfs", lambda _: namedtuple("Left", "f_blocks f_bavail f_frsize")(9, 1, 512))
-    assert "is full; free space there, or give another --run-dir" in watched.look()
+    assert "is full; free space there, or give another --run-dir" in watched.poll()
     monkeypatch.undo()
     shutil.rmtree(run_dir)
-    assert "was removed while the lab ran" in Watchdog(LOADED.fabric, run_dir, dict).look()
+    assert "was removed while the lab ran" in Watchdog(LOADED.fabric, run_dir, dict).poll()
 
 
 def test_files_of_a_removed_directory_are_read_from_who_holds_them(tmp_path):
@@ -172,5 +172,5 @@ def test_a_watch_whose_thread_could_not_be_started_is_stopped_all_the_same(run_d
 
 def test_what_the_machine_ran_out_of_is_said_of_what_ended_for_that(run_dir):
     (run_dir / "log" / "h1.log").write_text("RuntimeError: can't start new thread\n")
-    told = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "ended with status 1"}).look()
+    told = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "ended with status 1"}).poll()
     assert told.startswith("the agent of h1 ended with status 1: this machine has run out of processes and threads; ")

@@ -16,9 +16,9 @@ class Watched:
         self.sacks, self.reasons = [], []
         self.transfer = Transfer(self.sim, "h1", "h3", packets * FULL_SIZE)
         self.transfer.write(0, packets * FULL_SIZE)
-        self.sim.before_send = self.look
+        self.sim.before_send = self.poll
 
-    def look(self, _name, transit):
+    def poll(self, _name, transit):
         view = memoryview(transit.data)
         if transit.op == h.MrcOpcode.SACK:
             self.sacks.append((self.sim.now, h.Sack.unpack(view, h.BODY_AT)))

@@ -197,10 +197,10 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(session):
             picture = app.export_screenshot()
             await pilot.press("space")
             source.ended = True
-            app.look()
+            app.poll()
             assert app.is_running  # it is paused
             await pilot.press("space")
-            app.look()
+            app.poll()
             return picture
 
     picture = asyncio.run(use()).replace("&#160;", " ")

@@ -55,7 +55,7 @@ def test_a_line_that_is_no_json_is_refused(line):
 
 @pytest.mark.parametrize("line", [b"[]", b"1", b'"x"', b"null"])
 def test_a_line_that_is_no_object_is_refused(line):
-    with pytest.raises(FramingError, match="wanted an object"):
+    with pytest.raises(FramingError, match="expected an object"):
         decode(line)
 
 

@@ -114,17 +114,17 @@ def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeyp
 def test_a_stop_is_recorded_at_once_said_after_a_second_and_its_end_too():
     records, lines = [], []
     stops = Stops(FABRIC, lambda event, t=None: records.append((event.kind, t, event.fields())), lines.append)
-    stops.look(10.0, {"h1": 7})
-    stops.look(10.1, {})  # a moment only
+    stops.poll(10.0, {"h1": 7})
+    stops.poll(10.1, {})  # a moment only
     assert records == lines == []
-    stops.look(20.0, {"h1": 7, "relay-x": 8})
-    stops.look(20.1, {"h1": 7})
+    stops.poll(20.0, {"h1": 7, "relay-x": 8})
+    stops.poll(20.1, {"h1": 7})
     assert records == [("process.stopped", 20.0, {"process": "h1", "pid": 7})]
-    stops.look(21.0, {"h1": 7})
-    stops.look(22.0, {"h1": 7})
+    stops.poll(21.0, {"h1": 7})
+    stops.poll(22.0, {"h1": 7})
     assert len(lines) == 1
     assert lines[0].startswith("the agent of h1 is stopped (process 7, state T")
-    stops.look(23.5, {})
+    stops.poll(23.5, {})
     assert records[1:] == [("process.resumed", None, {"process": "h1", "seconds": 3.5})]
     assert lines[1:] == ["the agent of h1 goes on after 3.5 s"]
 

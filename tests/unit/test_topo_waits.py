@@ -20,20 +20,20 @@ def test_the_thread_that_waited_most_since_the_last_look_speaks_for_its_process(
     thread(tmp_path, 10, 10, 5_000_000_000)
     thread(tmp_path, 10, 11, 0)
     thread(tmp_path, 20, 20, 0)
-    assert waits.look(names) == {}
+    assert waits.poll(names) == {}
     thread(tmp_path, 10, 10, 5_001_000_000)
     thread(tmp_path, 10, 11, 30_000_000)
-    assert waits.look(names) == {"s1": 0.03, "s2": 0.0}
-    assert waits.look(names) == {"s1": 0.0, "s2": 0.0}
+    assert waits.poll(names) == {"s1": 0.03, "s2": 0.0}
+    assert waits.poll(names) == {"s1": 0.0, "s2": 0.0}
 
 
 def test_a_new_thread_counts_from_its_start_and_a_process_that_is_gone_or_new_is_not_told_of(tmp_path):
     waits = CpuWaits(tmp_path)
     thread(tmp_path, 10, 10, 0)
-    waits.look({"s1": 10, "gone": 30})
+    waits.poll({"s1": 10, "gone": 30})
     thread(tmp_path, 10, 12, 4_000_000)
     thread(tmp_path, 40, 40, 9_000_000)
-    assert waits.look({"s1": 10, "gone": 30, "new": 40}) == {"s1": 0.004}
+    assert waits.poll({"s1": 10, "gone": 30, "new": 40}) == {"s1": 0.004}
 
 
 def test_the_watch_records_what_a_process_waited_that_shares_its_cpu(tmp_path):
@@ -46,9 +46,9 @@ def test_the_watch_records_what_a_process_waited_that_shares_its_cpu(tmp_path):
             process.stdout.readline()
         with HistoryWriter(tmp_path / "lab.jsonl") as log:
             watch = Watch(lambda: {"s1": pair[0].pid}, log)
-            watch.look()
+            watch.poll()
             while True:
-                watch.look()
+                watch.poll()
                 *_, last = load(tmp_path).of("cpu")
                 if last["waited"].get("s1", 0.0) > 0.001:
                     break

@@ -18,7 +18,7 @@ class CpuWaits:
         self._proc = proc
         self._before: dict[tuple[int, int], int] = {}  # (process, thread) → nanoseconds so far
 
-    def look(self, processes: Mapping[str, int]) -> dict[str, float]:
+    def poll(self, processes: Mapping[str, int]) -> dict[str, float]:
         """Seconds by process (name → pid): the most that one of its threads waited since the look before, all its waits
         together. A thread that is new has waited since it began; a process that is seen for the first time, or is gone,
         is not reported.

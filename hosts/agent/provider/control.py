@@ -165,7 +165,7 @@ class ProgramCtl(Control):
         number, mask, to, current, mode, fields = numbers
         profile = self.evs.format(number)
         if profile.state is CtlProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
-            self.evs.leave_online(number)
+            self.evs.check_format_unused(number)
         widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
         profile.modify(EvFormatMask(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
         return [], b""

@@ -70,19 +70,19 @@ class EvProfiles:
         self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
 
     def format(self, number: int) -> FormatProfile:
-        """EINVAL if there is none of this number."""
+        """Return the profile; raise EINVAL if the number is out of range."""
         if number not in self.formats:
             raise invalid(f"there is no EV format profile {number}; there are 1…{MAX_PROFILES}")
         return self.formats[number]
 
     def profile(self, number: int) -> ProgramEvProfile:
-        """EINVAL if there is none of this number."""
+        """Return the profile; raise EINVAL if the number is out of range."""
         if number not in self.profiles:
             raise invalid(f"there is no EV profile {number}; there are 1…{MAX_PROFILES}")
         return self.profiles[number]
 
-    def leave_online(self, format_number: int) -> None:
-        """EBUSY where an EV profile that is ONLINE has this format."""
+    def check_format_unused(self, format_number: int) -> None:
+        """Raise EBUSY if an ONLINE EV profile has this format."""
         for profile in self.profiles.values():
             if profile.state is CtlProfileState.ONLINE and profile.format == format_number:
                 raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
@@ -151,7 +151,7 @@ class EvProfiles:
             if mask & EvProfileMask.COUNT
             else profile.count or (MAX_EVS if MODES.get(mode) is Mode.AUTO else 0)
         )
-        least = change.min_active if mask & EvProfileMask.MIN_ACTIVE else profile.min_active
+        min_active = change.min_active if mask & EvProfileMask.MIN_ACTIVE else profile.min_active
         events = _event_mask(change.events) if mask & EvProfileMask.EVENT_MASK else profile.events
         if mode not in MODES:
             raise invalid(f"there is no EV mode {mode}")
@@ -159,13 +159,13 @@ class EvProfiles:
             raise invalid(f"EV format profile {fmt} is {self.format(fmt).state.name}; bring it ONLINE first")
         if count > MAX_EVS:
             raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
-        if count < 1 or least > count:
-            raise invalid(f"{count} EVs, of which {least} must stay active: give a count, and no more than that")
+        if count < 1 or min_active > count:
+            raise invalid(f"{count} EVs, of which {min_active} must stay active: give a count, and no more than that")
         if (mode, count) != (profile.mode, profile.count) and MODES[mode] is Mode.EXPLICIT:
             profile.entries = [EvProfileEntry() for _ in range(count)]
         if mask & EvProfileMask.FIELDS_OP:
             self._set_fields(profile, change.fields, fmt)
-        profile.mode, profile.format, profile.count, profile.min_active = mode, fmt, count, least
+        profile.mode, profile.format, profile.count, profile.min_active = mode, fmt, count, min_active
         profile.events = events
         if mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
@@ -216,8 +216,8 @@ class EvProfiles:
 
         made = self._endpoint.profiles.add_ev(make)
         profile.number_online = made.number
-        made.go(EvProfileState.OFFLINE)
-        made.go(EvProfileState.ONLINE)
+        made.transition(EvProfileState.OFFLINE)
+        made.transition(EvProfileState.ONLINE)
 
     def online(self, number: int) -> int | None:
         """The transport's number of an ONLINE profile; None for 0."""
@@ -258,18 +258,18 @@ class EvProfiles:
             entry.state = ApiState.DENIED if state == STATES[ApiState.DENIED] else ApiState.GOOD
 
     def _set_state(self, profile: ProgramEvProfile, port: int, value: bytes, state: int) -> None:
-        wanted = next((api for api, number in STATES.items() if number == state), ApiState.UNKNOWN)
-        if wanted not in {ApiState.GOOD, ApiState.DENIED}:
+        new_state = next((api for api, number in STATES.items() if number == state), ApiState.UNKNOWN)
+        if new_state not in {ApiState.GOOD, ApiState.DENIED}:
             raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
         if profile.number_online:
             short = value if profile.entries else value[:4]
-            self._ctl.modify_ev_state(profile.number_online, port, short, wanted, self._loop.now)
+            self._ctl.modify_ev_state(profile.number_online, port, short, new_state, self._loop.now)
             return
         found = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
         if not found:
             raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {value.hex()} on port {port}")
         for entry in found:
-            entry.state = wanted
+            entry.state = new_state
 
     def state_of(self, profile: ProgramEvProfile, port: int, value: bytes) -> int:
         """QUERY_EV_STATE: the controller's state, or ASSUMED_BAD if a QP found that; ENOENT for an unknown EV."""

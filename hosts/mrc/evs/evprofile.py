@@ -147,7 +147,7 @@ class EvProfile:
             return (one[0], one[1][:2]) == (other[0], other[1][:2])
         return one == other
 
-    def go(self, target: EvProfileState) -> None:
+    def transition(self, target: EvProfileState) -> None:
         """Take a step of INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
 
         In INIT an explicit array is unpopulated again.

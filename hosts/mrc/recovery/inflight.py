@@ -4,7 +4,7 @@ Sizes are nominal bytes (UDP length + 40). The receiver's count comes back in un
 packet declared lost may arrive all the same; so whenever nothing is in flight the remaining bytes are returned. Bytes
 acknowledged by then count as received: a later SACK that reports them must not subtract them again.
 
-A QP whose peer does not respond leaves the shared controller, so that it does not use up the window of the others.
+A QP whose peer does not respond is detached from the shared controller, and does not use up the window of the others.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from mrclab.hosts.rdma.packets.psn import unwrap_bits
 class InFlight:
     """Bytes and packets in flight of one QP, mirrored in the shared controller."""
 
-    __slots__ = ("_acked", "_rcvd_units", "away", "bytes", "cc", "packets")
+    __slots__ = ("_acked", "_rcvd_units", "bytes", "cc", "detached", "packets")
 
     def __init__(self, cc: CongestionController) -> None:
         self.cc = cc
         self.packets = 0  # sent and neither acknowledged nor declared lost
         self.bytes = 0
         self._acked = 0  # bytes known to have arrived, each packet once, as the receiver counts them
-        self.away = False  # the bytes in flight are not counted in the controller
+        self.detached = False  # the bytes in flight are not counted in the controller
         self._rcvd_units = 0  # unwrapped
 
     def sent(self, nominal: int, now: float) -> None:
         """A packet of this size is sent."""
         self.packets += 1
         self.bytes += nominal
-        if not self.away:
+        if not self.detached:
             self.cc.on_send(nominal, now)
 
-    def leave(self) -> None:
-        """Remove the bytes in flight from the controller until `rejoin`."""
-        self.away = True
+    def detach(self) -> None:
+        """Remove the bytes in flight from the controller until `attach`."""
+        self.detached = True
         self.cc.on_requeue(self.bytes)
 
-    def rejoin(self) -> None:
+    def attach(self) -> None:
         """Count the bytes in flight in the controller again."""
-        self.away = False
+        self.detached = False
         self.cc.on_requeue(-self.bytes)
 
     def acked(self, packets: int, nominal: int) -> None:
@@ -57,7 +57,7 @@ class InFlight:
         """Remove a lost packet; return the size that the controller removes."""
         self.packets -= 1
         self.bytes -= packet.nominal
-        return 0 if self.away else packet.nominal
+        return 0 if self.detached else packet.nominal
 
     def late(self, packet: SentPacket) -> None:
         """Note that a packet declared lost arrived: the receiver's count will subtract it a second time."""
@@ -81,6 +81,6 @@ class InFlight:
     def clear(self) -> None:
         """Return all bytes to the controller."""
         self.packets = 0
-        if not self.away:
+        if not self.detached:
             self.cc.on_requeue(self.bytes)
         self.bytes = 0

@@ -61,7 +61,7 @@ class SendTimer:
             prober = requestor.qp.prober
             if prober.tail_backoff > 1 and not requestor.unresponsive:  # two probes without a response
                 requestor.unresponsive = True
-                requestor.in_flight_bytes.leave()
+                requestor.in_flight_bytes.detach()
                 requestor.window_opened(now)
             prober.tail(now)
         self.arm(now)

@@ -97,11 +97,11 @@ def _send(
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     notices = _Notices(lab)
 
-    def look(share: float) -> None:
+    def poll(share: float) -> None:
         progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000)
-        notices.look()
+        notices.poll()
 
-    outcome = transfer.run(look, timeout)
+    outcome = transfer.run(poll, timeout)
     try:
         if output is not None:
             output.write_bytes(transfer.target.read_bytes())
@@ -122,12 +122,12 @@ class _Notices:
         self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._say) if self._lab else None
         self._due = 0.0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Look now and then."""
         now = time.monotonic()
         if self._lab is not None and self._stops is not None and now >= self._due:
             self._due = now + _LOOK_S
-            self._stops.look(now, self._lab.stopped())
+            self._stops.poll(now, self._lab.stopped())
 
     @staticmethod
     def _say(text: str) -> None:

@@ -36,8 +36,8 @@ def slowdown(
     if as_json:
         as_rows = [
             {
-                "least": row.least,
-                "most": row.most,
+                "least": row.min_bytes,
+                "most": row.max_bytes,
                 "flows": row.count,
                 "seconds": row.seconds,
                 "slowdown": row.slowdowns,
@@ -60,10 +60,10 @@ _BOX = box.SIMPLE_HEAD
 
 
 def _sizes(row: measured.SizeRow) -> str:
-    least, most = _decimal(row.least), _decimal(row.most or 0)
-    if row.most is None:
-        return "all" if not row.least else f"{least} and more"
-    return f"below {most}" if not row.least else f"{least} to {most}"
+    least, most = _decimal(row.min_bytes), _decimal(row.max_bytes or 0)
+    if row.max_bytes is None:
+        return "all" if not row.min_bytes else f"{least} and more"
+    return f"below {most}" if not row.min_bytes else f"{least} to {most}"
 
 
 def _decimal(edge: int) -> str:

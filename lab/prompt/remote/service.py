@@ -40,9 +40,9 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
         "controller": lambda request, seconds, arguments: session.ask(str(request), float(seconds), **dict(arguments)),
         "clear": lambda name="": {"said": "\n".join(session.clear(str(name))) or "nothing to clear"},
         "traffic": lambda traffic: {"said": _start(session, dict(traffic))},
-        "pace": lambda value: {"said": set_pace(session, value), "now": packets.look()["now"]},
-        "slow": lambda pace, seconds: {"said": slow_down(session, pace, seconds), "now": packets.look()["now"]},
-        "packets": lambda since=None: packets.look(None if since is None else int(since)),
+        "pace": lambda value: {"said": set_pace(session, value), "now": packets.poll()["now"]},
+        "slow": lambda pace, seconds: {"said": slow_down(session, pace, seconds), "now": packets.poll()["now"]},
+        "packets": lambda since=None: packets.poll(None if since is None else int(since)),
     }
     server = AsyncServer(
         run_dir / SOCKET, {name: _beside(session, pool, work) for name, work in commands.items()}, cancel=True

@@ -26,7 +26,7 @@ class PacketWatch:
         self._count = 0  # of all crossings so far
         self._asked = 0.0
 
-    def look(self, since: int | None = None) -> dict[str, Any]:
+    def poll(self, since: int | None = None) -> dict[str, Any]:
         """Tell what crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
 
         `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, as `next` of the

@@ -19,13 +19,13 @@ class WatchApp(App[None]):
     #flows { height: auto; max-height: 40%; border: round $primary; border-title-color: $text; }
     #log { height: 1fr; border: round $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "leave"), ("space", "pause", "pause, go on")]
+    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "quit"), ("space", "pause", "pause, resume")]
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, source: Source) -> None:
         super().__init__()
         self._source = source
-        self._layout_told = source.layout()
+        self._fabric_layout = source.layout()
         self._seen = 0
         self._paused = False
 
@@ -43,14 +43,14 @@ class WatchApp(App[None]):
 
     def on_mount(self) -> None:
         """Poll for frames."""
-        self.set_interval(watch.PERIOD, self.look)
-        self.look()
+        self.set_interval(watch.PERIOD, self.poll)
+        self.poll()
 
     def action_pause(self) -> None:
         """Pause, or show the frames since."""
         self._paused = not self._paused
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Show new frames."""
         if self._paused:
             return
@@ -62,7 +62,7 @@ class WatchApp(App[None]):
             self.exit()
 
     def _show(self, frame: dict[str, Any], events: list[dict[str, Any]]) -> None:
-        self.query_one("#goodput", Static).update(watch.goodput(self._layout_told, frame))
+        self.query_one("#goodput", Static).update(watch.goodput(self._fabric_layout, frame))
         self.query_one("#qps", Static).update(watch.qps(frame))
         self.query_one("#state", Static).update(watch.state(frame))
         log = self.query_one("#log", RichLog)

@@ -66,7 +66,7 @@ class Watch(ProcessWatcher):
 
     def start(self) -> None:
         """Begin to watch the processes that run now."""
-        self.look()
+        self.poll()
         self._thread.start()
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class Watch(ProcessWatcher):
         if self._thread.is_alive():  # not running where the machine had no thread left
             self._thread.join()
         with contextlib.suppress(OSError):
-            self.look()
+            self.poll()
         if self._depths is not None:
             self._depths.close()
 
@@ -85,11 +85,11 @@ class Watch(ProcessWatcher):
             if self._stopped.wait(INTERVAL):
                 return
             try:
-                self.look(time.monotonic() - due)
+                self.poll(time.monotonic() - due)
             except OSError:  # the disk is full or gone, which the watchdog reports
                 return
 
-    def look(self, late: float = 0.0) -> None:
+    def poll(self, late: float = 0.0) -> None:
         """Sample all processes once; one that is gone since the last look has died, or was ended.
 
         `late`: seconds by which this thread woke up later than it asked for.
@@ -102,7 +102,7 @@ class Watch(ProcessWatcher):
             self._seen = set(processes)
         seconds = {name: cpu_seconds(pid) for name, pid in processes.items()}
         used = {name: used for name, used in seconds.items() if used is not None}
-        waited = {name: round(seconds, 6) for name, seconds in self._waits.look(processes).items()}
+        waited = {name: round(seconds, 6) for name, seconds in self._waits.poll(processes).items()}
         self._log.add(CpuSample(seconds=used, waited=waited, steal=steal_seconds(), lab_late=round(max(0.0, late), 6)))
         if self._depths is not None:
             self._look_into_queues(self._depths)

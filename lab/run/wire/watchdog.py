@@ -45,7 +45,7 @@ class Stops:
         self._recorded: set[str] = set()
         self._said: set[str] = set()
 
-    def look(self, now: float, stopped: Mapping[str, int]) -> None:
+    def poll(self, now: float, stopped: Mapping[str, int]) -> None:
         """Update the set of stopped processes (name → pid)."""
         for name in set(self._since) - set(stopped):
             since, _ = self._since.pop(name)
@@ -104,7 +104,7 @@ class Watchdog(ProcessWatcher):
         if self._thread.is_alive():
             self._thread.join()
 
-    def look(self) -> str:
+    def poll(self) -> str:
         """Look now; return the trouble so far, if any."""
         with self._lock:
             if not self.trouble and not self._stopped.is_set():
@@ -120,7 +120,7 @@ class Watchdog(ProcessWatcher):
     def _run(self) -> None:
         while not self._stopped.wait(_INTERVAL):
             self._look_beside()
-            trouble = self.look()
+            trouble = self.poll()
             if trouble != self._woken:
                 self._woken = trouble
                 self._on_trouble()

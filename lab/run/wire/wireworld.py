@@ -150,7 +150,7 @@ class WireWorld(LabClients):
         return self.emulation.stopped()
 
     def _look_for_stops(self) -> None:
-        self._stops.look(time.monotonic(), self.emulation.stopped())
+        self._stops.poll(time.monotonic(), self.emulation.stopped())
 
     def _record_stop(self, event: Event, t: float | None = None) -> None:
         with contextlib.suppress(OSError, ValueError):  # a full disk is reported by the watchdog
@@ -162,7 +162,7 @@ class WireWorld(LabClients):
 
     def check(self) -> None:
         """Raise RunError if a process ended unexpectedly; at a prompt, only the first time."""
-        if trouble := self._watchdog.look():
+        if trouble := self._watchdog.poll():
             if self.forgiving:
                 self._watchdog.accept()
             raise RunError(trouble)

@@ -96,7 +96,7 @@ class Followed:
             self._add(self._reel.take(record))
             if record.kind == "scenario":
                 self._model.run = self._judge.title
-        self._model.expectations = self._judge.look() or self._model.expectations
+        self._model.expectations = self._judge.poll() or self._model.expectations
         self._add(self._reel.until(self.world.now - _MOMENT))
         if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
@@ -155,7 +155,7 @@ class LabSide:
 
     def packets(self) -> dict[str, Any] | None:
         """Return what crossed cables since the last time; None where there is nothing to tell."""
-        message = self._packets.look(self._drawn)
+        message = self._packets.poll(self._drawn)
         news = message["slow"] or message["next"] > self._drawn or self._was_slow
         self._drawn, self._was_slow = message["next"], message["slow"]
         return message if news else None

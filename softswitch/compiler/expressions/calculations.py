@@ -35,7 +35,7 @@ class Calculations:
             raise PipelineError(f"calculation {name}: hash algorithm {calculation.algorithm} is not supported")
         number = list(self.program.calculations).index(name)
         data = self.gather(calculation.inputs, calculation.payload)
-        return self.at.held(bits(f"hash_{number}({data})", _RESULT_BITS[calculation.algorithm]))
+        return self.at.hoisted(bits(f"hash_{number}({data})", _RESULT_BITS[calculation.algorithm]))
 
     def gather(self, inputs: tuple[tuple[p4.Expr, int], ...], payload: bool) -> str:
         """Return code for the bytes of a calculation's input; fields of invalid headers are left out."""

@@ -48,7 +48,7 @@ class Scope:
         self.live: Callable[[str, str], bool] = lambda _header, _field: True
         self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
         self.counter = itertools.count(1)
-        self._taken: dict[tuple[Block, str], str] = {}  # loads a field, given a block's locals with its bytes
+        self._loads: dict[tuple[Block, str], str] = {}  # loads a field, given a block's locals with its bytes
         self.conformer = Conformer(program, names, self._load_code)
         self.conformer.needed = self._needed
 
@@ -124,7 +124,7 @@ class Scope:
         if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
             return constant(0)
         code = self._load_code(self.state, ref.header, ref.name)
-        self.line(f"{name} = {self._taken.get((self.block, code), code)}")
+        self.line(f"{name} = {self._loads.get((self.block, code), code)}")
         self.state.edit(ref.header).fields[ref.name] = CLEAN
         return self._typed(name, field)
 
@@ -170,7 +170,9 @@ class Scope:
             after = varbit is not None and field.offset >= varbit.offset
             first, last = field.offset // 8, (field.offset + field.width - 1) // 8
             shift = (last + 1) * 8 - field.offset - field.width
-            code = self.take(lambda byte: self.offset_code(header, byte, after, state), first, last, shift, field.width)
+            code = self.extract(
+                lambda byte: self.offset_code(header, byte, after, state), first, last, shift, field.width
+            )
             zero = "0"
             if field.signed:
                 half = 1 << (field.width - 1)
@@ -180,7 +182,7 @@ class Scope:
         return code if info.valid is not None else f"({code}) if {self.names.valid(header)} else {zero}"
 
     @staticmethod
-    def take(at: Callable[[int], str], first: int, last: int, shift: int, width: int) -> str:
+    def extract(at: Callable[[int], str], first: int, last: int, shift: int, width: int) -> str:
         """Return the code for `width` bits that end `shift` bits before the end of byte `last` of `d`."""
         if first == last:
             code = f"d[{at(first)}]"
@@ -232,7 +234,7 @@ class Scope:
         """Set such a flag."""
         self._store(FLAGS, name, ex)
 
-    def held(self, ex: Ex) -> Ex:
+    def hoisted(self, ex: Ex) -> Ex:
         """Return an expression that may be used twice: computed once unless it is just a name."""
         if ex.atom:
             return ex
@@ -278,13 +280,13 @@ class Scope:
         def at(byte: int) -> str:
             return str(known + byte) if known is not None else f"pos + {byte}"
 
-        return bits(self.take(at, first, last, shift, node.width), node.width)
+        return bits(self.extract(at, first, last, shift, node.width), node.width)
 
     def choose(self, index: Ex, options: list[str], otherwise: str) -> str:
         """Return code that selects one of `options` by a run-time index."""
         if index.value is not None:
             return options[index.value] if 0 <= index.value < len(options) else otherwise
-        index = self.held(index)  # repeated per option it would double with each stack in an index
+        index = self.hoisted(index)  # repeated per option it would double with each stack in an index
         code = otherwise
         for number in reversed(range(len(options))):
             code = f"{options[number]} if {index.code} == {number} else {code}"
@@ -312,7 +314,7 @@ class Scope:
         if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
             assert isinstance(node.left, p4.StackRef)
             assert node.right is not None
-            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
+            return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
         if isinstance(node, p4.Operation) and node.op == "access_union_header":
             assert node.left is not None
             index, unions = self.union_element(node.left)
@@ -327,7 +329,7 @@ class Scope:
         if isinstance(node, p4.Operation) and node.op == "dereference_union_stack":
             assert isinstance(node.left, p4.StackRef)
             assert node.right is not None
-            return self.held(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
+            return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
         raise PipelineError(f"{node} is no header union")
 
     def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
@@ -380,8 +382,8 @@ class Scope:
         outer, inner = self.temporary(), self.temporary()
         self.line(f"{outer}, {inner} = take_56(d, {min(first, second)})")
         for name, at in ((outer, min(first, second)), (inner, max(first, second))):
-            code = self.take(str, at, at + _ADDRESS // 8 - 1, 0, _ADDRESS)
-            self._taken[self.block, code] = f"int_from({name}, 'big')"
+            code = self.extract(str, at, at + _ADDRESS // 8 - 1, 0, _ADDRESS)
+            self._loads[self.block, code] = f"int_from({name}, 'big')"
         return (outer, inner) if first < second else (inner, outer)
 
     def _address_at(self, node: p4.Expr | None) -> int | None:

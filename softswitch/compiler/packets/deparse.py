@@ -88,7 +88,7 @@ class Deparser:
             def at(byte: int) -> str:
                 return self.at.offset_code(header, byte, after_varbit=False)
 
-            own = self.at.take(at, run.first, last, 0, run.size * 8)
+            own = self.at.extract(at, run.first, last, 0, run.size * 8)
             terms.append(f"{own if run.size != 2 else f'({own})'} & {run.kept:#x}")
         for field, below in run.fields:
             code = self.at.unsigned(header, field)

@@ -200,7 +200,7 @@ class ParserEmitter:
                     self._need_lookahead(part)
 
     def _advance(self, op: p4.ParserOp) -> None:
-        amount = self.at.held(self.at.expr(op.args[0]))
+        amount = self.at.hoisted(self.at.expr(op.args[0]))
         if amount.value is not None:
             if amount.value % 8:
                 self._fail("ParserInvalidArgument")()
@@ -269,11 +269,11 @@ class ParserEmitter:
             if kind.p4_14:
                 raise PipelineError(f"header {header}: P4_14 length expressions are not supported")
             raise PipelineError(f"header {header}: varbit without a length")
-        amount = self.at.held(self.at.expr(length))
+        amount = self.at.hoisted(self.at.expr(length))
         if amount.value is not None:
             return constant(amount.value // 8)
         self.at.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
-        return self.at.held(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
+        return self.at.hoisted(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
 
     # -- select -------------------------------------------------------------------------------------------------------
 
@@ -317,10 +317,10 @@ class ParserEmitter:
         self.at.chain(arms)
 
     def _key(self, key: p4.Expr) -> Ex:
-        ex = self.at.held(self.at.expr(key))
+        ex = self.at.hoisted(self.at.expr(key))
         if ex.low < 0:
             width = (-ex.low).bit_length()
-            return self.at.held(arithmetic("&", ex, constant((1 << width) - 1)))
+            return self.at.hoisted(arithmetic("&", ex, constant((1 << width) - 1)))
         return ex
 
     def _case(self, state: p4.ParserState, keys: list[Ex], case: p4.Transition) -> str:
