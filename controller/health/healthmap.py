@@ -19,13 +19,13 @@ class ReportError(ControllerError):
 
 
 class Cycle(NamedTuple):
-    """One path in one cycle. `rtt` in seconds, None where every probe was lost; `look` is the look that it was new
-    to."""
+    """One path in one cycle. `rtt` in seconds, None where every probe was lost; `number`: the evaluation that used it
+    first."""
 
     sent: int
     lost: int
     rtt: float | None = None
-    look: int = 0
+    number: int = 0
 
 
 class _Probed:
@@ -74,8 +74,8 @@ class HealthMap:
         self._probed: dict[ProbePath, _Probed] = {}
         self._over: dict[Element, list[_Probed]] = {}
         self._lossy: dict[ProbePath, _Probed] = {}  # where a probe that is still remembered was lost
-        self._last_loss: dict[int, int] = {}  # plane → look before which a probe was lost there
-        self._looks = 0
+        self._last_loss: dict[int, int] = {}  # plane → evaluation before which a probe was lost there
+        self._evaluations = 0
         self._verdicts: tuple[LocalisedFault, ...] = ()
         self._suspected: set[Element] = set()
         self._worst: dict[Element, float] = {}  # highest rate seen since an element became suspect
@@ -99,7 +99,7 @@ class HealthMap:
             if cycle.lost:
                 probed.lossy = True
                 self._lossy[path] = probed
-                self._last_loss[path.plane] = self._looks
+                self._last_loss[path.plane] = self._evaluations
 
     def _keep_newest(self, probed: _Probed) -> None:
         del probed.cycles[: -self._keep]
@@ -118,7 +118,7 @@ class HealthMap:
 
         Losses of recovered elements are dropped, so that they do not count against them later.
         """
-        self._looks += 1
+        self._evaluations += 1
         suspects = self._suspects()
         if self._explain_what_ended(suspects):
             suspects = self._suspects()
@@ -198,11 +198,11 @@ class HealthMap:
             rtt is None or (isinstance(rtt, (int, float)) and 0 <= rtt <= MAX_RTT)
         ):
             raise ReportError(f"report of {host} ignored: {lost} lost of {sent} sent with RTT {rtt} is impossible")
-        return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt), self._looks)
+        return ProbePath(host, plane, uplink), Cycle(sent, lost, None if rtt is None else float(rtt), self._evaluations)
 
     def _suspects(self) -> tuple[LocalisedFault, ...]:
         """Return elements that explain the recent losses in planes that lost probes."""
-        lately = {plane for plane, look in self._last_loss.items() if self._looks - look <= self._keep}
+        lately = {plane for plane, number in self._last_loss.items() if self._evaluations - number <= self._keep}
         lossy = [probed for path, probed in self._lossy.items() if path.plane in lately]
         windows = [_Window(cycles, lossy, self._over) for cycles in self.localiser.thresholds.windows]
         return self.localiser.verdicts(windows) if lossy else ()
@@ -217,13 +217,13 @@ class HealthMap:
 
     def _newest_first(self, element: Element, avoid: set[Element]) -> Iterator[Tally]:
         """By cycle, newest first: the probes that crossed `element` and no other faulty element."""
-        by_look: dict[int, tuple[int, int]] = {}
+        by_cycle: dict[int, tuple[int, int]] = {}
         for probed in self._over[element]:
             if avoid.isdisjoint(self.localiser.crossed(probed.path)):
                 for cycle in probed.cycles:
-                    sent, lost = by_look.get(cycle.poll, (0, 0))
-                    by_look[cycle.poll] = sent + cycle.sent, lost + cycle.lost
-        return (Tally(*by_look[look]) for look in sorted(by_look, reverse=True))
+                    sent, lost = by_cycle.get(cycle.number, (0, 0))
+                    by_cycle[cycle.number] = sent + cycle.sent, lost + cycle.lost
+        return (Tally(*by_cycle[number]) for number in sorted(by_cycle, reverse=True))
 
     def _forget_losses(self, element: Element) -> None:
         for probed in self._over[element]:

@@ -65,7 +65,7 @@ MUTANTS: Final = (
     Mutant("progress does not forgive retries", _LOSS, "        self.retries = self._expiries = 0\n\n    def retry", "        pass\n\n    def retry", ("mrc_loss", "mrc_retries")),
     Mutant("the rules never come back to their start", _LOSS, "        if self._true_rounds >= _FORGET_AFTER:", "        if False:", ("mrc_loss",)),
     # --- window and account -------------------------------------------------------------------------------------------
-    Mutant("a lost packet's bytes stay in flight", _IN_FLIGHT, "        self.bytes -= packet.nominal\n        return 0 if self.away", "        return 0 if self.away", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("a lost packet's bytes stay in flight", _IN_FLIGHT, "        self.bytes -= packet.nominal\n        return 0 if self.detached", "        return 0 if self.detached", ("mrc_survivors", "mrc_shared_window", "explore")),
     Mutant("the rest of the bytes in flight is not returned", _IN_FLIGHT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
     Mutant("a late SACK takes off what an ACK settled", _IN_FLIGHT, "            self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
     Mutant("the receiver's count goes backwards", _IN_FLIGHT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
@@ -85,7 +85,7 @@ MUTANTS: Final = (
     Mutant("bitmaps are not given back", _LIMITS, "            self._units += units", "            pass", ("mrc_receivelimits", "mrc_responder")),
     Mutant("a slow memory never drains", _LIMITS, "self._bytes - (now - self._at) * self._rate", "self._bytes", ("mrc_receivelimits",)),
     # --- EVs, probes, ports -------------------------------------------------------------------------------------------
-    Mutant("the floor of EVs is not heeded", _EVSET, "if ev.active and backup is None and self.active_count() <= self.min_active:", "if False:", ("mrc_ev",)),
+    Mutant("the floor of EVs is ignored", _EVSET, "if ev.active and backup is None and self.active_count() <= self.min_active:", "if False:", ("mrc_ev",)),
     Mutant("no backup takes the place of a retired EV", _EVSET, "        self._step(ev, EvInput.LOST, reason, now)\n        if backup is not None:", "        self._step(ev, EvInput.LOST, reason, now)\n        if False:", ("mrc_ev",)),
     Mutant("a skipped EV is never good again", _EVSET, "                    self._step(ev, EvInput.PASSED_OVER, \"skipped\", now)\n", "                    pass\n", ("mrc_ev",)),
     Mutant("every mark skips, however many are skipped", _EVSET, "        if 2 * (skipped + 1) > self.active_count():\n", "        if False:\n", ("mrc_ev",)),
