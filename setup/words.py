@@ -36,7 +36,8 @@ IN_CODE = {
     r"\breckon": "estimate",
     r"\b(untold|unheard|punctual|be_punctual)\b": "not notified, pending, real-time",
     r"\b(PATIENCE|patience)\b": "timeout",
-    r"\b(wish|strike|healing)\(": "expected outcome, apply, clear",
+    r"\b(wish|_?strike|healing)\(": "expected outcome, apply, clear",
+    r"\b([Mm]ischief|[Rr]ig|[Bb]lows?)\b": "disturbance, test harness, fault",
 }
 """Words of ours that no module outside tests may have again."""
 

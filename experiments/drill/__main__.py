@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mrclab.experiments.drill import mischief
-from mrclab.experiments.drill.mischief import Mischief, Scene
+from mrclab.experiments.drill import disturbances
+from mrclab.experiments.drill.disturbances import Disturbance, Scene
 from mrclab.topo.linux import processes, state
 
 SCENARIO = """\
@@ -81,9 +81,12 @@ class Drill:
         path.write_text(SCENARIO.format(hosts=hosts, to=hosts + 1, **fields))
         return path
 
-    def round(self, one: Mischief, phase: str) -> Round:
+    def round(self, one: Disturbance, phase: str) -> Round:
         """Run, disturb it at a random moment of a phase, judge the outcome, and run once more."""
-        with mischief.small_disk(self._run_dir.parent, _DISK_MIB), mischief.small_disk(self._results, _DISK_MIB):
+        with (
+            disturbances.small_disk(self._run_dir.parent, _DISK_MIB),
+            disturbances.small_disk(self._results, _DISK_MIB),
+        ):
             made = self._disturbed(one, phase)
             self._tidy(made)
         self._next(made)
@@ -93,13 +96,13 @@ class Drill:
         code = "from mrclab.lab.command.cli import main; main()"
         return [sys.executable, "-u", "-c", code, "--run-dir", str(self._run_dir), *map(str, words)]
 
-    def _disturbed(self, one: Mischief, phase: str) -> Round:
+    def _disturbed(self, one: Disturbance, phase: str) -> Round:
         said = self._home / "said"
         with said.open("wb") as file:
             name, seconds = f"strict-{one.hosts}", one.seconds or _SECONDS
             scenario = self._scenario(name, one.hosts, max_wait="1s", seconds=seconds)
             argv = self._argv("run", scenario, "--results", self._results, *one.options)
-            out = subprocess.PIPE if one.name == mischief.LEAVE else file
+            out = subprocess.PIPE if one.name == disturbances.LEAVE else file
             place = {**os.environ, "TMPDIR": str(self._temporary)}
             process = subprocess.Popen(argv, stdout=out, stderr=file, start_new_session=True, env=place)
         began = time.monotonic()
@@ -128,7 +131,7 @@ class Drill:
         return made
 
     def _at_a_moment(
-        self, one: Mischief, phase: str, process: "subprocess.Popen[bytes]", made: Round, scene: Scene
+        self, one: Disturbance, phase: str, process: "subprocess.Popen[bytes]", made: Round, scene: Scene
     ) -> float:
         """Wait for a random moment of a phase, and do it; returns when it was done."""
         begun: dict[str, Callable[[], bool]] = {
@@ -150,7 +153,7 @@ class Drill:
                 self._do(one, scene, made)
         return begun_at if one.fatal or one.named else time.monotonic()
 
-    def _do(self, one: Mischief, scene: Scene, made: Round) -> None:
+    def _do(self, one: Disturbance, scene: Scene, made: Round) -> None:
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # what it was to be done to is gone
             made.to = one.do(scene, self._draw)
 
@@ -175,7 +178,9 @@ class Drill:
             return "tear-down"
         return "traffic" if self._recorded("traffic.start") else "bring-up"
 
-    def _wait_reason(self, one: Mischief, process: "subprocess.Popen[bytes]", said: Path, done: float) -> float | None:
+    def _wait_reason(
+        self, one: Disturbance, process: "subprocess.Popen[bytes]", said: Path, done: float
+    ) -> float | None:
         """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
         while one.says and time.monotonic() < done + _END_S:
             ended = process.poll() is not None
@@ -186,7 +191,7 @@ class Drill:
             time.sleep(0.02)
         return None
 
-    def _judge(self, one: Mischief, made: Round, said: str) -> None:
+    def _judge(self, one: Disturbance, made: Round, said: str) -> None:
         lines = [line.strip() for line in said.splitlines() if any(word in line for word in one.says)]
         made.reason = lines[0][:300] if lines else ""
         if not made.to:
@@ -195,12 +200,12 @@ class Drill:
         if "Traceback" in said or "mistake of the lab's own" in said:
             made.wrong.append("a traceback: " + said[-800:])
         ends = one.fatal and made.during != "tear-down"  # what comes then need not be noticed any more
-        if one.name == mischief.KILL_LAB:
+        if one.name == disturbances.KILL_LAB:
             statuses = {-signal.SIGKILL}
         elif ends:
-            statuses = {130} if mischief.INTERRUPT in one.name else {1}
+            statuses = {130} if disturbances.INTERRUPT in one.name else {1}
         else:
-            statuses = _STATUSES if mischief.INTERRUPT in one.name else _STATUSES - {130}
+            statuses = _STATUSES if disturbances.INTERRUPT in one.name else _STATUSES - {130}
         if one.named or one.harmless:
             statuses = {0, 3}
         if one.named and "too slow" in said:
@@ -241,9 +246,9 @@ class Drill:
                         found.append(b" ".join(words[-8:]).decode(errors="replace"))
         return found
 
-    def _judge_results(self, one: Mischief, made: Round) -> None:
+    def _judge_results(self, one: Disturbance, made: Round) -> None:
         """Every result directory is whole; of a run that had begun there is one, but for what nobody could keep."""
-        if one.name in {mischief.KILL_LAB, mischief.REMOVE_RESULTS}:
+        if one.name in {disturbances.KILL_LAB, disturbances.REMOVE_RESULTS}:
             return
         found = [*self._results.glob("drill-*"), *self._temporary.glob("mrclab-results-*/drill-*")]
         broken = [path.name for path in found for name in _WHOLE if not (path / name).exists()]
@@ -254,7 +259,7 @@ class Drill:
 
     def _tidy(self, made: Round) -> None:
         """Check that nothing is left; `mrclab clean` removes leftovers of a killed lab."""
-        if made.what == mischief.KILL_LAB:
+        if made.what == disturbances.KILL_LAB:
             place = {**os.environ, "TMPDIR": str(self._temporary)}
             done = subprocess.run(self._argv("clean"), capture_output=True, text=True, check=False, env=place)
             if done.returncode or (made.during != "tear-down" and "removed " not in done.stdout):
@@ -296,14 +301,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what has this in its name")
     parser.add_argument("--phase", default="", choices=["", *_PHASES], help="only then; else each in turn")
-    parser.add_argument("--long", type=float, default=mischief.LONG_STOP_S, help="seconds of a stop for long")
+    parser.add_argument("--long", type=float, default=disturbances.LONG_STOP_S, help="seconds of a stop for long")
     parser.add_argument("--report", type=Path, help="write all rounds as JSON to this file")
     options = parser.parse_args(words)
-    mischief.LONG_STOP_S = options.long
+    disturbances.LONG_STOP_S = options.long
     if os.geteuid() != 0:
         sys.stderr.write("drill: it needs root, as the lab does; run it with sudo\n")
         return 2
-    kinds = [one for one in mischief.ALL if options.only in one.name]
+    kinds = [one for one in disturbances.ALL if options.only in one.name]
     phases = [phase for phase in _PHASES if options.phase in phase]
     end = time.monotonic() + options.seconds
     made: list[Round] = []

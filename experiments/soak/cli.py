@@ -111,7 +111,7 @@ def _replay(seed: int, people: Console, as_json: bool) -> int:
     size = f"{spec.planes} planes, {spec.t0s} T0s, {spec.t1s} T1s, {spec.hosts_per_t0} hosts per T0"
     lines = [f"{plan.transport} over {size}; {link}; MTU {spec.path_mtu}, trimming {spec.trimming}; RTT {plan.rtt:g} s"]
     lines += [f"  {f.start:9.6f} s  {f.source} to {f.destination}: {_flow(f)}" for f in plan.flows]
-    lines += [f"  {b.at:9.6f} to {b.until:.6f} s  {b.kind} {b.fields}" for b in plan.blows]
+    lines += [f"  {b.at:9.6f} to {b.until:.6f} s  {b.kind} {b.fields}" for b in plan.faults]
     lines += [f"  {at:9.6f} s  {host} restarts" for at, host in plan.restarts]
     lines += [f"  after each: {f.source} to {f.destination}: {_flow(f)}" for f in plan.after]
     lines += [f"  {link} is {longer:g} s longer" for link, longer in plan.slow]

@@ -12,7 +12,7 @@ from mrclab.topo.model import Fabric
 
 
 @dataclass(frozen=True)
-class Blow:
+class SoakFault:
     """Something breaks at `at` and is whole again at `until`, seconds. `fields` are what its kind takes."""
 
     kind: str
@@ -21,11 +21,11 @@ class Blow:
     fields: dict[str, Any]
 
 
-def draw_blow(rng: random.Random, fabric: Fabric, calm: float) -> Blow:
+def draw_fault(rng: random.Random, fabric: Fabric, calm: float) -> SoakFault:
     """A fault that is over by `calm`, seconds."""
     kind = rng.choice(tuple(_FIELDS))
     at, until = sorted(rng.random() * calm for _ in range(2))
-    return Blow(kind, at, until, _FIELDS[kind](rng, fabric))
+    return SoakFault(kind, at, until, _FIELDS[kind](rng, fabric))
 
 
 def _link(rng: random.Random, fabric: Fabric) -> str:

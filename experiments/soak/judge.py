@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, Final
 
-from mrclab.experiments.soak.rig import Rig
+from mrclab.experiments.soak.harness import SoakHarness
 from mrclab.experiments.soak.transfers import SoakConnection, Writes
 from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.sim.clock import SECOND
@@ -21,16 +21,16 @@ _CONTROL_PER_DATA: Final = 4
 # --- at any time ------------------------------------------------------------------------------------------------------
 
 
-def at_any_time(rig: Rig) -> Iterator[str]:
+def at_any_time(harness: SoakHarness) -> Iterator[str]:
     """Check that what is counted in flight is in flight, and that no control packets pile up."""
-    if rig.plan.transport != "mrc":
+    if harness.plan.transport != "mrc":
         return
-    for name, transport in rig.transports.items():
+    for name, transport in harness.transports.items():
         in_flight: dict[int, list[Any]] = {}
         for number, qp in transport.verbs.qps.items():
             yield from _accounts(f"{name} QP {number}", qp)
             # a peer that does not know of a restart goes on with QPs whose numbers others have now
-            if qp.stats.out_of_window and not rig.plan.restarts:
+            if qp.stats.out_of_window and not harness.plan.restarts:
                 yield f"{name} QP {number}: {qp.stats.out_of_window} packets came outside its window"
             in_flight.setdefault(id(qp.cc), []).append(qp)
         for qps in in_flight.values():
@@ -66,13 +66,13 @@ def name_of(writes: Writes) -> str:
     return f"{way}, begun at {flow.start:g} s"
 
 
-def over(rig: Rig, writes: Writes) -> Iterator[str]:
+def over(harness: SoakHarness, writes: Writes) -> Iterator[str]:
     """Judge writes: each completed once, in order, each byte in its place and none elsewhere."""
     name = name_of(writes)
     writes.poll()
     got = [(c.wr_id, c.status) for c in writes.completions]
     wanted = [(number, "SUCCESS") for number in range(writes.first, writes.first + len(writes.messages))]
-    may_fail = rig.plan.transport == "roce" or writes.connection.flow.fails
+    may_fail = harness.plan.transport == "roce" or writes.connection.flow.fails
     failed = may_fail and any(status != "SUCCESS" for _, status in got)
     if [number for number, _ in got] != [number for number, _ in wanted]:
         yield f"{name}: completions {got} of {len(wanted)} writes"
@@ -112,11 +112,11 @@ def ended(connection: SoakConnection) -> Iterator[str]:
         yield from _prefix(writes)
 
 
-def effort(rig: Rig) -> Iterator[str]:
+def effort(harness: SoakHarness) -> Iterator[str]:
     """Judge what it cost: a retransmission for a loss each, and no more control packets than data explains."""
-    if rig.plan.transport != "mrc":
+    if harness.plan.transport != "mrc":
         return
-    for name, transport in rig.transports.items():
+    for name, transport in harness.transports.items():
         for number, qp in transport.verbs.qps.items():
             s = qp.stats
             if s.retx_packets > s.lost_packets - s.late_packets:
@@ -135,32 +135,32 @@ def effort(rig: Rig) -> Iterator[str]:
 # --- in the end -------------------------------------------------------------------------------------------------------
 
 
-def quiet(rig: Rig) -> Iterator[str]:
+def quiet(harness: SoakHarness) -> Iterator[str]:
     """Nothing is left: EVs are back, nothing is in flight or waits, no QP is in ERROR that need not be."""
-    given_up = _given_up(rig)
+    given_up = _given_up(harness)
     # the last update of an agent that is gone may be believed until something is posted, and then the peer is asked
-    restarted = {rig.transports[host].config.host.address for _, host in rig.plan.restarts}
-    for name, transport in rig.transports.items():
+    restarted = {harness.transports[host].config.host.address for _, host in harness.plan.restarts}
+    for name, transport in harness.transports.items():
         deadline = transport.next_deadline()
         if deadline is not None and not given_up:
-            yield f"{name}: a timer is left, due at {deadline:.6f} s; it is {rig.clock.now / SECOND:.6f} s"
-        if rig.plan.transport == "mrc":
+            yield f"{name}: a timer is left, due at {deadline:.6f} s; it is {harness.clock.now / SECOND:.6f} s"
+        if harness.plan.transport == "mrc":
             for number, qp in transport.verbs.qps.items():
                 if id(qp) not in given_up:
                     stale_news = qp.peer.text in restarted
-                    yield from _evs(f"{name} QP {number}", qp, rig.clock.seconds, stale_news)
+                    yield from _evs(f"{name} QP {number}", qp, harness.clock.seconds, stale_news)
             yield from ports(name, transport, {peer.text for peer in transport.peers.with_qps.values()} - restarted)
             yield from _control(name, transport)
-    for connection in rig.connections:
-        yield from _qps(rig, connection)
-    if rig.clock.next_due() is not None and not given_up:
+    for connection in harness.connections:
+        yield from _qps(harness, connection)
+    if harness.clock.next_due() is not None and not given_up:
         yield "the heap does not run empty"
 
 
-def _given_up(rig: Rig) -> set[int]:
+def _given_up(harness: SoakHarness) -> set[int]:
     """The ids of QPs that are in ERROR, as they must be, and of those that they leave alone."""
     found: set[int] = set()
-    for connection in rig.connections:
+    for connection in harness.connections:
         pair = connection.qp_objects()
         if connection.flow.fails and any(qp.state.value == "ERROR" for qp in pair):
             found.update(map(id, pair))
@@ -191,19 +191,19 @@ def _control(name: str, transport: Any) -> Iterator[str]:
             yield f"{name}: {waiting} control packets wait at port {port} for ever"
 
 
-def _qps(rig: Rig, connection: SoakConnection) -> Iterator[str]:
+def _qps(harness: SoakHarness, connection: SoakConnection) -> Iterator[str]:
     if connection.flow.fails:
         return
     pair = connection.qp_objects()
     for (transport, number, *_), qp in zip(connection.ends, pair, strict=True):
         name = f"{transport.config.host.name} QP {number}"
         if qp.state.value == "ERROR":
-            if rig.plan.transport == "mrc":
+            if harness.plan.transport == "mrc":
                 yield f"{name} is in ERROR"
             return
-        if rig.plan.transport == "mrc":
+        if harness.plan.transport == "mrc":
             yield from _empty(name, qp)
-    if rig.plan.transport == "mrc":
+    if harness.plan.transport == "mrc":
         for one, other in (pair, pair[::-1]):
             sent, base = one.requestor.recovery.window.next, other.responder.base
             if sent != base or other.responder.bits:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.controller import nodefiles
-from mrclab.experiments.soak.faults import Blow, draw_blow
+from mrclab.experiments.soak.faults import SoakFault, draw_fault
 from mrclab.experiments.soak.flows import SoakFlow, draw_flow
 from mrclab.topo.config.transport import Kind
 from mrclab.topo.model import Fabric
@@ -44,7 +44,7 @@ class SoakPlan:
     fabric: Fabric
     wire_format: bool
     flows: tuple[SoakFlow, ...]
-    blows: tuple[Blow, ...]
+    faults: tuple[SoakFault, ...]
     restarts: tuple[tuple[float, str], ...]  # (seconds, host): a process that ends, and another in its place
     after: tuple[SoakFlow, ...]  # of hosts that were restarted, begun after each restart
     rtt: float
@@ -64,7 +64,7 @@ def draw(seed: int) -> SoakPlan:
     calm = _FAULT_RTTS * rtt
     hosts = [host.name for host in fabric.hosts]
     flows = tuple(draw_flow(rng, fabric, calm, transport) for _ in range(rng.choice((1, 1, 2, 3, 5))))
-    blows = tuple(draw_blow(rng, fabric, calm) for _ in range(rng.choice((0, 1, 2, 3, 5, 8))))
+    faults = tuple(draw_fault(rng, fabric, calm) for _ in range(rng.choice((0, 1, 2, 3, 5, 8))))
     restarts: tuple[tuple[float, str], ...] = ()
     after: tuple[SoakFlow, ...] = ()
     if rng.random() < 0.2:
@@ -75,7 +75,7 @@ def draw(seed: int) -> SoakPlan:
         ends = rng.choice(((name, other), (other, name)))
         after = (draw_flow(rng, fabric, calm, transport, ends),)
     return SoakPlan(
-        seed, transport, fabric, rng.random() < 0.1, flows, blows, restarts, after, rtt, calm,
+        seed, transport, fabric, rng.random() < 0.1, flows, faults, restarts, after, rtt, calm,
         slow=_slow(rng, fabric),
         ev_profile=_ev_profile(rng) if transport == "mrc" else {},
         notice=rng.choice((0.0, 0.0, rng.random() * 20 * rtt)),

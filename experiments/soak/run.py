@@ -8,8 +8,8 @@ from typing import Final
 
 from mrclab.experiments.soak import judge
 from mrclab.experiments.soak.flows import NEVER
+from mrclab.experiments.soak.harness import SoakHarness
 from mrclab.experiments.soak.plan import SoakPlan, draw
-from mrclab.experiments.soak.rig import Rig
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.sim.clock import ticks
 
@@ -37,18 +37,18 @@ def run(seed: int) -> list[str]:
 
 def run_plan(plan: SoakPlan) -> list[str]:
     """Carry out a plan."""
-    rig = Rig(plan)
+    harness = SoakHarness(plan)
     all_begun = _all_begun(plan)
     for look in range(1, _LOOKS + 1):
-        rig.clock.run(ticks((all_begun + plan.rtt) * look / _LOOKS))
-        if trouble := list(judge.at_any_time(rig)):
+        harness.clock.run(ticks((all_begun + plan.rtt) * look / _LOOKS))
+        if trouble := list(judge.at_any_time(harness)):
             return trouble
-    if trouble := _until(rig, lambda: all(one.done for one in rig.connections), LIMIT_S):
+    if trouble := _until(harness, lambda: all(one.done for one in harness.connections), LIMIT_S):
         return trouble
-    trouble = [text for one in rig.connections for writes in one.writes for text in judge.over(rig, writes)]
-    trouble += [text for one in rig.ended for text in judge.ended(one)]
-    trouble = trouble or list(judge.effort(rig)) or _quiet(rig)
-    return trouble or _last(rig)
+    trouble = [text for one in harness.connections for writes in one.writes for text in judge.over(harness, writes)]
+    trouble += [text for one in harness.ended for text in judge.ended(one)]
+    trouble = trouble or list(judge.effort(harness)) or _quiet(harness)
+    return trouble or _last(harness)
 
 
 def _all_begun(plan: SoakPlan) -> float:
@@ -58,67 +58,67 @@ def _all_begun(plan: SoakPlan) -> float:
     return max([plan.calm_at, *remade])
 
 
-def _until(rig: Rig, done: Callable[[], bool], limit: float) -> list[str]:
+def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list[str]:
     """Let time pass until it is done, or for so many seconds."""
-    step = max(rig.plan.rtt, 1e-3)
-    end = rig.clock.seconds + limit
-    while not done() and rig.clock.seconds < end:
-        rig.clock.run(min(rig.clock.now + ticks(step), ticks(end)))
-        if trouble := list(judge.at_any_time(rig)):
+    step = max(harness.plan.rtt, 1e-3)
+    end = harness.clock.seconds + limit
+    while not done() and harness.clock.seconds < end:
+        harness.clock.run(min(harness.clock.now + ticks(step), ticks(end)))
+        if trouble := list(judge.at_any_time(harness)):
             return trouble
         step = min(step * 1.2, 5.0)
     return []
 
 
-def _quiet(rig: Rig) -> list[str]:
+def _quiet(harness: SoakHarness) -> list[str]:
     """Let everything come to rest."""
-    until = rig.clock.now + ticks(QUIET_S)
-    while (due := rig.clock.next_due()) is not None and due <= until:
-        rig.clock.run(due)
-    return list(judge.quiet(rig))
+    until = harness.clock.now + ticks(QUIET_S)
+    while (due := harness.clock.next_due()) is not None and due <= until:
+        harness.clock.run(due)
+    return list(judge.quiet(harness))
 
 
 # --- the last writes: as fast as ever? --------------------------------------------------------------------------------
 
 
-def _last(rig: Rig) -> list[str]:
+def _last(harness: SoakHarness) -> list[str]:
     """After some idle time, write once more on a QP of each pair: as fast as QPs of a world in which nothing was."""
-    plan = rig.plan
-    rig.clock.run(rig.clock.now + ticks(plan.idle))
+    plan = harness.plan
+    harness.clock.run(harness.clock.now + ticks(plan.idle))
     pairs: dict[tuple[str, str], SoakConnection] = {}
-    for connection in rig.connections:
+    for connection in harness.connections:
         if all(qp.state.value == "RTS" for qp in connection.qp_objects()):
             pairs.setdefault(connection.hosts, connection)
     trouble: list[str] = []
     for connection in list(pairs.values())[:2]:
         size = _last_size(plan)
-        other = Rig(replace(plan, flows=(), blows=(), restarts=(), after=()))
+        other = SoakHarness(replace(plan, flows=(), faults=(), restarts=(), after=()))
         flow = replace(connection.flow, start=0.0, messages=(), back=(), receives=(), ends=NEVER)
         expected, _ = _timed(other, SoakConnection(other, flow), size)
-        trouble += _as_fast(rig, connection, size, expected)
+        trouble += _as_fast(harness, connection, size, expected)
     return trouble
 
 
-def _as_fast(rig: Rig, connection: SoakConnection, size: int, expected: float) -> list[str]:
+def _as_fast(harness: SoakHarness, connection: SoakConnection, size: int, expected: float) -> list[str]:
     """Write again and again until one write is fast enough: a window that faults have closed opens by data alone."""
     seconds = []
-    most = _MAX_TRIES[rig.plan.transport] * (_MORE_TRIES if rig.plan.slow else 1)
+    most = _MAX_TRIES[harness.plan.transport] * (_MORE_TRIES if harness.plan.slow else 1)
     for _ in range(most):
-        needed, found = _timed(rig, connection, size)
-        if found or needed <= _SLOWER * expected + _RTTS_LONGER * rig.plan.rtt:
-            return found or _ports_known(rig, connection)
+        needed, found = _timed(harness, connection, size)
+        if found or needed <= _SLOWER * expected + _RTTS_LONGER * harness.plan.rtt:
+            return found or _ports_known(harness, connection)
         seconds.append(needed)
     took = ", ".join(f"{one:.6g}" for one in seconds)
     return [f"{connection.hosts}: {size} bytes take {took} s in the end, where nothing was {expected:.6g} s"]
 
 
-def _ports_known(rig: Rig, connection: SoakConnection) -> list[str]:
+def _ports_known(harness: SoakHarness, connection: SoakConnection) -> list[str]:
     """Judge what the sender believes of the receiver's ports, now that it has written."""
-    if rig.plan.transport != "mrc":
+    if harness.plan.transport != "mrc":
         return []
     source, destination = connection.hosts
-    address = rig.transports[destination].config.host.address
-    return list(judge.ports(source, rig.transports[source], {address}))
+    address = harness.transports[destination].config.host.address
+    return list(judge.ports(source, harness.transports[source], {address}))
 
 
 def _last_size(plan: SoakPlan) -> int:
@@ -127,14 +127,14 @@ def _last_size(plan: SoakPlan) -> int:
     return round(min(max(packets, _MIN_LAST), _MAX_LAST)) * spec.path_mtu
 
 
-def _timed(rig: Rig, connection: SoakConnection, size: int) -> tuple[float, list[str]]:
+def _timed(harness: SoakHarness, connection: SoakConnection, size: int) -> tuple[float, list[str]]:
     """Seconds that a write takes, and what does not hold then."""
-    began = rig.clock.seconds
+    began = harness.clock.seconds
     made = []
-    rig.after(0.0, lambda: made.append(connection.write(((size, False),))))
-    rig.clock.run(rig.clock.now)
+    harness.after(0.0, lambda: made.append(connection.write(((size, False),))))
+    harness.clock.run(harness.clock.now)
     writes = made[0]
-    step = max(ticks(rig.plan.rtt) // 4, 1)
-    while not writes.done and rig.clock.seconds < began + LIMIT_S:
-        rig.clock.run(rig.clock.now + step)
-    return rig.clock.seconds - began, list(judge.over(rig, writes))
+    step = max(ticks(harness.plan.rtt) // 4, 1)
+    while not writes.done and harness.clock.seconds < began + LIMIT_S:
+        harness.clock.run(harness.clock.now + step)
+    return harness.clock.seconds - began, list(judge.over(harness, writes))

@@ -80,7 +80,7 @@ class Writes:
 
     @property
     def _now(self) -> float:
-        return self.connection.rig.clock.seconds
+        return self.connection.harness.clock.seconds
 
     def poll(self) -> None:
         """Collect the completions of both ends."""
@@ -105,14 +105,14 @@ class Writes:
 class SoakConnection:
     """Two connected QPs and their writes. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
 
-    def __init__(self, rig: Hosts, flow: SoakFlow) -> None:
+    def __init__(self, harness: Hosts, flow: SoakFlow) -> None:
         self.flow = flow
-        self.rig = rig
+        self.harness = harness
         self.hosts = flow.source, flow.destination
-        made = [rig.transports[name] for name in self.hosts]
+        made = [harness.transports[name] for name in self.hosts]
         self.alive = [True, True]  # not destroyed, and the host not restarted
         cqs = [(one.verbs.create_cq(), one.verbs.create_cq()) for one in made]
-        qps, now = [], rig.clock.seconds
+        qps, now = [], harness.clock.seconds
         for here, there, (send, recv) in zip(made, made[::-1], cqs, strict=True):
             own = _profile(here, flow) if flow.profile else {}
             peer = there.config.host.address
@@ -127,15 +127,15 @@ class SoakConnection:
             writes.post()
             for number, _, _ in writes.immediates:
                 if (after := next(late)) != NEVER:
-                    self._receive(rig, writes, number, after)
+                    self._receive(harness, writes, number, after)
 
     def _ways(self) -> list[tuple[tuple[Message, ...], bool]]:
         return [(self.flow.messages, False), (self.flow.back, True)]
 
     @staticmethod
-    def _receive(rig: Hosts, writes: Writes, number: int, after: float) -> None:
+    def _receive(harness: Hosts, writes: Writes, number: int, after: float) -> None:
         if after:
-            rig.after(after, functools.partial(writes.post_receive, number))
+            harness.after(after, functools.partial(writes.post_receive, number))
         else:
             writes.post_receive(number)
 
@@ -157,7 +157,7 @@ class SoakConnection:
         if self.alive[at]:
             self.alive[at] = False
             transport, qp, *_ = self.ends[at]
-            transport.verbs.destroy_qp(qp, self.rig.clock.seconds)
+            transport.verbs.destroy_qp(qp, self.harness.clock.seconds)
 
     def qp_objects(self) -> list[Any]:
         """The QPs that are alive, with their halves."""

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mrclab.experiments.drill import mischief
+from mrclab.experiments.drill import disturbances
 from mrclab.experiments.drill.__main__ import REASON_S, Drill, Round
 
-LONG = next(one for one in mischief.ALL if one.name == "stop a helper for long")
+LONG = next(one for one in disturbances.ALL if one.name == "stop a helper for long")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_end_of_the_traffic_is_that_of_the_newest_result_or_the_end_of_the_r
 
 
 def doing(name):
-    return next(one for one in mischief.ALL if one.name == name).do
+    return next(one for one in disturbances.ALL if one.name == name).do
 
 
 def test_a_record_that_the_lab_has_removed_is_not_made_anew(tmp_path):

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from mrclab.controller import nodefiles
 from mrclab.experiments.soak import cli as soak_cli
 from mrclab.experiments.soak import run as soak
-from mrclab.experiments.soak.faults import Blow
+from mrclab.experiments.soak.faults import SoakFault
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import SoakPlan, draw
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -30,9 +30,9 @@ def test_a_seed_holds(seed):
 
 def test_a_seed_says_all():
     assert repr(draw(5).flows) == repr(draw(5).flows)
-    assert repr(draw(5).blows) == repr(draw(5).blows)
+    assert repr(draw(5).faults) == repr(draw(5).faults)
     plans = [draw(seed) for seed in range(80)]
-    assert len({blow.kind for plan in plans for blow in plan.blows}) == 14
+    assert len({fault.kind for plan in plans for fault in plan.faults}) == 14
     assert {plan.transport for plan in plans} == {"mrc", "roce"}
     assert any(plan.restarts for plan in plans)
 
@@ -77,7 +77,7 @@ def test_a_responder_that_forgets_a_packet_is_found(monkeypatch):
 def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
     monkeypatch.setattr(soak, "QUIET_S", 0.0)
     flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
-    texts = soak.run_plan(planned(flow, blows=(Blow("crash", 2 * RTT, 60 * RTT, {"switch": "t1-p1-1"}),)))
+    texts = soak.run_plan(planned(flow, faults=(SoakFault("crash", 2 * RTT, 60 * RTT, {"switch": "t1-p1-1"}),)))
     assert any("is still ASSUMED_BAD" in text for text in texts)
     assert any("a timer is left" in text for text in texts)
 
@@ -91,19 +91,19 @@ def test_a_completion_that_is_lost_is_found(monkeypatch):
     assert any("completions" in text for text in soak.run_plan(plan))
 
 
-def planned(*flows, blows=(), **spec):
+def planned(*flows, faults=(), **spec):
     """A plan made by hand: two hosts, two planes."""
     sizes = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "10 Gb/s", "delay": 6e-7}}
     fabric = Fabric(FabricSpec.model_validate({**sizes, **spec}))
     rtt = nodefiles.longest_rtt(fabric)
-    return SoakPlan(1, "mrc", fabric, False, flows, blows, (), (), rtt, 60 * rtt)
+    return SoakPlan(1, "mrc", fabric, False, flows, faults, (), (), rtt, 60 * rtt)
 
 
 RTT = planned().rtt
 
 
 def cut(begin, end):
-    return Blow("cut", begin * RTT, end * RTT, {"links": ["h2-p2/t0-p2-2"]})
+    return SoakFault("cut", begin * RTT, end * RTT, {"links": ["h2-p2/t0-p2-2"]})
 
 
 def holds(plan):
@@ -111,7 +111,7 @@ def holds(plan):
 
 
 def uneven():
-    return planned(SoakFlow("h1", "h2", 0.0, ((250 * 4096, False),), {}), blows=(cut(0, 60),))
+    return planned(SoakFlow("h1", "h2", 0.0, ((250 * 4096, False),), {}), faults=(cut(0, 60),))
 
 
 @pytest.mark.sources
@@ -134,7 +134,7 @@ def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
     """One end forgets its last QP while its port is down, and the port comes back; the other end keeps its QP."""
     one = SoakFlow("h2", "h1", 0.0, ((4096, False),), {}, ends=20 * RTT, tells=100 * RTT)
     other = SoakFlow("h2", "h1", 50 * RTT, ((4096, False),), {})
-    plan = planned(one, other, blows=(cut(10, 40),))
+    plan = planned(one, other, faults=(cut(10, 40),))
     assert holds(plan)
     monkeypatch.setattr(MrcEndpoint, "query_ports", lambda *_, **__: None)
     assert any("for down: mask 1" in text for text in soak.run_plan(plan))
@@ -143,7 +143,7 @@ def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
 @pytest.mark.sources
 def test_a_path_that_stays_out_of_rotation_is_found(monkeypatch):
     flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
-    plan = planned(flow, blows=(Blow("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),))
+    plan = planned(flow, faults=(SoakFault("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),))
     assert holds(plan)
     restore = EvSet.restore
 
@@ -165,7 +165,7 @@ def test_bytes_that_stay_in_flight_are_found(monkeypatch):
     monkeypatch.setattr(InFlight, "lost", lost)
     plan = planned(
         SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}),
-        blows=(Blow("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),
+        faults=(SoakFault("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),
     )
     assert any("bytes are counted in flight to" in text for text in soak.run_plan(plan))
 

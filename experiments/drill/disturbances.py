@@ -50,7 +50,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Mischief:
+class Disturbance:
     """One thing to do. `says` are words of which one must be in the reason that is given, where the run ends by it."""
 
     name: str
@@ -298,42 +298,44 @@ _KILLED = ("was killed by SIGKILL",)
 _FULL = ("is full", "No space left", "takes no more")
 _GONE = ("was removed", "No such file")
 
-ALL: tuple[Mischief, ...] = (
-    Mischief("kill a switch", _kill("t"), True, _KILLED, "t"),
-    Mischief("kill an agent", _kill("h"), True, _KILLED, "h"),
-    Mischief("kill the controller", _kill("controller"), True, _KILLED, "controller"),
-    Mischief("kill a helper", _kill("relay"), True, _KILLED, "relay"),
-    Mischief("kill a background sender", _kill("background"), True, _KILLED, "background"),
-    Mischief("kill a node's shell", _kill("shell"), True, _KILLED, "shell"),
-    Mischief(KILL_LAB, _signal(signal.SIGKILL), True),
-    Mischief(INTERRUPT, _signal(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), True, ("interrupted",)),
-    Mischief(f"{INTERRUPT} twice", _twice, True, ("interrupted",)),
-    Mischief("stop a switch", _stop("t"), False, part="t"),
-    Mischief("stop an agent", _stop("h"), False, part="h"),
-    Mischief("stop the controller", _stop("controller"), False, part="controller"),
-    Mischief("stop a helper", _stop("relay"), False, part="relay"),
-    Mischief("stop a background sender", _stop("background"), False, part="background"),
-    Mischief("stop a node's shell", _stop("shell"), False, part="shell"),
-    Mischief("stop the lab", _stop(""), False),
-    Mischief("stop a switch for long", _stop_long("t"), False, _STOPPED, "t", named=True),
-    Mischief("stop an agent for long", _stop_long("h"), False, _STOPPED, "h", named=True),
-    Mischief("stop the controller for long", _stop_long("controller"), False, _STOPPED, "controller", named=True),
-    Mischief("stop a helper for long", _stop_long("relay"), False, _STOPPED, "relay", named=True),
-    Mischief("stop a background sender for long", _stop_long("background"), False, _STOPPED, "background", named=True),
-    Mischief("kill the page", _to_page(signal.SIGKILL), False, part=_PAGE, options=("--ui",), harmless=True),
-    Mischief(
+ALL: tuple[Disturbance, ...] = (
+    Disturbance("kill a switch", _kill("t"), True, _KILLED, "t"),
+    Disturbance("kill an agent", _kill("h"), True, _KILLED, "h"),
+    Disturbance("kill the controller", _kill("controller"), True, _KILLED, "controller"),
+    Disturbance("kill a helper", _kill("relay"), True, _KILLED, "relay"),
+    Disturbance("kill a background sender", _kill("background"), True, _KILLED, "background"),
+    Disturbance("kill a node's shell", _kill("shell"), True, _KILLED, "shell"),
+    Disturbance(KILL_LAB, _signal(signal.SIGKILL), True),
+    Disturbance(INTERRUPT, _signal(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), True, ("interrupted",)),
+    Disturbance(f"{INTERRUPT} twice", _twice, True, ("interrupted",)),
+    Disturbance("stop a switch", _stop("t"), False, part="t"),
+    Disturbance("stop an agent", _stop("h"), False, part="h"),
+    Disturbance("stop the controller", _stop("controller"), False, part="controller"),
+    Disturbance("stop a helper", _stop("relay"), False, part="relay"),
+    Disturbance("stop a background sender", _stop("background"), False, part="background"),
+    Disturbance("stop a node's shell", _stop("shell"), False, part="shell"),
+    Disturbance("stop the lab", _stop(""), False),
+    Disturbance("stop a switch for long", _stop_long("t"), False, _STOPPED, "t", named=True),
+    Disturbance("stop an agent for long", _stop_long("h"), False, _STOPPED, "h", named=True),
+    Disturbance("stop the controller for long", _stop_long("controller"), False, _STOPPED, "controller", named=True),
+    Disturbance("stop a helper for long", _stop_long("relay"), False, _STOPPED, "relay", named=True),
+    Disturbance(
+        "stop a background sender for long", _stop_long("background"), False, _STOPPED, "background", named=True
+    ),
+    Disturbance("kill the page", _to_page(signal.SIGKILL), False, part=_PAGE, options=("--ui",), harmless=True),
+    Disturbance(
         "stop the page", _to_page(signal.SIGSTOP, signal.SIGCONT), False, part=_PAGE, options=("--ui",), harmless=True
     ),
-    Mischief("kill a capture", _capture(kill=True), False, part="controller", harmless=True, seconds=_CAPTURED_S),
-    Mischief(CAPTURE, _capture(kill=False), False, part="controller", harmless=True, seconds=_CAPTURED_S),
-    Mischief("forge frames", _forge, False, part="h2", hosts=2, harmless=True),
-    Mischief("fill the run directory", _fill(lambda scene: scene.run_dir), True, _FULL),
-    Mischief("fill the results", _fill(lambda scene: scene.results), False),
-    Mischief("remove the run directory", _remove(lambda scene: scene.run_dir.parent), True, _GONE),
-    Mischief(REMOVE_RESULTS, _remove(lambda scene: scene.results), False),
-    Mischief("damage the record", _damage, False),
-    Mischief("flood a socket", _flood, False, part="t"),
-    Mischief(LEAVE, _leave, False),
+    Disturbance("kill a capture", _capture(kill=True), False, part="controller", harmless=True, seconds=_CAPTURED_S),
+    Disturbance(CAPTURE, _capture(kill=False), False, part="controller", harmless=True, seconds=_CAPTURED_S),
+    Disturbance("forge frames", _forge, False, part="h2", hosts=2, harmless=True),
+    Disturbance("fill the run directory", _fill(lambda scene: scene.run_dir), True, _FULL),
+    Disturbance("fill the results", _fill(lambda scene: scene.results), False),
+    Disturbance("remove the run directory", _remove(lambda scene: scene.run_dir.parent), True, _GONE),
+    Disturbance(REMOVE_RESULTS, _remove(lambda scene: scene.results), False),
+    Disturbance("damage the record", _damage, False),
+    Disturbance("flood a socket", _flood, False, part="t"),
+    Disturbance(LEAVE, _leave, False),
 )
 
 

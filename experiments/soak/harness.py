@@ -11,7 +11,7 @@ from typing import Any
 from mrclab.controller import nodefiles
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import element
-from mrclab.experiments.soak.faults import Blow
+from mrclab.experiments.soak.faults import SoakFault
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
@@ -34,7 +34,7 @@ def no_log(_record: dict[str, Any]) -> None:
     """Nobody reads it."""
 
 
-class Rig:
+class SoakHarness:
     """Everything of one plan, at time 0.
 
     `connections` are those begun, `ended` those of which a QP was destroyed or a host restarted.
@@ -81,8 +81,8 @@ class Rig:
         plan = self.plan
         for flow in plan.flows:
             self.at(flow.start, functools.partial(self._begin, flow))
-        for blow in plan.blows:
-            self.at(blow.at, functools.partial(self._strike, blow))
+        for fault in plan.faults:
+            self.at(fault.at, functools.partial(self._start_fault, fault))
         for seconds, host in plan.restarts:
             self.at(seconds, functools.partial(self._restart_host, host))
 
@@ -168,18 +168,18 @@ class Rig:
 
     # --- what befalls them --------------------------------------------------------------------------------------------
 
-    def _strike(self, blow: Blow) -> None:
-        undo = getattr(self, f"_do_{blow.kind}")(blow, **blow.fields)
+    def _start_fault(self, fault: SoakFault) -> None:
+        undo = getattr(self, f"_do_{fault.kind}")(fault, **fault.fields)
         if undo is not None:
-            self.at(blow.until, undo)
+            self.at(fault.until, undo)
 
-    def _do_cut(self, blow: Blow, links: list[str]) -> _Undo:
-        owner = f"cut-{blow.at}"
+    def _do_cut(self, fault: SoakFault, links: list[str]) -> _Undo:
+        owner = f"cut-{fault.at}"
         self.injector.hold_down(owner, *links)
         return lambda: self.injector.release(owner)
 
-    def _do_storm(self, blow: Blow, links: list[str], edges: int) -> _Undo:
-        owner, length = f"storm-{blow.at}", (blow.until - blow.at) / edges
+    def _do_storm(self, fault: SoakFault, links: list[str], edges: int) -> _Undo:
+        owner, length = f"storm-{fault.at}", (fault.until - fault.at) / edges
 
         def edge(number: int) -> None:
             if number % 2 == 0:
@@ -188,58 +188,60 @@ class Rig:
                 self.injector.release(owner)
 
         for number in range(edges):
-            self.at(blow.at + number * length, functools.partial(edge, number))
+            self.at(fault.at + number * length, functools.partial(edge, number))
         return lambda: self.injector.release(owner)
 
     def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
         return self.injector.inject([(link, action)], match=match, direction=direction).clear
 
-    def _do_lose(self, blow: Blow, link: str, direction: str, rate: float, least: int) -> _Undo:
-        seed = f"{self.plan.seed}/{blow.at}"
+    def _do_lose(self, fault: SoakFault, link: str, direction: str, rate: float, least: int) -> _Undo:
+        seed = f"{self.plan.seed}/{fault.at}"
         return self._inject(link, direction, SeededLoss(rate, seed, 64), Match(min_length=least))
 
-    def _do_damage(self, blow: Blow, link: str, direction: str, rate: float, offset: int) -> _Undo:
+    def _do_damage(self, fault: SoakFault, link: str, direction: str, rate: float, offset: int) -> _Undo:
         return self._inject(link, direction, Corrupt(rate, offset), Match())
 
-    def _do_police(self, blow: Blow, link: str, direction: str, rate_pps: int) -> _Undo:
+    def _do_police(self, fault: SoakFault, link: str, direction: str, rate_pps: int) -> _Undo:
         return self._inject(link, direction, RateLimit(rate_pps), Match())
 
-    def _do_path(self, blow: Blow, link: str, direction: str, path: tuple[int, int]) -> _Undo:
+    def _do_path(self, fault: SoakFault, link: str, direction: str, path: tuple[int, int]) -> _Undo:
         return self._inject(link, direction, Drop(), Match(paths=(path,)))
 
-    def _do_detour(self, blow: Blow, link: str, direction: Any, **impairment: Any) -> _Undo | None:
+    def _do_detour(self, fault: SoakFault, link: str, direction: Any, **impairment: Any) -> _Undo | None:
         wanted = Impairment(**impairment)
         if any(self.fabric.cable(link).half_links[side].detour is not None for side in (0, 1)):
             return None
         return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).clear
 
-    def _do_swap(self, blow: Blow, links: list[str]) -> _Undo | None:
+    def _do_swap(self, fault: SoakFault, links: list[str]) -> _Undo | None:
         if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
             return None
         self.injector.swap(*links)
         return lambda: self.injector.swap(*links)
 
-    def _do_crash(self, blow: Blow, switch: str) -> _Undo:
+    def _do_crash(self, fault: SoakFault, switch: str) -> _Undo:
         self.kill(switch)
         return lambda: self.restart(switch)
 
-    def _do_freeze(self, blow: Blow, switch: str) -> _Undo:
+    def _do_freeze(self, fault: SoakFault, switch: str) -> _Undo:
         self.freeze(switch)
         return lambda: self.thaw(switch)
 
-    def _do_wrong_entry(self, blow: Blow, switch: str, port: int, to: int) -> _Undo:
+    def _do_wrong_entry(self, fault: SoakFault, switch: str, port: int, to: int) -> _Undo:
         known = self.fabric.switches[switch]
         if known.alive:
             known.route(known.model.port(port).usid, to or None)
         return lambda: known.provision() if known.alive else None
 
-    def _do_noise(self, blow: Blow, source: str, destination: str, path: tuple[int, int], rate_pps: float) -> _Undo:
+    def _do_noise(
+        self, fault: SoakFault, source: str, destination: str, path: tuple[int, int], rate_pps: float
+    ) -> _Undo:
         size = self.plan.fabric.spec.path_mtu
-        rate_pps = min(rate_pps, _MAX_NOISE / (blow.until - blow.at))
-        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{blow.at}").clear
+        rate_pps = min(rate_pps, _MAX_NOISE / (fault.until - fault.at))
+        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{fault.at}").clear
 
-    def _do_deny(self, blow: Blow, what: str) -> _Undo | None:
-        source = f"soak-{blow.at}"
+    def _do_deny(self, fault: SoakFault, what: str) -> _Undo | None:
+        source = f"soak-{fault.at}"
         found = element(self.plan.fabric, what)
         if self.plan.transport != "mrc":
             return None
@@ -260,7 +262,7 @@ class Rig:
         for name, transport in self.transports.items():
             transport.update_config(self._configs[name], self.clock.seconds)
 
-    def _do_port_admin(self, blow: Blow, host: str, port: int) -> _Undo:
+    def _do_port_admin(self, fault: SoakFault, host: str, port: int) -> _Undo:
         self._admin(host, port, +1)
         return lambda: self._admin(host, port, -1)
 
