@@ -68,8 +68,8 @@ def test_what_a_fault_ends_may_end_until_it_is_healed(run_dir):
 def test_who_waits_is_woken_once(run_dir, monkeypatch):
     woken, looked = [], threading.Semaphore(0)
     watched = Watchdog(LOADED.fabric, run_dir, lambda: {"h1": "was killed by SIGKILL"})
-    look = watched.poll
-    monkeypatch.setattr(watched, "look", lambda: (looked.release(), look())[1])
+    poll = watched.poll
+    monkeypatch.setattr(watched, "poll", lambda: (looked.release(), poll())[1])
     watched.start(lambda: woken.append(True))
     for _ in range(3):
         looked.acquire()
