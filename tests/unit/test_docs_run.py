@@ -146,7 +146,7 @@ class Reader:
         command = typer.main.get_command(cli.app).commands["up"]  # type: ignore[attr-defined]
         command.make_context("up", list(options))  # ValueError and its like where it could not be read
         for text in line.typed:
-            said = self.word(text)
+            said = self.command(text)
             if said:
                 return said
         return ""
@@ -218,7 +218,7 @@ def test_the_words_of_the_prompts_page_do_what_it_says(reader):
     for text in typed:
         if text in {"stop", "deny", "undeny", "drain", "undrain"} or text == "wait":  # named there, not used
             continue
-        if said := reader.word(text):
+        if said := reader.command(text):
             wrong.append(said)
     assert not wrong, "\n".join(wrong)
 
