@@ -168,7 +168,7 @@ class LabSession:
                     at = time.monotonic()
                     self.lab.advance_to(min(deadline, self.world.now + step))
                     self._anchor = time.monotonic(), self.world.now
-                    step = step / 2 if self._anchor[0] - at > _LONG else step
+                    step = step / 2 if self._anchor[0] - at > _LONG else min(2 * step, _SLICE)
                     continue
             time.sleep(_REST / 5)
 

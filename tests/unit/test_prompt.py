@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prompt_toolkit.application import create_app_session
@@ -49,6 +50,25 @@ def session():
 
 def told(session: LabSession, line: str) -> dict:
     return dict(registry.run(session, line).data)
+
+
+def test_a_wait_goes_on_in_whole_slices_once_the_machine_is_idle_again(monkeypatch):
+    clock, slices = [0.0], []
+    with (
+        virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world,
+        LabSession(world, pace=1e-6, threaded=False).open() as session,
+    ):
+        advance = session.lab.advance_to
+
+        def busy(until):
+            slices.append(until)
+            clock[0] += 1.0 if len(slices) < 40 else 0.0  # seconds that the machine was busy with something else
+            assert len(slices) < 1000
+            return advance(until)
+
+        monkeypatch.setattr(session.lab, "advance_to", busy)
+        monkeypatch.setattr("mrclab.lab.prompt.session.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        told(session, "wait 1s")
 
 
 def test_paths_name_every_hop_and_their_state(session):
