@@ -1,4 +1,4 @@
-"""The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by whoever joins it."""
+"""The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by what joins it."""
 
 import warnings
 from pathlib import Path
@@ -12,7 +12,7 @@ from mrclab.topo.input import files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
-warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows it, and nobody reads Python's warnings
+warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows it; users see no Python warnings
 
 _MAX_BYTES = 1 << 20
 UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)

@@ -1,7 +1,7 @@
 """One bring-up of a lab, measured: wall and CPU time of each part, and the memory of its processes at the end.
 
 CPU time is that of the lab's own process, of what it started and waited for, and of all processes in the lab's record
-(user and system, as the kernel counts them). What the kernel does in threads of its own is nobody's.
+(user and system, as the kernel counts them). Kernel threads are attributed to no process.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) 
 
 def _wait_for_the_kernel(name: str) -> None:
     """Wait until the namespaces of labs before are gone: the kernel takes them apart later, one after the other, and
-    lets nobody make others meanwhile. One more, with the end of a cable that we see, is the last of them.
+    keeps others from making some meanwhile. One more, with the end of a cable that we see, is the last of them.
     """
     with contextlib.ExitStack() as ends:
         spaces = []

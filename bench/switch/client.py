@@ -53,7 +53,7 @@ class P4RuntimeClient:
         request.arbitration.device_id = DEVICE_ID
         request.arbitration.election_id.low = 1
         self._requests.put(request)
-        self._stream = self._stub.StreamChannel(iter(self._requests.get, None))  # a stream that nobody holds ends
+        self._stream = self._stub.StreamChannel(iter(self._requests.get, None))  # a stream without a reference ends
         next(iter(self._stream))
 
     def load(self, config: Path, info: Path) -> None:

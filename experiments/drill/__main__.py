@@ -247,7 +247,7 @@ class Drill:
         return found
 
     def _judge_results(self, one: Disturbance, made: Round) -> None:
-        """Every result directory is whole; of a run that had begun there is one, but for what nobody could keep."""
+        """Every result directory is whole; of a run that had begun there is one, except for what could not be kept."""
         if one.name in {disturbances.KILL_LAB, disturbances.REMOVE_RESULTS}:
             return
         found = [*self._results.glob("drill-*"), *self._temporary.glob("mrclab-results-*/drill-*")]

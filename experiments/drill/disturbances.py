@@ -251,7 +251,7 @@ def _flood(scene: Scene, draw: random.Random) -> str:
         for connection in connections:
             try:
                 connection.connect(str(path))
-            except (ConnectionRefusedError, FileNotFoundError):  # whoever listened there has just ended
+            except (ConnectionRefusedError, FileNotFoundError):  # the server there has just ended
                 raise ProcessLookupError(path.name) from None
             connection.setblocking(False)
         end = time.monotonic() + FLOOD_S

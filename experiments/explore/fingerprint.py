@@ -30,7 +30,7 @@ from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 
 _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 _OLD_RTTS: Final = 40.0
-_STUCK_TIMES: Final = 25  # as old, and still in flight: nobody will ever ask
+_STUCK_TIMES: Final = 25  # as old, and still in flight: nothing will ever read it
 _STAMP_MASK: Final = 0xFFFF
 _MANY: Final = 8  # from here on it is the same how many losses an EV had
 _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
@@ -353,7 +353,7 @@ class Fingerprint:
         self._tokens.append(sorted(found))
 
     def _id(self, system: System, one: Flight) -> int:
-        """Ids from the newest of whoever counts them."""
+        """Ids relative to the newest of their counter."""
         if one.id_kind in {"probe", "reply"}:
             owner = one.source if one.id_kind == "probe" else one.destination
             return self._next_ids.get(owner, 0) - one.id & _STAMP_MASK

@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     wrong += [f"{c.experiment.scenario}: {line.row.what} was not measured" for c in chapters for line in c.lines
               if line.state == "missing" and c.experiment.scenario.startswith(tuple(asked.names))]  # fmt: skip
     for text in wrong:
-        _say(f"nobody says why: {text}")
+        _say(f"no explanation given: {text}")
     return 1 if wrong else 0
 
 

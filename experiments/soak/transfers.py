@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
 from mrclab.sim.clock import Clock
 from mrclab.topo import srv6
 
-GUARD: Final = 64  # bytes around what is written to, which nobody may touch
+GUARD: Final = 64  # bytes around what is written to, which no write may touch
 _GUARDED: Final = b"\xa5" * GUARD
 _MAX_COMPLETIONS: Final = 100_000
 _PATTERN: Final = random.Random("soak").randbytes((1 << 20) + 4093)  # no power of two: packets differ

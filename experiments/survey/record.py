@@ -29,7 +29,7 @@ def _key(record: Record) -> str:
 
 
 def circumstances(target: str) -> Record:
-    """Versions and machine, described so that nobody learns whose it is."""
+    """Versions and machine, without anything that identifies its owner."""
     machine = results.machine()
     return {
         "target": target,

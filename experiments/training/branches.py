@@ -173,7 +173,7 @@ def run(jobs: Sequence[Job]) -> list[Row]:
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, as nobody would read its row."""
+    """Have the kernel kill this process when its parent ends, as its row would not be read."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended in between
         os._exit(1)

@@ -123,7 +123,7 @@ def _of_wire(before: BothWorlds) -> dict[int, dict[str, RunFigure]]:
 
 
 def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:
-    """The machines that carried the wire, described so that nobody learns whose they are."""
+    """The machines that carried the wire, without anything that identifies their owners."""
     return _machines(kept for run in runs for kept in store.of(run, "wire", seeds))
 
 
@@ -325,7 +325,7 @@ def difference(row: Row) -> str:
 
 
 def _machines(runs: Iterable[Kept]) -> list[str]:
-    """The machines of some runs, described so that nobody learns whose they are."""
+    """The machines of some runs, without anything that identifies their owners."""
     found = []
     for kept in runs:
         machine, versions = kept.machine, kept.info.get("versions", {})

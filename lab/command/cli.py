@@ -228,5 +228,5 @@ def _kept(error: BaseException) -> str:
         with tempfile.NamedTemporaryFile("w", prefix="mrclab-", suffix=".log", delete=False) as file:
             file.write(text)
     except OSError:
-        return f"its traceback, for whoever mends it: {text}"
-    return f"its traceback is in {file.name}, for whoever mends it"
+        return f"its traceback, for a bug report: {text}"
+    return f"its traceback is in {file.name}, for a bug report"

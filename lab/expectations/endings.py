@@ -154,7 +154,7 @@ def _damage(end: Record, counted: bool) -> str:
         return "" if arrived == end["bytes"] else f"{end['bytes']} bytes were sent, {arrived} arrived"
     sent, got = end.get("sent_sha256") or "", end.get("received_sha256") or ""
     if end.get("exit_status") is not None:
-        return ""  # somebody else's program: it says by its status what it found
+        return ""  # a program of the user's: its exit status says what it found
     if not sent:
         return "" if counted else "no digest was taken"
     return "" if sent == got else f"sha256 {sent[:12]}… was sent, {got[:12]}… arrived"

@@ -190,7 +190,7 @@ class MapperVerdict(BaseExpectation):
         wrong = sorted({str(r["element"]) for r in records} - {str(r["element"]) for r in right})
         cycle = self._cycle(measures)
         expected = f"Clustermapper blames {self.element or fault.where} within {self._limits}"
-        expected += " and nobody else" if self.only else ""
+        expected += " and no other" if self.only else ""
         others = f"; also {', '.join(wrong[:3])}" if wrong else ""
         if not right:
             return self.verdict(False, expected, "it never did" + others)

@@ -155,7 +155,7 @@ class LabSession:
         who, step = caller(), _SLICE
         while True:
             if who.gone.is_set():
-                raise ClientGone("whoever gave the command is gone")
+                raise ClientGone("the client of this command has disconnected")
             self.lock.hand_over()
             with self.lock:
                 found = happened()

@@ -1,7 +1,7 @@
 """Colours with one meaning each, in reports, on the live page (`charts.js`, `style.css`) and in pictures of the docs.
 
 A hue is a plane, vermilion is broken, green is passed or cleared; all else is ink in shades. Planes are of Okabe and
-Ito (2008) and P. Tol's schemes without their reds and greens. A test holds that nobody takes two of them for one.
+Ito (2008) and P. Tol's schemes without their reds and greens. A test checks that they stay distinguishable.
 """
 
 BROKEN, PASSED = "#d55e00", "#00805e"

@@ -167,7 +167,7 @@ def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
 
 
 def forget() -> None:
-    """Free runs that nobody holds: their parts hold each other, and `load` took them from the collector's sight.
+    """Free runs without a reference: their parts refer to each other, and `load` took them from the collector's sight.
 
     Pages that are free in the midst of the heap go back to the kernel where the C library can do that.
     """

@@ -98,7 +98,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
     )
     if measures.scenario.history == "full":
         return facts
-    nothing: Any = {name: [] for name in _OF_RECORDS}  # rather than zeros that nobody counted
+    nothing: Any = {name: [] for name in _OF_RECORDS}  # rather than zeros that were not counted
     return replace(facts, totals={"rtt": measures.rtt}, **nothing)
 
 

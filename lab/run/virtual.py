@@ -210,7 +210,7 @@ class VirtualWorld:
             self._mirror = None
 
     def realtime(self) -> AbstractContextManager[None]:
-        """Return an empty context: virtual time waits for nobody."""
+        """Return an empty context: virtual time needs no time-outs."""
         return nullcontext()
 
     def facts(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from mrclab.lab.traffic.running.flows import Running
 if TYPE_CHECKING:
     from mrclab.lab.session.lab import Lab
 
-TIMEOUT = 60.0  # seconds that a transfer may take where nobody says otherwise
+TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """End what runs, clear all faults, and hear nobody any more."""
+        """End what runs, clear all faults, and unsubscribe from the hosts."""
         try:
             for running in self.active:
                 self.finish(running, "the lab was taken down")
@@ -76,7 +76,7 @@ class Lab:
             self.time_line.clear_all()
 
     def leave(self) -> None:
-        """Hear the hosts no more; everything else goes on."""
+        """Unsubscribe from the hosts; everything else continues."""
         self._events.close()
 
     # --- time -------------------------------------------------------------------------------------------------------

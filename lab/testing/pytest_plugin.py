@@ -154,7 +154,7 @@ def _need_root(world: str) -> None:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress without a display."""
 
 
 def _quiet(text: str) -> None:

@@ -61,7 +61,7 @@ class TrafficBase(Strict):
     """Fields of every kind.
 
     `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
-    and wait for nobody between messages, `iterates` where its hosts record iterations.
+    and do not wait between messages, `iterates` where its hosts record iterations.
     """
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})

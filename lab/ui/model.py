@@ -85,7 +85,7 @@ class _SentLately:
     def add(self, t: float, counts: dict[int, int]) -> None:
         """A sample: packets since the last one, by cable."""
         self._samples.append((t, counts))
-        if len(self._samples) > 1:  # what the first one counts came in a time that nobody knows
+        if len(self._samples) > 1:  # what the first one counts came in an unknown time
             for way, count in counts.items():
                 self._sums[way] = self._sums.get(way, 0) + count
 

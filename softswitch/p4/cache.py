@@ -2,7 +2,7 @@
 
 A file is named by everything its content depends on: the program, the drop port, softswitch's own sources and the
 Python that runs them. What is in it gets executed: the directory and all folders above belong to this user or to root,
-nobody else may write there, and no part of the way is followed through a link.
+no other user may write there, and no part of the way is followed through a link.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _walk(path: Path) -> int:
 
 
 def _trusted(info: os.stat_result, name: str, own: bool) -> None:
-    """Refuse a folder of somebody else, or where others may put something in another's place."""
+    """Refuse a folder of another user, or where others may put something in another's place."""
     sticky = not own and info.st_mode & stat.S_ISVTX
     if info.st_uid not in ({os.geteuid()} if own else {0, os.geteuid()}):
         raise ValueError(f"{name} belongs to user {info.st_uid}")

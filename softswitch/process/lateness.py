@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 STEP_SECONDS = 0.001
-"""Change of the time of day against the time since boot that counts as somebody having set it."""
+"""Change of the time of day against the time since boot that counts as a change by a user."""
 
 
 class LongestWait:

@@ -8,5 +8,5 @@ from hypothesis import strategies as st
 
 @given(st.none())
 def test_an_example_of_a_property_may_take_its_time(nothing):
-    time.sleep(0.5)  # more than hypothesis lets an example take where nobody says otherwise
+    time.sleep(0.5)  # more than hypothesis lets an example take by default
     assert nothing is None

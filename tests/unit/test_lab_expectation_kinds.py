@@ -287,7 +287,7 @@ def test_a_false_alarm_is_about_what_no_fault_has_struck_yet(element, t, false_p
 
 def test_cycles_are_those_of_the_scenario_s_clustermapper():
     verdict = judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 700ms"))
-    assert verdict.expected == "Clustermapper blames t1-p1-2 within 700 ms and 4 cycles and nobody else"
+    assert verdict.expected == "Clustermapper blames t1-p1-2 within 700 ms and 4 cycles and no other"
     assert (verdict.value, verdict.unit) == (pytest.approx(0.6), "s")
     assert judge(line("kind: verdict, fault: freeze, within_cycles: 4")).unit == "cycles"
     assert not judge(line("kind: verdict, fault: freeze, within_cycles: 4, within: 500ms")).ok

@@ -190,7 +190,7 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
         ("l2 requires l1", "l2 requires l1\nl1 requires l2", r"l1 of rank 0 \(line 6\) waits for itself"),
         ("calc 20", "wait 20", "x:9: 'wait 20' is no operation"),
         ("to 1 tag 7", "to 1 tag -1", "sends to any rank or with any tag; name the rank and the tag"),
-        ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which nobody sends it; add a send"),
+        ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which no rank sends to it; add a send"),
         ("from 0 tag 7", "from -1 tag 7\nrecv 5000b from -1 tag 7", "has 2 receives like that of l1 .* and is sent 1"),
         ("from 0 tag 7", "from 0 tag 8", "with tag 7, which never receives it"),
         ("recv 5000b", "recv 4000b", "receives 4000 bytes and rank 0 sends 5000"),

@@ -1,6 +1,6 @@
 """Impairments of the frames of one direction beside loss: delay, jitter, reordering, duplicates. Pure.
 
-The same seed treats packet number n alike, whoever carries it out: the relay process on a cable of the wire,
+The same seed treats packet number n alike, in either world: the relay process on a cable of the wire,
 or a cable in virtual time.
 """
 

@@ -1,7 +1,7 @@
 """Transport of a run's hosts, and its settings: the file that a run leaves for its controller.
 
 The controller turns it into every host's node config. `fabric_defaults` says what else in the fabric goes with a
-transport; whoever composes a fabric puts it below what the user asked for.
+transport; the composer of a fabric puts it below the user's choices.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Files that somebody else may have put in place: regular ones only, up to a size; written whole or not at all.
+"""Files that another user may have put in place: regular ones only, up to a size; written whole or not at all.
 
 Every refusal is an OSError whose `strerror` says what is there in place of the file that was expected.
 """

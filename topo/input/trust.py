@@ -1,4 +1,4 @@
-"""Directories that the lab trusts: nobody but root and the user who runs it can change what is found there.
+"""Directories that the lab trusts: only root and the user who runs it can change what is found there.
 
 A directory of another user's, one that everybody may write to, or a link that another user made on the way to it, lets
 that user put a socket, a record or a link in place of the lab's own.
@@ -14,7 +14,7 @@ _MAX_LINKS = 40  # as the kernel follows (path_resolution(7))
 
 
 def trusted_users() -> frozenset[int]:
-    """User ids whose files are believed: root's, one's own, and that of whoever owns `/` (root of a container)."""
+    """User ids whose files are believed: root's, one's own, and that of the owner of `/` (root of a container)."""
     return frozenset({0, os.geteuid(), Path("/").lstat().st_uid})
 
 
@@ -22,7 +22,7 @@ def check_directory(path: Path) -> None:
     """Raise UntrustedPlace unless every directory and link on the way to `path` belongs to a trusted user.
 
     What does not exist yet is no danger: the directory that it would be made in is checked. Directories that others may
-    write to are passed only where they are sticky, as /tmp is: nobody renames or removes another's entries there.
+    write to are passed only where they are sticky, as /tmp is: no user can rename or remove another's entries there.
     Checked from the root down, so that what was checked cannot be changed by others afterwards.
     """
     if not hasattr(os, "geteuid"):
@@ -55,7 +55,7 @@ def check_directory(path: Path) -> None:
 
 
 def check_private(path: Path) -> None:
-    """Raise UntrustedPlace unless `path` is a directory and no link, of a trusted user, to which nobody else writes."""
+    """Raise UntrustedPlace unless `path` is a directory and no link, of a trusted user, writable by no other user."""
     if not hasattr(os, "geteuid"):
         return
     check_directory(path)
@@ -87,7 +87,7 @@ def _check(place: Path, found: os.stat_result, users: frozenset[int], wanted: Pa
 
 
 def _others_write(found: os.stat_result) -> bool:
-    """Return True if someone beside the owner may write; root's group and a user's private group hold nobody else."""
+    """Return True if others than the owner may write; root's group and a user's private group have no others."""
     in_group = found.st_mode & stat.S_IWGRP and found.st_gid not in {0, found.st_uid}
     return bool(found.st_mode & stat.S_IWOTH or in_group)
 

@@ -152,7 +152,7 @@ def _threads(pid: int) -> list[int]:
 def end(started: Mapping[int, int], grace: float = 0.0) -> set[int]:
     """End processes given as pid → start time, all at once; returns the pids that were alive.
 
-    With `grace` they first get SIGTERM and that many seconds. A pid whose start time differs belongs to somebody else
+    With `grace` they first get SIGTERM and that many seconds. A pid whose start time differs belongs to another process
     by now.
     """
     alive: dict[int, int] = {}  # pidfd → pid

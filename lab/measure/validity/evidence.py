@@ -41,7 +41,7 @@ def arrived(measures: "Measures", chosen: Selection, begin: float, end: float) -
     by_acks = chosen.plane is not None and bool(chosen.flow or chosen.traffic)
     hosts = {flow.source if by_acks else flow.destination for flow in flows}
     if not any(_sampled(measures, host, begin, end) for host in hosts):
-        raise NoEvidence(f"nobody sampled {', '.join(sorted(hosts)[:3])} then", span(measures, begin, end))
+        raise NoEvidence(f"no samples of {', '.join(sorted(hosts)[:3])} then", span(measures, begin, end))
 
 
 def senders_told(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
@@ -49,7 +49,7 @@ def senders_told(measures: "Measures", chosen: Selection, begin: float, end: flo
     hosts = {flow.source for flow in ran(measures, chosen, begin, end)}
     silent = sorted(host for host in hosts if not _sampled(measures, host, begin, end))
     if silent:
-        raise NoEvidence(f"nobody sampled {', '.join(silent[:3])} then", span(measures, begin, end))
+        raise NoEvidence(f"no samples of {', '.join(silent[:3])} then", span(measures, begin, end))
 
 
 def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:

@@ -177,7 +177,7 @@ class MachineLoad:
         blind = sorted(host for host in self._hosts if host not in self._samples.times)
         found = [f"there is no sample of {', '.join(blind[:3])}"] if blind else []
         if not self.virtual and not any(len(counter.times) > 1 for counter in self.cpu.values()):
-            found.append("nobody read how much CPU the processes used")
+            found.append("the CPU time of the processes was not read")
         return found
 
     @cached_property

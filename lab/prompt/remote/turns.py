@@ -13,7 +13,7 @@ _HAND_OVER = 0.001  # seconds for which a sliced task leaves the lock to waiting
 
 
 def _no_progress(_stage: str, _done: int, _total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress without a display."""
 
 
 class TurnLock:

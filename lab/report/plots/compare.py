@@ -1,4 +1,4 @@
-"""Pictures that hold several runs against each other: variants of a scenario, or our figures and somebody else's."""
+"""Pictures that hold several runs against each other: variants of a scenario, or our figures and published ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of one variant: the value, an interval around it, single runs, and what somebody else measured."""
+    """A figure of one variant: the value, an interval around it, single runs, and a published value."""
 
     label: str
     value: float
@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure over some x for one variant; `low` and `high` bound an interval, `reference` is somebody else's."""
+    """A figure over some x for one variant; `low` and `high` bound an interval, `reference` is a published curve."""
 
     label: str
     x: Sequence[float]

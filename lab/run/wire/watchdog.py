@@ -140,7 +140,7 @@ class Watchdog(ProcessWatcher):
         if why := exhausted_by_log(self._run_dir / "log" / f"{name}.log"):
             return f"{spoken(self._fabric, name)} {how}: {why}"
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
-        hint = "; the kernel does that when memory runs out (`dmesg`), else somebody did" if "SIGKILL" in how else ""
+        hint = "; the kernel does that when memory runs out (`dmesg`), or a user did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
         return f"{spoken(self._fabric, name)} {how}{more}: its last output was: {self.last_output(name)} ({log}{hint})"
 

@@ -137,7 +137,7 @@ class WireWorld(LabClients):
             why = exhausted(error) or f"the run directory {self.run_dir} takes no more records: {error.strerror}"
             raise RunError(why) from None
 
-    # --- what nobody asked for --------------------------------------------------------------------------------------
+    # --- unexpected ends --------------------------------------------------------------------------------------------
 
     def on_notice(self, say: Callable[[str], None]) -> None:
         """Report processes that a signal stops, as it happens; `say` is called in another thread."""

@@ -55,7 +55,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
                 *_recorded(entry, scenario),
             ]
             if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
-                rows.append(("kind", "nobody probes in this scenario; add `mapper: {}`, or leave this out"))
+                rows.append(("kind", "no host probes in this scenario; add `mapper: {}`, or leave this out"))
             found += [((section, index, field), text) for field, text in rows]
     return found
 

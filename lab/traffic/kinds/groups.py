@@ -87,7 +87,7 @@ class Incast(BoundedTraffic):
     destination: HostName = Field(alias="to")
 
     @model_validator(mode="after")
-    def _somebody_sends(self) -> "Incast":
+    def _has_senders(self) -> "Incast":
         if not set(self.sources) - {self.destination}:
             raise ValueError(f"{self.name} has no sender but {self.destination} itself; name others")
         return self

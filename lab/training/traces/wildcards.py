@@ -57,7 +57,7 @@ class Wildcards:
                 for k in range(1, count + 1)
             )
         if not found:
-            raise JobError(f"{file}: {node.text} receives {_said(pattern)}, which nobody sends it; add a send")
+            raise JobError(f"{file}: {node.text} receives {_said(pattern)}, which no rank sends to it; add a send")
         return found
 
     def check(self) -> None:

@@ -65,7 +65,7 @@ class PageProcess:
         return found[0] if found else ""
 
     def linger(self, text: str) -> None:
-        """Leave the page up until Ctrl-C where somebody sits at a terminal."""
+        """Leave the page up until Ctrl-C at a terminal."""
         if self._process is not None and sys.stdin.isatty():
             self._say(text)
             with contextlib.suppress(KeyboardInterrupt):

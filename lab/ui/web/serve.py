@@ -1,4 +1,4 @@
-"""Serves the page on the loopback address until a signal comes, or until whoever started it is done."""
+"""Serves the page on the loopback address until a signal comes, or until its parent process is done."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mrclab.lab.ui.web.server import LivePage
 
 _NICE = 5  # the page gives way to the lab
-_LAST = 10.0  # seconds to tell browsers how it ended, once whoever started the page is done
+_LAST = 10.0  # seconds to tell browsers how it ended, once its parent process is done
 _POLL = 0.05  # seconds
 
 

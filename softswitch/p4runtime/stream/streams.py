@@ -1,4 +1,4 @@
-"""The sending half of one StreamChannel: a queue between whoever has something to say and the stream's own thread."""
+"""The sending half of one StreamChannel: a queue between the producers of messages and the stream's own thread."""
 
 from __future__ import annotations
 

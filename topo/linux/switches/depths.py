@@ -91,7 +91,7 @@ class _DepthConnection:
         self._query, self._selector = query, selector
         self._socket: socket.socket | None = None
         self._answer = b""
-        self._late: float | None = None  # the worst of answers that nobody has taken yet
+        self._late: float | None = None  # the worst of answers that were not taken yet
 
     def ask(self) -> bool:
         """Send the request; False if one is pending, or the switch cannot be reached."""
