@@ -95,6 +95,8 @@ CUT_SLIDES = """() => {
   }
   return cut;
 }"""
+CUT_LISTINGS = """() => [...document.querySelectorAll("pre")].filter(
+  (node) => node.clientHeight && node.scrollHeight > node.clientHeight + 1).length"""
 PLACES = """(said) => [...document.querySelectorAll(".told > p")].flatMap((story) => {
   const place = () => JSON.stringify(document.getElementById("fabric").getBoundingClientRect());
   story.textContent = "";
@@ -235,7 +237,7 @@ def test_the_page_of_one_packet_shows_lesson_headers_and_tables_before_python_ru
 
 
 @pytest.mark.parametrize("size", [*SIZES, (1024, 768)])
-def test_each_slide_of_each_lesson_shows_all_that_it_has(browser, site, size):
+def test_each_slide_and_each_sheet_of_each_lesson_shows_all_that_it_has(browser, site, size):
     for number in LESSONS:
         page = browser[0].new_page()
         page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
@@ -249,6 +251,8 @@ def test_each_slide_of_each_lesson_shows_all_that_it_has(browser, site, size):
         assert page.evaluate(TEXT_OF_PAGE) == text, number
         page.keyboard.press("Escape")
         page.locator("header").wait_for()
+        page.emulate_media(media="print")
+        assert page.evaluate(CUT_LISTINGS) == 0, number
         page.close()
 
 

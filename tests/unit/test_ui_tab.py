@@ -122,6 +122,7 @@ def test_the_report_of_a_run_has_the_series_that_its_pictures_are_drawn_from(lab
     assert "no run has ended" in ask(tab, "api/report")["error"]
     ask(tab, "api/run", text=TEXT)
     tab.step()
+    tab.step()  # writes its figures
     told = ask(tab, "api/report")
     (directory,) = tab._run_index.results.iterdir()
     assert told["series"] == json.loads((directory / "series.json").read_text())
