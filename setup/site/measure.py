@@ -26,6 +26,7 @@ SITE, DOCS = ROOT / "build" / "site" / "try", ROOT / "docs" / "try.md"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu"]
 CABLE = "t0-p1-1/t1-p1-2"
 WARM = 3  # visits
+AGAIN = 3  # runs after the first one, in which the browser still translates the code that runs most
 TIMEOUT = 300_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 CLICKED = """async (name) => {
@@ -48,11 +49,16 @@ traffic:
 expect: []
 """
 PASSED = """async ([text, seconds]) => {
-  const { post } = await import("./static/server.js"), began = performance.now();
+  const { post } = await import("./static/server.js"), state = document.getElementById("state");
+  const until = async (words) => {
+    while (!words.test(state.textContent)) await new Promise((next) => setTimeout(next, 50));
+  };
+  await post("api/back", "{}");
+  await until(/live/);
+  const began = performance.now();
   const reply = await post("api/run", JSON.stringify({ text }));
   if (reply.error) throw new Error(reply.error);
-  const state = document.getElementById("state");
-  while (!/ended|passed/.test(state.textContent)) await new Promise((next) => setTimeout(next, 50));
+  await until(/ended|passed/);
   return seconds / ((performance.now() - began) / 1e3);
 }"""
 LOCK = threading.Lock()
@@ -136,12 +142,15 @@ def measured() -> list[tuple[str, str, str]]:
         page.locator("svg.slow").wait_for(state="attached")
         frames = page.evaluate(FRAMES, 4)
         page.locator("#demo").click()
-        begun = cpu()
-        speed = page.evaluate(PASSED, [RUN, 30])
-        run_cpu = cpu() - begun
+        runs = []
+        for _ in range(1 + AGAIN):
+            begun = cpu()
+            speed = page.evaluate(PASSED, [RUN, 30])
+            runs.append((30 / speed, cpu() - begun))
         context.close()
     server.shutdown()
     later, later_cpu = map(statistics.median, zip(*warm, strict=True))
+    run, run_cpu = map(statistics.median, zip(*runs[1:], strict=True))
     return [
         (
             f"a first visit transfers, text as gzip ({sent:.1f} MB without)",
@@ -151,7 +160,8 @@ def measured() -> list[tuple[str, str, str]]:
         ("first click carried out, empty cache", f"{cold:.1f} s", f"{cold_cpu:.1f} s"),
         (f"first click carried out, later visits (median of {WARM})", f"{later:.1f} s", f"{later_cpu:.1f} s"),
         ("frames per second while packets are dots", f"{frames:.0f}", ""),
-        ("30 s of a stream at the demo's rates, 16 switches", f"{30 / speed:.1f} s", f"{run_cpu:.1f} s"),
+        ("30 s of a stream at the demo's rates, 16 switches", f"{runs[0][0]:.1f} s", f"{runs[0][1]:.1f} s"),
+        (f"the same, later runs (median of {AGAIN})", f"{run:.1f} s", f"{run_cpu:.1f} s"),
     ]
 
 
