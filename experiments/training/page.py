@@ -104,7 +104,7 @@ TRANSPORT-FAULT. [training.json](training.json) has the figures of each run.
 def write(path: Path, found: Kept) -> None:
     """Write the page, and its picture into the same folder."""
     rows = {nics: kept[1] for nics, kept in found.items()}
-    sizes = [size for size in SIZES if rows.get(size.nics)]
+    sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
     chapters = [_chapter(size, *found[size.nics]) for size in sizes]
     parts = [_HEAD, _summary(sizes, rows), _METHOD, *chapters, _day(sizes, rows), _LIMITS, _runs(found)]
     if draw(path.with_name(PICTURE), sizes, rows):
@@ -124,9 +124,14 @@ def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str
     return f"What a fault costs the job, in ms:\n\n{table}\n" if lines else ""
 
 
+def _measured(rows: Sequence[Row]) -> list[str]:
+    """Return the transports with a run without a fault, which every cost is compared with."""
+    return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
+
+
 def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> str:
     """One table: faults by transports. `digest` names the sources of its rows."""
-    shown = [name for name in TRANSPORTS if costs.step(rows, name) is not None]
+    shown = _measured(rows)
     seeds = sorted({row["seed"] for row in rows})
     words = [f"## {size.nics:,} NICs", ""]
     words.append(
@@ -209,7 +214,9 @@ def _runs(found: Kept) -> str:
             continue
         spent, memory = sum(row.get("cpu") or 0 for row in rows), max(row.get("mib") or 0 for row in rows)
         used = f"{spent:,.0f} s of CPU time, at most {memory:,} MiB in one process"
-        words.append(f"* {size.nics:,} NICs: {len(rows)} runs with sources `{digest}`, {used}.")
+        words.append(
+            f"* {size.nics:,} NICs: {len(rows)} run{'s' if len(rows) > 1 else ''} with sources `{digest}`, {used}."
+        )
     words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB.", ""]
     lines = []
     for size in SIZES:

@@ -65,6 +65,14 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
 
 
+def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
+    page.write(tmp_path / "training.md", {64: ("abc", rows()), 1024: ("abc", [row("mrc-flap", 1, 1e-3)])})
+    text = (tmp_path / "training.md").read_text()
+    assert "## 64 NICs" in text
+    assert "## 1,024 NICs" not in text
+    assert "* 1,024 NICs: 1 run with" in text
+
+
 def test_figures_are_kept_and_give_the_same_page(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "draw", lambda *_: False)
     found = {64: ("abc", rows())}
