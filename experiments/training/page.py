@@ -282,6 +282,11 @@ def _bars(
             "error_kw": {"elinewidth": 0.9, "capsize": 2, "capthick": 0.9},
         }
         axes.bar(list(well), means, width * 0.88, yerr=halves, **bars)
+        for x in (x for x, cost in well.items() if cost.half is None):
+            axes.annotate(
+                "one seed", (x, max(0.0, well[x].mean)), (0, 2), textcoords="offset points", rotation=90, ha="center",
+                fontsize=7.5, color=colour,
+            )  # fmt: skip
         for x in ran.keys() - well.keys():
             axes.annotate(
                 "job ends", (x, 0), (0, 2), textcoords="offset points", rotation=90, ha="center", fontsize=7.5,

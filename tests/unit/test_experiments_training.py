@@ -123,6 +123,8 @@ def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_pat
         assert axes.get_yscale() == "linear"
         assert len(axes.get_xticks()) == 1  # the one fault that rows have
     assert not page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: []})
+    assert page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: [row("mrc-calm", 1, 1e-3), row("mrc-t0", 1, 2e-3)]})
+    assert [text.get_text() for text in figures[-1].axes[0].texts] == ["one seed"]
 
 
 def test_plans_of_some_variants_continue_each_other(monkeypatch):
