@@ -27,6 +27,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu"]
 CABLE = "t0-p1-1/t1-p1-2"
 WARM = 3  # visits
 AGAIN = 3  # runs after the first one, in which the browser still translates the code that runs most
+REST = 1500  # milliseconds between two runs
 TIMEOUT = 300_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 CLICKED = """async (name) => {
@@ -147,6 +148,7 @@ def measured() -> list[tuple[str, str, str]]:
             begun = cpu()
             speed = page.evaluate(PASSED, [RUN, 30])
             runs.append((30 / speed, cpu() - begun))
+            page.wait_for_timeout(REST)
         context.close()
     server.shutdown()
     later, later_cpu = map(statistics.median, zip(*warm, strict=True))
