@@ -27,6 +27,7 @@ from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 
 _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 _OLD_RTTS: Final = 40.0
@@ -74,7 +75,8 @@ class Fingerprint:
         youngest = min((one.due - system.base_rtt / 2 for one in system.network), default=system.now)
         self._stamps_matter = bool(system.down) or system.now - youngest > _OLD_RTTS * system.base_rtt
         self._held = round(system.base_rtt * 1e6)  # µs: no peer holds an answer for longer
-        self._answered = {one.stamp for one in system.network if one.stamp}
+        self._answered = {(one.subject, one.stamp) for one in system.network if one.stamp}
+        self._first_psn = 0  # of the requestor that is visited
         for index, host in enumerate(system.hosts):
             self._host = index
             self._add(host)
@@ -217,6 +219,7 @@ class Fingerprint:
 
     def _rank(self, requestor: MrcRequestor) -> None:
         """Transmissions are distinguished by their order."""
+        self._first_psn = requestor.first_psn
         packets = {id(packet): packet for packet in requestor.recovery.window._slots if packet.seq >= 0}
         ordered = sorted(packets.values(), key=lambda packet: packet.order)
         self._ranks.update({id(packet): rank for rank, packet in enumerate(ordered)})
@@ -232,8 +235,9 @@ class Fingerprint:
             tokens.append(max(round((packet.sent_at - self._now) * 1e12), _STUCK_TIMES * self._old))
         else:
             tokens.append(self._time(packet.sent_at))
-        tokens.append(self._copy(packet.ts, state is _FLIGHT))
-        tokens.append(self._copy(packet.previous_ts) if packet.sends > 1 else None)
+        psn = packet.seq + self._first_psn & PSN_MASK
+        tokens.append(self._copy(psn, packet.ts, state is _FLIGHT))
+        tokens.append(self._copy(psn, packet.previous_ts) if packet.sends > 1 else None)
         tokens.append(packet.lost_by)
         self._add(getattr(packet, "ev", None))
         self._add(packet.lost_ev)
@@ -242,9 +246,16 @@ class Fingerprint:
             if name not in _OF_PACKETS:
                 self._add(getattr(packet, name, None))
 
-    def _copy(self, stamp: int, matters: bool = False) -> int | None:
-        """Return when a copy of a packet was sent; None where nothing on its way can be it, or its answer."""
-        if matters or self._stamps_matter or any(one - stamp & _STAMP_MASK <= self._held for one in self._answered):
+    def _copy(self, psn: int, stamp: int, matters: bool = False) -> int | None:
+        """Return when a copy of a packet was sent; None where nothing on its way can be it, or its answer.
+
+        The PSN counts: stamps come round every 65 ms, so that a frame of another packet may have that of an old copy.
+        """
+        if (
+            matters
+            or self._stamps_matter
+            or any(subject == psn and one - stamp & _STAMP_MASK <= self._held for subject, one in self._answered)
+        ):
             return self._stamp - stamp & _STAMP_MASK
         return None
 

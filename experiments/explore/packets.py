@@ -7,6 +7,7 @@ from struct import unpack_from
 from typing import Final
 
 from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.topo import srv6
 
 _ICRC: Final = 4
@@ -55,6 +56,17 @@ class Flight:
     def psn(self) -> int:
         """BTH PSN."""
         return int.from_bytes(self.data[_PSN_AT : _PSN_AT + 3], "big")
+
+    @property
+    def subject(self) -> int:
+        """PSN of the data packet that it is or answers; -1: none."""
+        if self.is_write:
+            return self.psn
+        view = memoryview(self.data)
+        if self.op == h.MrcOpcode.SACK and not self.id_kind:
+            sack = h.Sack.unpack(view, h.BODY_AT)
+            return sack.cack + sack.offset & PSN_MASK
+        return h.Nack.unpack(view, h.BODY_AT).psn if self.op == h.MrcOpcode.NACK else -1
 
     @property
     def dscp(self) -> int:
