@@ -352,11 +352,11 @@ def test_flows_show_what_arrived_while_a_stream_goes_on_and_how_far_a_failed_wri
 
 
 def test_requests_may_be_ended_before_their_answers_are_read(session, tmp_path):
-    with service.served(session, tmp_path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(tmp_path / client.SOCKET))
-        client.sendall(b'{"id": 1, "op": "command", "line": "wait 50ms"}\n')
-        client.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
-        assert json.loads(client.makefile().readline())["ok"]["data"] == {"flows": {}}
+    with service.served(session, tmp_path), socket.socket(socket.AF_UNIX) as other:
+        other.connect(str(tmp_path / client.SOCKET))
+        other.sendall(b'{"id": 1, "op": "command", "line": "wait 50ms"}\n')
+        other.shutdown(socket.SHUT_WR)  # as nc does at the end of its input
+        assert json.loads(other.makefile().readline())["ok"]["data"] == {"flows": {}}
 
 
 def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -364,6 +364,33 @@ def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.Completed
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "120"}
     argv = [sys.executable, "-c", code, *arguments]
     return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=240, check=False, env=environment)
+
+
+def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path):
+    own = tmp_path / "base" / "lab"
+    own.parent.mkdir()
+    code = "from mrclab.lab.command.cli import main; main()"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    argv = [sys.executable, "-c", code, "--run-dir", str(own), "up", "--world", "sim"]
+    up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    assert up.stdin is not None
+    assert up.stdout is not None
+    watchdog = threading.Timer(280, up.kill)
+    watchdog.start()
+    try:
+        up.stdin.write("nodes\n")
+        up.stdin.flush()
+        while not up.stdout.readline().startswith("hosts h1"):
+            assert up.poll() is None
+        assert "switches  16 of 16 ready" in mrclab("--run-dir", str(own), "status", place=tmp_path).stdout
+        assert "intact" in mrclab("--run-dir", str(own), "send", "h1", "h3", __file__, place=tmp_path).stdout
+        assert "no lab" in mrclab("status", place=tmp_path).stderr.lower()
+        up.communicate("quit\n", timeout=240)
+    finally:
+        watchdog.cancel()
+        up.kill()
+        up.wait()
+    assert not (own / "fabric.yaml").exists()
 
 
 def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_path):

@@ -10,8 +10,10 @@ from mrclab.topo.input import trust
 from mrclab.topo.linux.paths import RUN_DIR
 
 
-def virtual_run_dir() -> Path:
-    """Directory in which this user's lab in virtual time keeps its socket and history."""
+def virtual_run_dir(run_dir: Path = RUN_DIR) -> Path:
+    """Directory in which a lab in virtual time keeps its socket and history: the given one, else this user's."""
+    if run_dir != RUN_DIR:
+        return run_dir
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path(base) / "mrclab" if base else Path(f"/tmp/mrclab-{os.getuid()}")
 
@@ -24,8 +26,11 @@ def held_run_dir(run_dir: Path) -> Path:
 
 def virtual(run_dir: Path) -> Path | None:
     """The directory of the lab in virtual time; None where none runs, or one runs on the wire."""
+    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
+
     place = held_run_dir(run_dir)
-    return place if place == virtual_run_dir() and _served(place) else None
+    on_the_wire = place == RUN_DIR or state.running(place.parent) is not None
+    return place if _served(place) and not on_the_wire else None
 
 
 def _served(place: Path) -> bool:

@@ -84,7 +84,7 @@ def up(
         virtual = chosen == "sim"
         if not virtual:
             lab.forgiving = True
-        settings = stack.enter_context(_mirrored(lab)) if virtual else None
+        settings = stack.enter_context(_mirrored(lab, virtual_run_dir(context.obj))) if virtual else None
         run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, asked, probing)
@@ -128,8 +128,7 @@ def _lines(script: Path) -> list[str]:
 
 
 @contextmanager
-def _mirrored(lab: Any) -> Iterator[Mirror]:
-    place = virtual_run_dir()
+def _mirrored(lab: Any, place: Path) -> Iterator[Mirror]:
     if (place / client.SOCKET).exists() and _answers(place):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
     mirror = Mirror(lab, place)
