@@ -70,8 +70,8 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
     [
         (["--hosts", "18"], "18 hosts do not fill T0s of 4; give a multiple of it, for example 16"),
         (["--hosts", "1000"], "1000 hosts do not fill T0s of 32; give a multiple of it, for example 992"),
-        (["--hosts", "16,x"], "--hosts 'x' is no number of hosts from 16 to 32768; give for example 128,1024"),
-        (["--hosts", "8"], "--hosts '8' is no number of hosts from 16"),
+        (["--hosts", "16,x"], "invalid --hosts 'x': expected 16 to 32768 hosts, for example 128,1024"),
+        (["--hosts", "8"], "invalid --hosts '8': expected 16 to"),
         (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
         (["--seeds", "0"], "--seeds 0: at least one run is needed; give for example 3"),
         (["--flows", "0"], "--flows 0: each host sends one at least; give for example 10"),

@@ -37,7 +37,10 @@ export class Report {
     this.dialog.showModal();
     if (told.error) return;
     const { series, faults } = told, seconds = series.step * series.t.length, unit = seconds < 2e-3 ? ["µs", 1e6] : seconds < 2 ? ["ms", 1e3] : ["s", 1];
-    const times = series.t.map((t) => (t + series.step / 2) * unit[1]); // middles of the bins, as in the pictures
+    const single = series.t.length === 1; // a run of one bin is drawn from its begin to its end, as a point has no area
+    const both = (values) => (single ? [values[0], values[0]] : values);
+    const times = (single ? [series.t[0], series.t[0] + series.step] : series.t.map((t) => t + series.step / 2)) // middles of the bins, as in the pictures
+      .map((t) => t * unit[1]);
     const marks = () => faults.flatMap(({ begin, end }) => [{ t: begin * unit[1], end: false }, { t: end * unit[1], end: true }]);
     const list = document.createElement("ul");
     for (const { ok, expected, observed } of told.verdicts) {
@@ -53,10 +56,10 @@ export class Report {
     this.body.replaceChildren(made("h2", told.title), made("p", told.headline), list, ...places.map(([figure]) => figure));
     const name = () => unit[0], rate = (value) => this.units.rate(value), scale = this.units.rateScale;
     const rows = series.t.map((_, n) => Object.fromEntries(planes.map((plane) => [plane, series.goodput_bytes_per_second[`plane ${plane}`]?.[n] ?? 0])));
-    new Goodput(places[0][1], planes, marks, name).update(times, rows, scale, rate);
+    new Goodput(places[0][1], planes, marks, name).update(times, both(rows), scale, rate);
     const losses = { lost: series.lost_packets, "sent again": series.retransmitted_packets };
-    new Lines(places[1][1], losses, marks, name, String, ["bad", "ink"]).draw([times, ...Object.values(losses)]);
+    new Lines(places[1][1], losses, marks, name, String, ["bad", "ink"]).draw([times, ...Object.values(losses).map(both)]);
     const flows = Object.fromEntries(Object.entries(series.flow_goodput_bytes_per_second).slice(0, HUES.length));
-    new Lines(places[2][1], flows, marks, name, rate).draw([times, ...Object.values(flows).map((values) => values.map((value) => value * scale))]);
+    new Lines(places[2][1], flows, marks, name, rate).draw([times, ...Object.values(flows).map((values) => both(values).map((value) => value * scale))]);
   }
 }
