@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -366,12 +367,12 @@ def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.Completed
     return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
-def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path):
-    own = tmp_path / "base" / "lab"
-    own.parent.mkdir()
+@contextlib.contextmanager
+def lab_up(place: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A lab in virtual time whose prompt reads a pipe and has answered once; ended however the test goes."""
     code = "from mrclab.lab.command.cli import main; main()"
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-    argv = [sys.executable, "-c", code, "--run-dir", str(own), "up", "--world", "sim"]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
+    argv = [sys.executable, "-c", code, *options, "up", "--world", "sim"]
     up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert up.stdin is not None
     assert up.stdout is not None
@@ -382,31 +383,26 @@ def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path
         up.stdin.flush()
         while not up.stdout.readline().startswith("hosts h1"):
             assert up.poll() is None
-        assert "switches  16 of 16 ready" in mrclab("--run-dir", str(own), "status", place=tmp_path).stdout
-        assert "intact" in mrclab("--run-dir", str(own), "send", "h1", "h3", __file__, place=tmp_path).stdout
-        assert "no lab" in mrclab("status", place=tmp_path).stderr.lower()
-        up.communicate("quit\n", timeout=240)
+        yield up
     finally:
         watchdog.cancel()
         up.kill()
         up.wait()
+
+
+def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path):
+    own = tmp_path / "base" / "lab"
+    own.parent.mkdir()
+    with lab_up(tmp_path, "--run-dir", str(own)) as up:
+        assert "switches  16 of 16 ready" in mrclab("--run-dir", str(own), "status", place=tmp_path).stdout
+        assert "intact" in mrclab("--run-dir", str(own), "send", "h1", "h3", __file__, place=tmp_path).stdout
+        assert "no lab" in mrclab("status", place=tmp_path).stderr.lower()
+        up.communicate("quit\n", timeout=240)
     assert not (own / "fabric.yaml").exists()
 
 
 def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_path):
-    code = "from mrclab.lab.command.cli import main; main()"
-    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-    argv = [sys.executable, "-c", code, "up", "--world", "sim"]
-    up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-    assert up.stdin is not None
-    assert up.stdout is not None
-    watchdog = threading.Timer(280, up.kill)
-    watchdog.start()
-    try:
-        up.stdin.write("nodes\n")
-        up.stdin.flush()
-        while not up.stdout.readline().startswith("hosts h1"):
-            assert up.poll() is None
+    with lab_up(tmp_path) as up:
         assert "hosts h1 h2 h3 h4" in mrclab("nodes", place=tmp_path).stdout
         told = mrclab("paths", "h1", "h3", "--json", place=tmp_path)
         assert len(json.loads(told.stdout)["paths"]) == 8
@@ -421,10 +417,6 @@ def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_p
         second = mrclab("up", "--world", "sim", place=tmp_path)
         assert (second.returncode, "in another terminal" in second.stderr) == (2, True)
         said, _ = up.communicate("faults\nquit\n", timeout=240)
-    finally:
-        watchdog.cancel()
-        up.kill()
-        up.wait()
     assert "cut-h1-p1-t0-p1-1: h1-p1/t0-p1-1 down" in said
     assert up.returncode == 0
     assert list((tmp_path / "mrclab").rglob("*.sock")) == []
