@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-/usr/bin/python3}
 VENV=${VENV:-} # another folder than .venv: then only that is made
 PACKAGES=(mininet iproute2 nftables ethtool tcpdump iputils-ping procps python3-venv make tshark)
+CHECKERS='^(mypy|ruff|ast-serialize|librt|pathspec|types-protobuf|grpc-stubs)==' # they read sources: .venv alone has them
 MININET=/usr/lib/python3/dist-packages/mininet
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -44,6 +45,8 @@ stamp() { { "$PYTHON" -V; cat "$@"; } | sha256sum | cut -d' ' -f1; }
 
 fresh() { [ "$(cat "$1/.stamp" 2>/dev/null)" = "$2" ]; }
 
+wanted_packages() { if [ "$1" = .venv ]; then cat requirements.lock; else grep -Ev "$CHECKERS" requirements.lock; fi; }
+
 new_venv() {
     [ "$(id -u)" = 0 ] || [ -w . ] || die "cannot write to $PWD. Run the same command with sudo."
     "$PYTHON" -m venv "$1" || die "$PYTHON -m venv failed."
@@ -55,7 +58,7 @@ install_lab() {
     fresh "$venv" "$want" && return 0
     say "making $venv (Python packages of requirements.lock)"
     new_venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r requirements.lock || die "pip could not install requirements.lock."
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r <(wanted_packages "$venv") || die "pip could not install requirements.lock."
     "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
     # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
     ln -sfn "$MININET" "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"

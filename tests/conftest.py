@@ -1,5 +1,6 @@
 """Fixtures and rules of every test."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 
 import history_net
 import hypothesis
+import light_runs
 import pytest
 
 from mrclab import compiled
@@ -20,6 +22,9 @@ hypothesis.settings.load_profile("any-machine")
 
 # Tests replace methods and look inside, which compiled modules do not let; those of the compiled form ask for it.
 os.environ.setdefault("MRCLAB_COMPILED", "0")
+
+# As the command does it: loading makes many objects, and all of them stay.
+gc.set_threshold(100_000)
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,9 +60,24 @@ def records_have_classes() -> Iterator[None]:
     assert history_net.taken() == []
 
 
+@pytest.fixture(autouse=True)
+def whole_runs_where_wanted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs leave out what `light_runs` says, except in tests marked `whole`."""
+    if request.node.get_closest_marker("whole") is None:
+        yield
+        return
+    light_runs.LEAVING.out = False
+    try:
+        yield
+    finally:
+        light_runs.LEAVING.out = True
+        light_runs.keep()
+
+
 def pytest_collection_finish() -> None:
     """Modules are loaded now: simulated worlds are watched where there are any."""
     history_net.spread()
+    light_runs.spread()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

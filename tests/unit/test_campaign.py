@@ -132,6 +132,7 @@ def test_a_run_that_cannot_begin_is_a_row_that_says_why(file):
     assert "\n" not in row["trouble"]
 
 
+@pytest.mark.whole
 def test_nothing_stays_of_a_run_but_its_row(file):
     job = next(iter(planned(file)))
     work.run(job)

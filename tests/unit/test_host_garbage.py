@@ -32,6 +32,7 @@ def much_garbage() -> "weakref.ref[Node]":
     return weakref.ref(nodes[0])
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("collector_as_before")
 def test_garbage_is_collected_once_the_nic_rests():
     frames = 0
@@ -46,6 +47,7 @@ def test_garbage_is_collected_once_the_nic_rests():
     assert watched() is None
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("collector_as_before")
 @pytest.mark.parametrize("simulation", [mrc_sim.Simulation, roce_sim.Simulation])
 def test_sending_and_receiving_makes_no_cycles(simulation):

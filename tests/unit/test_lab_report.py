@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import re
 import statistics
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -54,6 +57,7 @@ def test_a_report_holds_everything_in_one_page(directory):
         assert text in page
 
 
+@pytest.mark.whole
 def test_every_picture_is_a_png_of_sensible_size(directory):
     runner.finish(directory)
     pictures = sorted(directory.glob("*.png"))
@@ -193,6 +197,16 @@ def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path)
     made = plots.draw(measures(change=lambda rs: [r for r in rs if r.kind not in kinds]), tmp_path)
     assert not (tmp_path / "losses.png").exists()
     assert "Packets declared lost, and sent again" not in made
+
+
+@pytest.mark.once
+def test_matplotlib_says_nothing_where_the_home_directory_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MPL", "XDG_"))}
+    environment["HOME"] = str(tmp_path / "file" / "home")
+    argv = [sys.executable, "-c", "from mrclab.lab.report import plots"]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 @pytest.mark.filterwarnings("error")

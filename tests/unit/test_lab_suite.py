@@ -221,6 +221,7 @@ def test_nobody_else_gets_the_place_between_two_runs(home, tmp_path, monkeypatch
     assert not (tmp_path / "base").exists()
 
 
+@pytest.mark.whole
 def test_no_run_stays_in_memory_when_the_next_begins(tmp_path):
     traffic, expect = "[{name: file, kind: write, from: h1, to: h3, size: 64 KiB}]", "[{kind: integrity}]"
     text = f"name: small\nworld: sim\ntraffic: {traffic}\nexpect: {expect}\n"

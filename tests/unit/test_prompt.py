@@ -360,19 +360,27 @@ def test_requests_may_be_ended_before_their_answers_are_read(session, tmp_path):
         assert json.loads(other.makefile().readline())["ok"]["data"] == {"flows": {}}
 
 
+def program(place: Path) -> list[str]:
+    """The command, for which no lab is on the wire, whatever else this machine does."""
+    code = (
+        "import pathlib, mrclab.topo.linux.paths as paths;"
+        f"paths.BASE = pathlib.Path({str(place / 'wire')!r}); paths.RUN_DIR = paths.BASE / 'lab';"
+        "from mrclab.lab.command.cli import main; main()"
+    )
+    return [sys.executable, "-c", code]
+
+
 def mrclab(*arguments: str, place: Path, text: str = "") -> subprocess.CompletedProcess[str]:
-    code = "from mrclab.lab.command.cli import main; main()"
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(place), "COLUMNS": "120"}
-    argv = [sys.executable, "-c", code, *arguments]
+    argv = [*program(place), *arguments]
     return subprocess.run(argv, input=text, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
 @contextlib.contextmanager
 def lab_up(place: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A lab in virtual time whose prompt reads a pipe and has answered once; ended however the test goes."""
-    code = "from mrclab.lab.command.cli import main; main()"
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
-    argv = [sys.executable, "-c", code, *options, "up", "--world", "sim"]
+    argv = [*program(place), *options, "up", "--world", "sim"]
     up = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert up.stdin is not None
     assert up.stdout is not None
@@ -390,6 +398,7 @@ def lab_up(place: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         up.wait()
 
 
+@pytest.mark.once
 def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path):
     own = tmp_path / "base" / "lab"
     own.parent.mkdir()
@@ -401,6 +410,7 @@ def test_a_lab_in_virtual_time_keeps_to_the_run_directory_that_is_given(tmp_path
     assert not (own / "fabric.yaml").exists()
 
 
+@pytest.mark.once
 def test_up_takes_words_from_a_pipe_and_other_terminals_and_leaves_nothing(tmp_path):
     with lab_up(tmp_path) as up:
         assert "hosts h1 h2 h3 h4" in mrclab("nodes", place=tmp_path).stdout

@@ -1,4 +1,5 @@
-"""Matplotlib for programs that draw and end: loaded without the docstrings that it generates, half of its import.
+"""Matplotlib for programs that draw and end: loaded without the docstrings that it generates, half of its import, and
+without its warning where it may not write to the home directory, where it makes a temporary one by itself.
 
 For every class of artist Matplotlib reads the docstrings of all setters, to write signature and docstring of its `set`,
 and it strips the indentation of some nine hundred docstrings. Nothing that is drawn depends on them.
@@ -7,6 +8,7 @@ and it strips the indentation of some nine hundred docstrings. Nothing that is d
 import contextlib
 import importlib
 import inspect
+import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +20,16 @@ def load() -> None:
     """Load Matplotlib's figures; in full where they are loaded already, or where a person may ask for help."""
     if "matplotlib.figure" in sys.modules or hasattr(sys, "ps1") or "IPython" in sys.modules:
         return
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        _load()
+    finally:
+        logger.setLevel(level)
+
+
+def _load() -> None:
     artist: Any = importlib.import_module("matplotlib.artist")
     if hasattr(artist, "kwdoc") and _SIGN in vars(artist.Artist):  # versions differ
         with (

@@ -1,0 +1,89 @@
+"""What runs in tests leave out, two thirds of their CPU time: rendering of pictures that look as others did, and a look
+for garbage through all that pytest has loaded.
+
+Every picture of a run is laid out, and the first of each name is rendered; the others are files of one pixel. Tests
+marked `whole` have everything, as have all processes that tests start.
+"""
+
+import gc
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class Leaving:
+    """Whether it is left out; `gc` of the module that reads results."""
+
+    def __init__(self) -> None:
+        self.out = True
+        self._rendered: set[str] = set()
+        self.isenabled, self.enable, self.disable = gc.isenabled, gc.enable, gc.disable
+
+    def freeze(self) -> None:
+        """What was read stays in sight of the collector, which looks through it alone."""
+        if not self.out:
+            gc.freeze()
+
+    def unfreeze(self) -> None:
+        """What was loaded before the tests stays out of its sight."""
+        if not self.out:
+            gc.unfreeze()
+
+    def collect(self) -> int:
+        """Nothing: it collects by itself in time."""
+        return 0 if self.out else gc.collect()
+
+    def save(self, figure: Any, path: Path) -> bool:
+        """Render the first picture of a name."""
+        if path.name in self._rendered and self.out:
+            path.write_bytes(_PIXEL)
+            return True
+        self._rendered.add(path.name)
+        return bool(sys.modules["mrclab.lab.report.plots.style"].save(figure, path))
+
+
+LEAVING = Leaving()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+_PIXEL = (
+    b"\x89PNG\r\n\x1a\n"
+    + _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+    + _chunk(b"IDAT", zlib.compress(bytes(2)))
+    + _chunk(b"IEND", b"")
+)
+
+
+def spread() -> None:
+    """Leave it out in this process from now on; all that is loaded by now is here to stay."""
+    results = sys.modules.get("mrclab.lab.report.results")
+    if results is not None:
+        results.gc = LEAVING
+        results.write_page = _with_pictures_of(results.write_page)
+    keep()
+
+
+def keep() -> None:
+    """Take what is there out of the collector's sight."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
+def _with_pictures_of(write_page: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def write(run: Any, facts: Any) -> None:
+        from mrclab.lab.report import plots  # noqa: PLC0415 - Matplotlib takes a second to load
+
+        style, plots.style = plots.style, LEAVING
+        try:
+            write_page(run, facts)
+        finally:
+            plots.style = style
+
+    return write
