@@ -23,8 +23,10 @@ hypothesis.settings.load_profile("any-machine")
 # Tests replace methods and look inside, which compiled modules do not let; those of the compiled form ask for it.
 os.environ.setdefault("MRCLAB_COMPILED", "0")
 
-# As the command does it: loading makes many objects, and all of them stay.
+# As the command does it, and for processes that tests start: loading makes many objects, and all of them stay; to look
+# for plug-ins of pydantic goes through all installed packages.
 gc.set_threshold(100_000)
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 # Started in the background by a shell, pytest ignores SIGINT, and so would every process whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

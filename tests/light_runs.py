@@ -1,5 +1,5 @@
-"""What runs in tests leave out, two thirds of their CPU time: rendering of pictures that look as others did, and a look
-for garbage through all that pytest has loaded.
+"""Lighter runs in tests, without two thirds of their CPU time: no rendering of pictures that look as others did, and no
+look for garbage through all that pytest has loaded.
 
 Every picture of a run is laid out, and the first of each name is rendered; the others are files of one pixel. Tests
 marked `whole` have everything, as have all processes that tests start.
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Leaving:
-    """Whether it is left out; `gc` of the module that reads results."""
+    """Stand in for `gc` where results are read, and for the style of pictures; leave that out while `out` is true."""
 
     def __init__(self) -> None:
         self.out = True
@@ -23,17 +23,17 @@ class Leaving:
         self.isenabled, self.enable, self.disable = gc.isenabled, gc.enable, gc.disable
 
     def freeze(self) -> None:
-        """What was read stays in sight of the collector, which looks through it alone."""
+        """Keep in sight of the collector what was read: it looks through little else."""
         if not self.out:
             gc.freeze()
 
     def unfreeze(self) -> None:
-        """What was loaded before the tests stays out of its sight."""
+        """Keep out of its sight what was loaded before the tests."""
         if not self.out:
             gc.unfreeze()
 
     def collect(self) -> int:
-        """Nothing: it collects by itself in time."""
+        """Do nothing: it collects by itself in time."""
         return 0 if self.out else gc.collect()
 
     def save(self, figure: Any, path: Path) -> bool:

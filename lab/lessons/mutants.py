@@ -6,12 +6,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mrclab.lab.session.handles import StartedTraffic
-from mrclab.lab.session.lab import Lab
+if TYPE_CHECKING:
+    from mrclab.lab.session.lab import Lab
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mrclab.lab.session.handles import StartedTraffic  # noqa: PLC0415 - loaded sooner, pytest compiles all of it
+    from mrclab.lab.session.lab import Lab  # noqa: PLC0415
+
     mutant = request.config.getoption("--mrclab-mutant")
     if mutant == "faults":
         monkeypatch.setattr(Lab, "fault", _nothing)
@@ -30,5 +33,5 @@ def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @contextmanager
-def _nothing(_lab: Lab, _kind: str, **_fields: Any) -> Iterator[None]:
+def _nothing(_lab: "Lab", _kind: str, **_fields: Any) -> Iterator[None]:
     yield

@@ -14,8 +14,9 @@ import pytest
 _SUFFIXES = {".yaml", ".yml"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Options of the command line."""
+    _loaded_as_usual(pluginmanager)
     group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
     group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
     group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
@@ -139,6 +140,14 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
         Lab(world, setting.transport.qps) as made,
     ):
         yield made
+
+
+def _loaded_as_usual(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let modules of the lab come from their bytecode: pytest would compile all of a plugin's package once more, to
+    explain assertions that it has not.
+    """
+    hook = getattr(pluginmanager, "rewrite_hook", None)
+    getattr(hook, "_must_rewrite", set()).discard("mrclab")
 
 
 def _run_dir(config: pytest.Config) -> Path:

@@ -35,7 +35,7 @@ class Command:
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        code = "from mrclab.lab.command.cli import main; main()"
+        code = "from mrclab.lab.command.entry import main; main()"
         self._argv = [sys.executable, "-c", code, "--run-dir", str(run_dir)]
 
     def run(self, *words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:

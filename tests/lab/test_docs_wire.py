@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
 ]
-MAIN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
+MAIN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()"]
 
 
 def carry_out(line: Line, folder: Path, run_dir: Path) -> str:

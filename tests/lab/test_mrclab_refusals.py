@@ -116,7 +116,7 @@ def test_without_mininet_it_says_so(tmp_path):
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if entry.name != "mininet":
             (libraries / entry.name).symlink_to(entry)
-    code = "from mrclab.lab.command.cli import main; main()"
+    code = "from mrclab.lab.command.entry import main; main()"
     path = os.pathsep.join([str(Path(__file__).parents[2]), str(libraries)])
     argv = [sys.executable, "-S", "-c", code, "--run-dir", str(tmp_path / "base" / "lab"), "up"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})

@@ -36,7 +36,7 @@ def mrclab(request, tmp_path):
     place = run_dir(f"-{abs(hash(request.node.name)) % 10000}")
 
     def run(*words: object) -> tuple[str, Path]:
-        code = "from mrclab.lab.command.cli import main; main()"
+        code = "from mrclab.lab.command.entry import main; main()"
         argv = [sys.executable, "-c", code, "--run-dir", str(place), *map(str, words), "--results", str(tmp_path)]
         if words[0] == "train":  # its own options come before the script
             argv = [*argv[:6], "--results", str(tmp_path), *map(str, words[1:])]

@@ -146,7 +146,7 @@ def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(fil
     command = [
         sys.executable,
         "-c",
-        "from mrclab.lab.command.cli import main; main()",
+        "from mrclab.lab.command.entry import main; main()",
         *arguments(file, directory, "1..6"),
     ]
     table = directory / journal.ROWS

@@ -61,7 +61,7 @@ def begun(folder, *more):
     (folder / "pairs.cm").write_text(PAIRS, encoding="utf-8")
     words = ["campaign", "small.yaml", "--seeds", "1..6", "--set", "fabric.link.rate_pps=200,400", *more]
     process = subprocess.Popen(
-        [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", *words],
+        [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()", *words],
         cwd=folder,
         env={**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"},  # as ray_nodes.py has it
         stdout=subprocess.PIPE,

@@ -40,7 +40,7 @@ BY_OTHERS = {  # programs whose running is another test's matter
     "wireshark": "a window; tests/lab/test_tshark.py reads with the same dissector",
 }
 PLACES = {"FILE": "README.md", "SCENARIO": "link-failure"}
-MAIN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
+MAIN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()"]
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.linux import state
 
-PLAN = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()", "plan"]
+PLAN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()", "plan"]
 
 
 class Refuses(io.StringIO):

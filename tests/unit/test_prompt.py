@@ -365,7 +365,7 @@ def program(place: Path) -> list[str]:
     code = (
         "import pathlib, mrclab.topo.linux.paths as paths;"
         f"paths.BASE = pathlib.Path({str(place / 'wire')!r}); paths.RUN_DIR = paths.BASE / 'lab';"
-        "from mrclab.lab.command.cli import main; main()"
+        "from mrclab.lab.command.entry import main; main()"
     )
     return [sys.executable, "-c", code]
 

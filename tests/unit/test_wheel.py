@@ -81,7 +81,7 @@ def _closure(name: str) -> set[str]:
 
 
 def _mrclab(python: Path, place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    program = "from mrclab.lab.command.cli import main; main()"
+    program = "from mrclab.lab.command.entry import main; main()"
     environment = {"PATH": os.defpath, "HOME": str(place), "LANG": "C.UTF-8"}
     return subprocess.run(
         [str(python), "-c", program, *words], cwd=place, env=environment, capture_output=True, text=True, check=False

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIME = re.compile(r"-20\d{6}-\d{6}(?:-\d+)?")
 _DIGEST = re.compile(r"^History: .*\n", re.MULTILINE)  # changes with every field that a record gets
 _PROMPT = "mrclab> "
-_MAIN = "from mrclab.lab.command.cli import main; main()"
+_MAIN = "from mrclab.lab.command.entry import main; main()"
 _SEEN = ("docs", "scenarios", "p4src", "README.md")
 
 
