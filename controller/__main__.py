@@ -11,7 +11,7 @@ from mrclab import HOME
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.metrics.page import MetricsServer
+from mrclab.controller.metrics.server import MetricsServer
 from mrclab.controller.operations import by_name
 from mrclab.controller.p4runtime.session import SwitchSession
 from mrclab.controller.provisioning.program import PipelineConfig
@@ -118,9 +118,12 @@ async def serve(options: argparse.Namespace) -> None:
         policy=POLICIES[options.mapper_policy],
         transport=load_transport(options.transport, options.run_dir),
     )
-    metrics = MetricsServer(options.metrics_port, controller.metrics)
+    loop = asyncio.get_running_loop()
+    metrics = MetricsServer(
+        options.metrics_port, lambda: asyncio.run_coroutine_threadsafe(controller.metrics(), loop).result()
+    )
     api = {**by_name(controller.core, waits=True), "metrics": lambda: {"url": metrics.url}}
-    async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server, metrics:
+    async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server:
         history.listen(server.publish)
         history.record(
             ControllerUp(election_id=options.election_id, switches=len(fabric.switches), metrics_port=metrics.port)

@@ -31,7 +31,7 @@ from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
-    from mrclab.sim.servedpage import ServedPage
+    from mrclab.controller.metrics.server import MetricsServer
 
 TELEMETRY_S: Final = 1.0
 """Between two records of all switches' counters."""
@@ -125,7 +125,8 @@ class SimController:
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
             self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self, cycle, policy)
-        self._page: ServedPage | None = None
+        self._page: MetricsServer | None = None
+        self._page_text = ""  # written by the world's thread alone
 
         def configs(denied: Denylist) -> Mapping[str, NodeConfig]:
             given = self._section, transport, self._agents, of_hosts
@@ -196,7 +197,7 @@ class SimController:
     def _sample(self) -> None:
         self.record(SwitchTotals(switches=self.fleet.totals()))
         if self._page is not None:
-            self._page.text = self._metrics()
+            self._page_text = self._metrics()
 
     # --- as a driver --------------------------------------------------------------------------------------------------
 
@@ -252,11 +253,11 @@ class SimController:
 
     def metrics_url(self) -> str:
         """Return the URL of the Prometheus page, current until the last telemetry, served until the controller ends."""
+        self._page_text = self._metrics()
         if self._page is None:
-            from mrclab.sim.servedpage import ServedPage  # noqa: PLC0415 - asyncio, which a run does without
+            from mrclab.controller.metrics.server import MetricsServer  # noqa: PLC0415 - few runs serve one
 
-            self._page = ServedPage()
-        self._page.text = self._metrics()
+            self._page = MetricsServer(0, lambda: self._page_text)
         return self._page.url
 
     def _metrics(self) -> str:

@@ -9,10 +9,6 @@ class EmulationError(TopoError):
     """The machine could not be brought into the wanted state."""
 
 
-class DamagedRecord(EmulationError):  # noqa: N818 - reads as the state it reports
-    """The record of what a run made is there and cannot be read."""
-
-
 class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports
     """Another user could change what the lab would find at a place."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.lab.run.wire.wireworld import wire_world
-from mrclab.topo.linux import kernel, state
+from mrclab.topo.linux import kernel, processes
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -94,7 +94,7 @@ class Stopwatch:
 
     def _now(self) -> Part:
         own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return Part(time.monotonic(), own + sum(map(_cpu, state.recorded(self._base))))
+        return Part(time.monotonic(), own + sum(map(_cpu, processes.of_labs().get(self._base.resolve(), ()))))
 
 
 def fabric(switches: int) -> Fabric:

@@ -230,17 +230,6 @@ def _remove(where: Callable[[Scene], Path]) -> Callable[[Scene, random.Random], 
     return do
 
 
-def _damage(scene: Scene, draw: random.Random) -> str:
-    path = scene.run_dir.parent / "state.json"
-    try:
-        record = os.open(path, os.O_WRONLY | os.O_TRUNC)  # never made again: the lab removes it as it goes
-    except FileNotFoundError:
-        raise ProcessLookupError(path.name) from None
-    with os.fdopen(record, "w") as file:
-        file.write(draw.choice(["", "{", "[]", '{"token": 3}']))
-    return str(path)
-
-
 def _flood(scene: Scene, draw: random.Random) -> str:
     paths = sorted(scene.run_dir.glob("*.sock"))
     if not paths:
@@ -333,7 +322,6 @@ ALL: tuple[Disturbance, ...] = (
     Disturbance("fill the results", _fill(lambda scene: scene.results), False),
     Disturbance("remove the run directory", _remove(lambda scene: scene.run_dir.parent), True, _GONE),
     Disturbance(REMOVE_RESULTS, _remove(lambda scene: scene.results), False),
-    Disturbance("damage the record", _damage, False),
     Disturbance("flood a socket", _flood, False, part="t"),
     Disturbance(LEAVE, _leave, False),
 )

@@ -63,11 +63,10 @@ class Taps:
 def _cables_namespace(run_dir: Path) -> int:
     from mrclab.topo.linux import kernel, state  # noqa: PLC0415 - Linux alone has what it needs
 
-    for name in state.namespaces(run_dir.parent):
-        path = kernel.NETNS_DIR / name
-        if path.exists():
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    raise LabError("the running lab has no cables yet; try again when it is up")
+    try:
+        return os.open(kernel.NETNS_DIR / state.namespace(run_dir.parent, "cables"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LabError("the running lab has no cables yet; try again when it is up") from None
 
 
 def _tap(interface: str) -> socket.socket:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topo_helpers import remains
 
-from mrclab.topo.linux.processes import with_token
+from mrclab.topo.linux.processes import of_labs
 
 SMALL = """\
 name: small
@@ -49,13 +49,13 @@ class Command:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
 
-    def token(self) -> str:
-        """Token of the current run's processes."""
-        return str(json.loads((self.run_dir.parent / "state.json").read_text())["token"])
+    def processes(self) -> set[int]:
+        """Pids of the running lab's processes."""
+        return of_labs().get(self.run_dir.parent.resolve(), set())
 
-    def remains(self, token: str) -> list[object]:
-        """Return the remains of that run on the machine."""
-        return remains(self.run_dir, token)
+    def remains(self) -> list[object]:
+        """Return the remains of runs on the machine."""
+        return remains(self.run_dir)
 
     def wait_until(self, happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         """Wait for something that a running command does."""
@@ -71,7 +71,6 @@ class Command:
         """Signal the command once something has happened: it ends as interrupted, leaves nothing; what it said."""
         try:
             self.wait_until(happened, process)
-            token = self.token()
             process.send_signal(number)
             _, said = process.communicate(timeout=60)
         finally:
@@ -79,7 +78,7 @@ class Command:
             process.wait()
         assert process.returncode == 130
         assert said.strip().endswith("mrclab: interrupted; the lab is down")
-        left = self.remains(token)
+        left = self.remains()
         assert left == [], left
         return said
 
@@ -89,10 +88,8 @@ class Command:
         return path.exists() and f'"kind": "{kind}"' in path.read_text()
 
     def claimed(self) -> bool:
-        """Return True if the running lab has its state file."""
-        with contextlib.suppress(OSError, ValueError):
-            return bool(self.token())
-        return False
+        """Return True if the running lab has its lock."""
+        return (self.run_dir.parent / "lock").exists()
 
     def agent(self, host: str) -> int:
         """Pid of a host's agent in the running lab, as it wrote it into its history."""
@@ -103,7 +100,7 @@ class Command:
         """Pids of the running lab's controller, or of a switch, by what is on their command lines."""
         mark = "mrclab.controller" if process == "controller" else f"1@{process}-1"
         found = []
-        for pid in with_token(self.token()):
+        for pid in self.processes():
             with contextlib.suppress(OSError):
                 if mark in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").split():
                     found.append(pid)

@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.bench.lab import __main__ as bench
 from mrclab.bench.lab.bringup import PARTS, Stopwatch, bring_up
-from mrclab.topo.linux import state
+from mrclab.topo.linux import processes
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
@@ -30,7 +30,7 @@ def test_every_part_is_measured_and_they_add_up(result, place):
     assert result.total.cpu > 0
     assert (result.switches, result.hosts, result.cables, result.target) == (4, 2, 6, "soft")
     assert not place.parent.exists()
-    assert state.recorded(place.parent) == []
+    assert place.parent.resolve() not in processes.of_labs()
 
 
 def test_memory_is_told_of_each_kind_of_process_and_rings_only_of_those_that_have_some(result):

@@ -67,8 +67,8 @@ def namespace_of(pid):
     return str(Path(f"/proc/{pid}/ns/net").readlink())
 
 
-def token_of(directory):
-    return state._read(directory.parent / "state.json").token
+def marked(directory):
+    return processes.of_labs().get(directory.parent.resolve(), set())
 
 
 # --- life -----------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_switch_crashes_freezes_and_restarts(lab):
 
 
 def test_switches_are_forks_of_one_process_and_outlive_it(lab, directory):
-    names = {pid: _words(pid) for pid in processes.with_token(token_of(directory))}
+    names = {pid: _words(pid) for pid in marked(directory)}
     (server,) = (pid for pid, words in names.items() if "mrclab.topo.linux.forkserver.server" in words)
     before = lab.processes()
     for name, pid in before.items():
@@ -216,15 +216,14 @@ def _space(pid, kind):
 def test_stop_leaves_files_only_and_close_nothing(directory):
     lab = Emulation(small_fabric(), directory, StandIn())
     lab.start()
-    token = token_of(directory)
     lab.popen("h1", ["sh", "-c", "trap '' TERM; echo deaf; sleep 1000 & wait"], log="deaf")
     lab.popen("h2", [sys.executable, "-c", "import os; os.fork(); import signal; signal.pause()"], log="forker")
     lab.freeze("t0-p1-1")
     lab.stop()
-    assert not processes.with_token(token)
+    assert not marked(directory)
     assert (directory / "log" / "deaf.log").exists()
     lab.close()
-    assert remains(directory, token) == []
+    assert remains(directory) == []
     lab.close()
 
 
@@ -251,14 +250,11 @@ class Broken(StandIn):
 
 
 def test_a_switch_that_dies_at_start_is_named_with_its_words_and_all_is_rolled_back(directory):
-    seen = []
     with pytest.raises(
         EmulationError, match=r"switch t1-p1-1 ended with status 1 at start: its last output was: no such pipeline"
     ):
-        Emulation(small_fabric(), directory, Broken()).start(
-            lambda stage, done, _: stage == "switches" and done == 0 and seen.append(token_of(directory))
-        )
-    assert remains(directory, seen[0]) == []
+        Emulation(small_fabric(), directory, Broken()).start()
+    assert remains(directory) == []
 
 
 def test_an_occupied_namespace_name_is_refused_and_not_removed(directory):
@@ -318,13 +314,12 @@ MOMENTS = [
 def test_clean_removes_what_a_killed_run_left(directory, stage, done):
     dead = builder(directory, stage, done)
     assert dead.wait(60) == -signal.SIGKILL, dead.stderr.read()
-    token = token_of(directory)
-    assert remains(directory, token)
+    assert remains(directory)
     bystander = subprocess.Popen(["sleep", "1000"])
     try:
         removed = state.clean(directory.parent)
         assert f"directory {directory}" in removed
-        assert remains(directory, token) == []
+        assert remains(directory) == []
         assert bystander.poll() is None
         assert state.clean(directory.parent) == []
     finally:
@@ -359,29 +354,13 @@ def test_a_shell_that_dies_while_the_fabric_comes_up_is_the_reason_and_not_what_
 def test_a_new_lab_starts_over_the_remains_of_a_killed_one(directory):
     dead = builder(directory, "up")
     assert dead.wait(60) == -signal.SIGKILL
-    token = token_of(directory)
-    assert processes.with_token(token)
+    left = marked(directory)
+    assert left
     told = []
     lab = Emulation(small_fabric(), directory, StandIn())
     lab.start(lambda stage, *_: told.append(stage))
     try:
-        assert not processes.with_token(token)
+        assert not left & marked(directory)
         assert any(line.startswith("left by an earlier run: process") for line in told)
     finally:
         lab.close()
-
-
-def test_a_process_that_got_a_recycled_pid_is_left_alone(directory):
-    """The record names pid and start time; the same pid with another start time is somebody else."""
-    directory.parent.mkdir(parents=True)
-    stranger = subprocess.Popen(["sleep", "1000"])
-    try:
-        began = processes.start_time(stranger.pid)
-        (directory.parent / "state.json").write_text(
-            f'{{"token": "none-has-this", "pid": 1, "processes": {{"{stranger.pid}": [{began - 1}]}}}}'
-        )
-        assert state.clean(directory.parent) == []
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()

@@ -48,10 +48,9 @@ def up(tmp_path_factory):
     try:
         command.wait_until(lambda: command.recorded("lab.up"), process)
         yield command
-        token = command.token()
         process.communicate("quit\n", timeout=30)
         assert process.returncode == 0
-        assert command.remains(token) == []
+        assert command.remains() == []
     finally:
         process.kill()
         process.communicate()

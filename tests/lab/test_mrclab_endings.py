@@ -80,15 +80,14 @@ def test_a_signal_while_the_lab_is_taken_down_waits_until_all_of_the_run_is_kept
 def test_clean_removes_what_a_killed_lab_left(mrclab, tmp_path):
     process = mrclab.start("run", small_scenario(tmp_path, "16 MiB"), "--results", tmp_path / "results")
     mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
-    token = mrclab.token()
     process.kill()
     process.communicate()
-    assert mrclab.remains(token) != []
+    assert mrclab.remains() != []
     place = {**os.environ, "TMPDIR": str(tmp_path)}
     done = mrclab.run("clean", env=place)
     assert done.returncode == 0
     assert "removed process" in done.stdout
-    assert mrclab.remains(token) == []
+    assert mrclab.remains() == []
     (kept,) = tmp_path.glob("mrclab-killed-*")
     assert f"kept in {kept})" in done.stdout
     assert (kept / "history" / "lab.jsonl").stat().st_size
@@ -128,7 +127,6 @@ def test_a_process_that_dies_unasked_ends_the_run_with_its_name_its_end_and_its_
     }
     try:
         mrclab.wait_until(happened[moment], process)
-        token = mrclab.token()
         os.kill(mrclab.pids(victim)[-1], signal.SIGKILL)
         _, told = process.communicate(timeout=60)
     finally:
@@ -138,14 +136,13 @@ def test_a_process_that_dies_unasked_ends_the_run_with_its_name_its_end_and_its_
     assert f"its log is log/{victim}.log" in told
     (result,) = (tmp_path / "results").iterdir()
     assert (result / "log" / f"{victim}.log").exists()
-    assert mrclab.remains(token) == []
+    assert mrclab.remains() == []
 
 
 def test_a_run_directory_that_is_removed_ends_the_run_and_costs_no_record_of_it(mrclab, tmp_path):
     process = mrclab.start("run", small_scenario(tmp_path, "16 MiB"), "--results", tmp_path / "results")
     try:
         mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
-        token = mrclab.token()
         shutil.rmtree(mrclab.run_dir.parent)
         _, told = process.communicate(timeout=60)
     finally:
@@ -157,7 +154,7 @@ def test_a_run_directory_that_is_removed_ends_the_run_and_costs_no_record_of_it(
     found = history.load(result / "history.jsonl")
     assert list(found.of("traffic.start"))
     assert list(found.of("agent.start"))
-    assert mrclab.remains(token) == []
+    assert mrclab.remains() == []
 
 
 @pytest.mark.parametrize("place", ["run directory", "results"])
@@ -168,7 +165,6 @@ def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_
     try:
         process = mrclab.start("run", small_scenario(tmp_path, "2 MiB"), "--results", tmp_path / "results")
         mrclab.wait_until(lambda: mrclab.recorded("traffic.start"), process)
-        token = mrclab.token()
         with contextlib.suppress(OSError), (small / "filler").open("wb") as filler:
             while True:
                 filler.write(bytes(1 << 16))
@@ -185,7 +181,7 @@ def test_a_disk_that_is_full_is_said_and_what_was_measured_survives(mrclab, tmp_
             kept = Path(told.split("they are in ")[1].split()[0])
             assert (kept / "report.html").exists()
             shutil.rmtree(kept.parent)
-        assert [left for left in mrclab.remains(token) if left != str(small)] == []
+        assert [left for left in mrclab.remains() if left != str(small)] == []
     finally:
         subprocess.run(["umount", "-l", small], check=True)
         if place == "run directory":

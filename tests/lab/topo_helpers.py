@@ -131,9 +131,9 @@ def named_namespaces():
     return {path.name for path in kernel.NETNS_DIR.iterdir()} if kernel.NETNS_DIR.exists() else set()
 
 
-def remains(directory, token):
-    """Remains of a run: its directory, namespaces by prefix, processes with its token."""
+def remains(directory):
+    """Remains of a run: its directory, namespaces by prefix, processes with its mark."""
     base = directory.parent
     left = [str(path) for path in (base,) if path.exists()]
     left += [name for name in named_namespaces() if name.startswith(base.name)]
-    return left + sorted(processes.with_token(token))
+    return left + sorted(processes.of_labs().get(base.resolve(), ()))

@@ -1,12 +1,9 @@
 """Boundary: directories, files and sockets that another local user may have made."""
 
-import json
 import os
 import socket
 import stat
 import struct
-import subprocess
-import sys
 
 import pytest
 
@@ -20,7 +17,7 @@ from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
 from mrclab.topo.errors import UntrustedPlace
 from mrclab.topo.input import files, trust
-from mrclab.topo.linux import processes, state
+from mrclab.topo.linux import state
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -198,69 +195,33 @@ def test_a_socket_that_another_user_serves_is_not_asked(tmp_path, monkeypatch):
         server.close()
 
 
-# --- records ----------------------------------------------------------------------------------------------------------
-
-
-def record(base, **fields):
-    base.mkdir(exist_ok=True)
-    whole = {"token": "t" * 16, "pid": 1, "processes": {}, "namespaces": {}, "directories": [], **fields}
-    (base / "state.json").write_text(json.dumps(whole))
-
-
-@pytest.fixture
-def stranger():
-    process = subprocess.Popen([sys.executable, "-S", "-c", "import signal; signal.pause()"])
-    yield process
-    process.kill()
-    process.wait()
+# --- base directory -----------------------------------------------------------------------------------------------
 
 
 @as_root
-def test_a_record_in_another_users_directory_kills_nothing(tmp_path, stranger):
+def test_a_base_directory_of_another_user_is_refused_and_nothing_in_it_is_removed(tmp_path):
     base = tmp_path / "mrclab"
-    record(base, processes={str(stranger.pid): [processes.start_time(stranger.pid)]}, namespaces={"mrclab-cables": 0})
+    (base / "lab").mkdir(parents=True)
+    (base / "lab" / ".mrclab").touch()
     os.chown(base, OTHER, OTHER)
-    for ask in (state.clean, state.namespaces, state.recorded, state.running, state.RunState.claim):
+    for call in (state.clean, state.running, state.RunState.claim):
         with pytest.raises(UntrustedPlace, match=f"uid {OTHER}"):
-            ask(base)
-    assert stranger.poll() is None
-
-
-def test_a_process_is_ended_only_where_its_start_time_and_the_boot_are_the_recorded_ones(tmp_path, stranger):
-    base, began = tmp_path / "mrclab", processes.start_time(stranger.pid)
-    for fields in (
-        {"processes": {str(stranger.pid): [began + 1]}},
-        {"processes": {str(stranger.pid): [began]}, "boot": "another"},
-    ):
-        record(base, **fields)
-        assert state.clean(base) == []
-        assert stranger.poll() is None
+            call(base)
+    assert (base / "lab").exists()
 
 
 def test_a_namespace_that_is_not_named_as_the_labs_own_stays(tmp_path, monkeypatch):
     base, there = tmp_path / "mrclab", tmp_path / "netns"
+    (base / "lab").mkdir(parents=True)
     there.mkdir()
     own = state.namespace(base, "cables")
     for name in (own, "mrclab-cables", "victim"):
         (there / name).write_text("")
     monkeypatch.setattr(state.kernel, "NETNS_DIR", there)
-    record(base, namespaces=dict.fromkeys((own, "mrclab-cables", "victim"), 0))
-    assert state.clean(base) == [f"namespace {own}"]
+    assert state.clean(base) == []  # nothing says that a run was here
+    (base / "lab" / ".mrclab").touch()
+    assert state.clean(base) == [f"namespace {own}", f"directory {base / 'lab'}"]
     assert {path.name for path in there.iterdir()} == {"mrclab-cables", "victim"}
-
-
-@pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_a_record_that_is_no_file_of_the_labs_is_damaged_and_not_read(tmp_path, kind, stranger):
-    base, elsewhere = tmp_path / "mrclab", tmp_path / "elsewhere"
-    record(elsewhere, processes={str(stranger.pid): [processes.start_time(stranger.pid)]})
-    base.mkdir()
-    if kind == "link":
-        (base / "state.json").symlink_to(elsewhere / "state.json")
-    else:
-        os.mkfifo(base / "state.json")
-    assert state.clean(base) == [f"record {base / 'state.json'}, which was damaged"]
-    assert stranger.poll() is None
-    assert (elsewhere / "state.json").exists()
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path):

@@ -64,16 +64,6 @@ def doing(name):
     return next(one for one in disturbances.ALL if one.name == name).do
 
 
-def test_a_record_that_the_lab_has_removed_is_not_made_anew(tmp_path):
-    scene = SimpleNamespace(run_dir=tmp_path / "lab")
-    with pytest.raises(ProcessLookupError):
-        doing("damage the record")(scene, random.Random(1))
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "state.json").write_text("whole")
-    doing("damage the record")(scene, random.Random(1))
-    assert (tmp_path / "state.json").read_text() != "whole"
-
-
 def test_a_socket_whose_listener_has_gone_is_nothing_to_flood(tmp_path):
     with socket.socket(socket.AF_UNIX) as gone:
         gone.bind(str(tmp_path / "x.sock"))

@@ -1,6 +1,5 @@
 """Lock and record of a run, without root: only processes and directories are made here."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -20,7 +19,6 @@ from pathlib import Path
 from mrclab.topo.linux.state import RunState
 run = RunState.claim(Path(sys.argv[1]))
 run.make_directory(Path(sys.argv[1]) / "lab")
-print(run.token, flush=True)
 os.kill(os.getpid(), 9)
 """
 
@@ -41,7 +39,6 @@ def test_a_run_that_is_released_leaves_nothing(base):
     run.make_directory(base / "lab")
     (base / "lab" / "log").mkdir()
     process = sleeper(run)
-    run.add_process(process.pid)
     run.release()
     assert process.wait() == -9
     assert not base.exists()
@@ -52,18 +49,6 @@ def test_a_directory_that_others_use_stays(base):
     (base / "not-ours").write_text("")
     RunState.claim(base).release()
     assert [path.name for path in base.iterdir()] == ["not-ours"]
-
-
-def test_a_draft_of_the_record_that_a_killed_writer_left_goes_with_the_run(base):
-    run = RunState.claim(base)
-    draft = base / ".state.json.0123456789ab"
-    draft.write_text("{")
-    run.release()
-    assert not base.exists()
-    base.mkdir()
-    draft.write_text("{")
-    state.clean(base)
-    assert not base.exists()
 
 
 def test_processes_are_found_by_token_even_if_nobody_wrote_them_down(base):
@@ -94,7 +79,6 @@ def test_a_dead_runs_lock_is_free_and_its_remains_are_told_and_removed(base):
     told = []
     run = RunState.claim(base, told.append)
     assert told == [f"left by an earlier run: directory {base / 'lab'}"]
-    assert run.token != dead.stdout.strip()
     run.release()
 
 
@@ -160,20 +144,6 @@ def test_clean_without_a_run_does_nothing(base):
     assert not base.exists()
 
 
-def test_the_record_is_on_disk_before_the_next_thing_is_made(base):
-    run = RunState.claim(base)
-    on_disk = json.loads((base / "state.json").read_text())
-    assert (on_disk["token"], on_disk["pid"]) == (run.token, os.getpid())
-    (base / "full").mkdir()
-    (base / "full" / "x").write_text("")
-    with pytest.raises(EmulationError, match="holds files already"):
-        run.make_directory(base / "full")
-    assert json.loads((base / "state.json").read_text())["directories"] == []
-    (base / "full" / "x").unlink()
-    (base / "full").rmdir()
-    run.release()
-
-
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace():
     script = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
     process = subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE)
@@ -201,106 +171,13 @@ def test_whatever_the_umask_nobody_else_may_write_or_look_inside(base):
         run.release()
     finally:
         os.umask(before)
-    assert modes == {base.name: 0o755, "lock": 0o600, "state.json": 0o600, "lab": 0o700}
-
-
-def test_clean_removes_no_directory_outside_its_own(base, tmp_path):
-    precious = tmp_path / "precious"
-    for path in (precious, base / "lab"):
-        path.mkdir(parents=True)
-    (base / "link").symlink_to(precious)
-    named = [str(path) for path in (precious, base / ".." / "precious", base / "link", base, base / "lab")]
-    record = {"token": "t" * 16, "pid": 1, "processes": {}, "namespaces": {}, "directories": named}
-    (base / "state.json").write_text(json.dumps(record))
-    assert state.clean(base) == [f"directory {base / 'lab'}"]
-    assert precious.is_dir()
-    run = RunState.claim(base)
-    with pytest.raises(EmulationError, match="is not inside"):
-        run.make_directory(tmp_path / "elsewhere")
-    run.release()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        '{"token": "x"}',
-        '{"token": "", "pid": 1, "processes": {}, "namespaces": {}, "directories": []}',
-        '{"token": "x", "pid": 1, "processes": {"one": [2]}, "namespaces": {}, "directories": []}',
-        '{"token": "x", "pid": 1, "processes": {"1": []}, "namespaces": {}, "directories": []}',
-        '{"token": "x", "pid": 1, "processes": {}, "namespaces": {"../x": 1}, "directories": []}',
-        '{"token": "x", "pid": 1, "processes": {}, "namespaces": [], "directories": 3}',
-    ],
-)
-def test_of_a_damaged_record_goes_what_is_known_without_it_and_nothing_else(base, tmp_path, text):
-    precious = tmp_path / "precious"
-    for place in (precious, base / "not-ours"):
-        place.mkdir(parents=True)
-        (place / "file").write_text("")
-    (precious / ".mrclab").write_text("")
-    (base / "link").symlink_to(precious)
-    run = RunState.claim(base)
-    run.make_directory(base / "lab")
-    process, stranger = sleeper(run), subprocess.Popen(SLEEPER, stdout=subprocess.PIPE)
-    os.close(run._lock)  # as if its process had died
-    (base / "state.json").write_text(text)
-    try:
-        with pytest.raises(EmulationError, match=r"is damaged .*`mrclab clean` removes what is known without it"):
-            state.namespaces(base)
-        assert state.clean(base) == [
-            f"process {process.pid}",
-            f"directory {base / 'lab'}",
-            f"record {base / 'state.json'}, which was damaged",
-        ]
-        assert process.wait() == -9
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-    assert sorted(path.name for path in base.iterdir()) == ["link", "not-ours"]
-    assert (precious / "file").exists()
-    assert (base / "not-ours" / "file").exists()
-    assert state.clean(base) == []
-
-
-def test_a_lab_starts_over_a_damaged_record_and_says_what_it_removed(base):
-    base.mkdir()
-    (base / "state.json").write_bytes(b"\xff\x00")
-    told = []
-    RunState.claim(base, told.append).release()
-    assert told == [f"left by an earlier run: record {base / 'state.json'}, which was damaged"]
-    assert not base.exists()
-
-
-def test_a_record_that_cannot_be_written_keeps_nothing_from_being_removed(base):
-    run = RunState.claim(base)
-    run.make_directory(base / "lab")
-    process = sleeper(run)
-    shutil.rmtree(base)
-    with pytest.raises(EmulationError, match="cannot be written: No such file or directory; free space there"):
-        run.add_process(process.pid)
-    run.end_processes()
-    assert process.wait() == -9
-    run.remove_namespaces()
-    run.release()
+    assert modes == {base.name: 0o755, "lock": 0o600, "lab": 0o700}
 
 
 def test_two_labs_of_directories_with_one_name_have_namespaces_of_their_own(tmp_path):
     names = {state.namespace(tmp_path / place / "lab", "cables") for place in ("a", "b")}
     assert len(names) == 2
     assert state.namespace(state.BASE, "cables") == "mrclab-cables"
-
-
-def test_clean_finds_what_a_killed_run_left_though_its_record_is_gone(base):
-    run = RunState.claim(base)
-    process = sleeper(run)
-    os.close(run._lock)  # as if its process had died
-    shutil.rmtree(base)
-    assert state.clean(base) == [f"process {process.pid}"]
-    assert process.wait() == -9
-    assert not base.exists()
 
 
 def test_a_place_that_is_held_stays_taken_between_runs_and_is_free_after_them(base):
@@ -318,6 +195,61 @@ def test_a_place_that_is_held_stays_taken_between_runs_and_is_free_after_them(ba
             assert seen_by_others() == str(os.getpid())
             run.release()
             assert seen_by_others() == str(os.getpid())
-            assert not (base / "state.json").exists()
+            assert not (base / "lab").exists()
     assert seen_by_others() == "None"
     assert not base.exists()
+
+
+def test_a_directory_that_holds_files_is_refused_and_stays(base):
+    run = RunState.claim(base)
+    (base / "full").mkdir()
+    (base / "full" / "x").write_text("")
+    with pytest.raises(EmulationError, match="holds files already"):
+        run.make_directory(base / "full")
+    run.release()
+    assert (base / "full" / "x").exists()
+
+
+def test_clean_removes_marked_directories_inside_its_own_and_nothing_else(base, tmp_path):
+    precious = tmp_path / "precious"
+    for place in (precious, base / "not-ours"):
+        place.mkdir(parents=True)
+        (place / "file").write_text("")
+    (precious / ".mrclab").touch()
+    (base / "link").symlink_to(precious)
+    run = RunState.claim(base)
+    with pytest.raises(EmulationError, match="is not inside"):
+        run.make_directory(tmp_path / "elsewhere")
+    run.make_directory(base / "lab")
+    process, stranger = sleeper(run), subprocess.Popen(SLEEPER, stdout=subprocess.PIPE)
+    os.close(run._lock)  # as if its process had died
+    try:
+        assert state.clean(base) == [f"process {process.pid}", f"directory {base / 'lab'}"]
+        assert process.wait() == -9
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+    assert sorted(path.name for path in base.iterdir()) == ["link", "not-ours"]
+    assert (precious / "file").exists()
+    assert (base / "not-ours" / "file").exists()
+    assert state.clean(base) == []
+
+
+def test_clean_finds_processes_that_a_killed_run_left_though_its_files_are_gone(base):
+    run = RunState.claim(base)
+    process = sleeper(run)
+    os.close(run._lock)  # as if its process had died
+    shutil.rmtree(base)
+    assert state.clean(base) == [f"process {process.pid}"]
+    assert process.wait() == -9
+    assert not base.exists()
+
+
+def test_a_run_ends_its_own_processes_although_its_files_are_gone(base):
+    run = RunState.claim(base)
+    run.make_directory(base / "lab")
+    process = sleeper(run)
+    shutil.rmtree(base)
+    run.release()
+    assert process.wait() == -9

@@ -9,7 +9,7 @@ c<k>a towards `link.a` and c<k>b towards `link.b`. "up" is the direction from a 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mrclab.topo.cables import cablefaults
@@ -69,13 +69,12 @@ class Cables:
 
     # --- life cycle -------------------------------------------------------------------------------------------------
 
-    def build(self, namespaces: Mapping[str, int], created: Callable[[int], None] = lambda _: None) -> None:
+    def build(self, namespaces: Mapping[str, int]) -> None:
         """Make all cables between nodes whose namespaces (descriptors) are given, and bring everything up.
 
-        The lab's own namespace is created here; `created` gets its descriptor at once, for the record.
+        The lab's own namespace is created here.
         """
         self.descriptor = kernel.create_namespace(self.namespace)
-        created(self.descriptor)
         kernel.silence(self.descriptor)
         self._links = kernel.LinkSocket(self.descriptor)
         self._links.add_pairs(self._pairs(namespaces))

@@ -5,7 +5,6 @@ Every refusal is an OSError whose `strerror` says what is there in place of the 
 
 import contextlib
 import errno
-import glob
 import os
 import secrets
 import stat
@@ -119,7 +118,7 @@ def replace_file(path: Path, data: str | bytes, mode: int = 0o666) -> None:
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a draft for writing inside the block; it takes the place of `path` where the block ends well."""
-    draft = path.with_name(f"{_draft_prefix(path)}{secrets.token_hex(6)}")
+    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
     try:  # around all of it: a signal may come the moment that the draft is there
         try:
@@ -134,13 +133,3 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
-
-
-def remove_drafts(path: Path) -> None:
-    """Remove the drafts of a file that writers left who were killed; only for who alone writes it."""
-    for draft in path.parent.glob(f"{glob.escape(_draft_prefix(path))}*"):
-        draft.unlink(missing_ok=True)
-
-
-def _draft_prefix(path: Path) -> str:
-    return f".{path.name[:100]}."

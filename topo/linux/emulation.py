@@ -1,6 +1,6 @@
 """A fabric on this machine: nodes in namespaces, cables, one P4 process per switch; all of it is removed at the end.
 
-Order of making: lock and record, nodes (Mininet), cables, switch processes in parallel, until each answers on its
+Order of making: lock, nodes (Mininet), cables, switch processes in parallel, until each answers on its
 socket. What fails on the way is rolled back before the error goes on. See `state` for what happens after a kill -9.
 """
 
@@ -24,7 +24,7 @@ from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
 from mrclab.topo.linux.forkserver.client import ForkServer, Process
-from mrclab.topo.linux.state import RunState, namespace
+from mrclab.topo.linux.state import RunState
 from mrclab.topo.linux.switches import targets
 from mrclab.topo.linux.switches.depths import QueueDepths
 from mrclab.topo.linux.switches.targets import Launch, Target
@@ -44,7 +44,7 @@ _GRACE = 1.0  # seconds that agents and controllers get to end by themselves
 class Emulation:
     """The realised fabric. `with Emulation(...) as lab:` starts it and removes everything at the end.
 
-    `run_dir` receives sockets and logs; its parent holds lock and record and gives the namespace its name, so that
+    `run_dir` receives sockets and logs; its parent holds the lock and gives the namespace its name, so that
     /run/mrclab/lab makes `mrclab-cables`. `target` is `soft`, `bmv2`, None for the default, or a Target. `forks` names
     Python packages that `run` will start, beside the target's own, so that one process imports them once for all.
     """
@@ -100,7 +100,6 @@ class Emulation:
             (self.run_dir / "log").mkdir(mode=0o755)
             if self._forks:
                 self._fork_server = ForkServer(self._forks, self._state.environment, _UMASK)
-                self._state.add_process(self._fork_server.pid)
             self._start_nodes(nodes, progress)
             self._start_cables(nodes, progress)
             self._start_switches([switch.name for switch in self.fabric.switches], progress)
@@ -137,10 +136,10 @@ class Emulation:
             self._namespaces.clear()
             if hasattr(self, "cables"):
                 self.cables.close()
-            self._state.remove_namespaces()
+            self._state.remove_namespace()
 
     def close(self) -> None:
-        """Stop, then remove run directory, record and lock."""
+        """Stop, then remove run directory and lock."""
         with _undisturbed():
             self.stop()
             if self._state is not None:
@@ -156,7 +155,6 @@ class Emulation:
             process = self._start(log, node, argv, output, state)
         with self._lock:
             self._others[log] = process
-            state.add_process(process.pid)
 
     def popen(
         self,
@@ -194,7 +192,6 @@ class Emulation:
             process = begin() if namespace is None else kernel.in_namespace(namespace, begin)
         with self._lock:
             self._others[log or f"{node or 'lab'}:{process.pid}"] = process
-            state.add_process(process.pid)
         return process
 
     def pid(self, node: str) -> int:
@@ -360,17 +357,14 @@ class Emulation:
                         os.close(future.result()[1])
                 raise
         self.pace.observe(time.monotonic() - began, _USUAL_SHELL * len(names))
-        self._state.add_process(*(self.network[name].pid for name in names))
         progress("nodes", len(names), len(names))
 
     def _start_cables(self, nodes: Any, progress: Progress) -> None:
         assert self._state is not None
-        state, total = self._state, len(self.fabric.links)
+        total = len(self.fabric.links)
         progress("cables", 0, total)
-        name = namespace(self.run_dir.parent, "cables")
-        state.add_namespace(name)
-        self.cables = Cables(self.fabric, name)
-        self.cables.build(self._namespaces, lambda descriptor: state.confirm_namespace(name, descriptor))
+        self.cables = Cables(self.fabric, self._state.claim_namespace())
+        self.cables.build(self._namespaces)
         nodes.add_links(self.network, self.fabric, self)
         progress("cables", total, total)
 
@@ -383,7 +377,6 @@ class Emulation:
             launch.socket.unlink(missing_ok=True)
             with launch.log.open("ab") as log:
                 self._switches[name] = self._start(name, name, self.target.argv(launch), log, state)
-        state.add_process(*(self._switches[name].pid for name in names))
         for done, name in enumerate(self._as_ready(launches), 1):
             self.target.set_queues(launches[name], self._namespaces[name])
             if not self.target.schedules_itself:
@@ -395,10 +388,7 @@ class Emulation:
         """Start a process in a node's namespaces, by a fork where that can be."""
         holder = None if node is None else self.pid(node)
         if self._fork_server is not None and self._fork_server.serves(argv):
-            server = self._fork_server.pid
             forked = self._fork_server.start(name, argv, holder, output)
-            if self._fork_server.pid != server:
-                state.add_process(self._fork_server.pid)
             if forked is not None:
                 return forked
         return subprocess.Popen(

@@ -1,7 +1,7 @@
-"""Processes the lab started: identified by pid *and* start time, so that no other process is ever killed.
+"""Processes the lab started: known by their environment, and by pid *and* start time, so that no other is ever killed.
 
-Every process carries the run's token in its environment, and so do its children. That is what makes a clean-up
-complete: a process that was forked in the very moment its parent was killed is in no list, but it has the token.
+Every process carries the run's token and base directory in its environment, and so do its children. That is what makes
+a clean-up complete: a process that was forked in the very moment its parent was killed is in no list, but it has them.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,14 +19,6 @@ BASE_VARIABLE = "MRCLAB_RUN_BASE"  # the base directory of the run, for who find
 
 _PROC = Path("/proc")
 _STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in clock ticks since boot
-
-
-def boot_id() -> str:
-    """Return the kernel's name for this boot of the machine (proc_sys_kernel(5)); empty where it has none."""
-    try:
-        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def start_time(pid: int) -> int | None:
@@ -174,12 +166,12 @@ def end(started: Mapping[int, int], grace: float = 0.0) -> set[int]:
     return ended
 
 
-def end_all(token: str, recorded: Iterable[tuple[int, int]], grace: float = 0.0) -> set[int]:
-    """End all processes of a run: the recorded ones, and all that carry its token."""
-    ended = end(dict(recorded), grace)
-    for _ in range(20):  # a process may fork while we look; its child has the token and is found on the next round
-        found = {pid: began for pid in with_token(token) if (began := start_time(pid)) is not None}
-        found.pop(os.getpid(), None)
+def end_all(token: str = "", base: Path | None = None) -> set[int]:
+    """End all processes of a run, by its token, or of any run by its base directory; return their pids."""
+    ended: set[int] = set()
+    for _ in range(20):  # a process may fork while we look; its child has the marks and is found on the next round
+        marked = of_labs().get(base, set()) if base else with_token(token)
+        found = {pid: began for pid in marked - {os.getpid()} if (began := start_time(pid)) is not None}
         if not found:
             break
         ended |= end(found)
