@@ -6,10 +6,12 @@ effect between two events, never within one.
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from typing_extensions import Unpack
 
 from mrclab.events.event import Event as HistoryEvent
 from mrclab.events.run import WorldBegin
@@ -19,8 +21,7 @@ from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.place import Mirror
-from mrclab.lab.run.world import GONE, KINDS, Event
-from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.run.world import GONE, KINDS, Event, WorldOptions
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.openloop import OpenFlow, SimOpenLoop
@@ -60,16 +61,11 @@ class VirtualWorld:
         fabric: Fabric,
         files: Path,
         interrupts: Interrupts,
-        *,
-        seed: int = 1,
-        mapper: MapperSpec | None = None,
-        transport: TransportSpec | None = None,
-        of_hosts: Mapping[str, TransportSpec] | None = None,
-        keeps_history: bool = True,
+        **options: Unpack[WorldOptions],
     ) -> None:
-        self._keeps_history = keeps_history
+        self._keeps_history = options.get("keeps_history", True)
         self.fabric = fabric
-        self.seed = seed
+        self.seed = options.get("seed", 1)
         self.files = files
         self.hosts = frozenset(host.name for host in fabric.hosts)
         self._interrupts = interrupts
@@ -78,16 +74,15 @@ class VirtualWorld:
         self._digest = ""
         self._event_queues: list[_EventQueue] = []
         self._mirror: Follower | None = None
-        options = mapper.model_dump() if mapper is not None else None
-        choice = transport or TransportSpec()
+        mapper = options.get("mapper")
         self._sim = SimWorld(
             fabric,
-            seed=seed,
-            transport=choice,
-            mapper=options,
+            seed=self.seed,
+            transport=options.get("transport") or TransportSpec(),
+            mapper=mapper.model_dump() if mapper is not None else None,
             files=files,
-            of_hosts=of_hosts,
-            history=keeps_history,
+            of_hosts=options.get("of_hosts"),
+            history=self._keeps_history,
         )
         self._sim.check_interrupt = self._check_interrupt
         interrupts.noted = self._sim.halt
@@ -278,28 +273,11 @@ class _EventQueue:
 
 
 @contextmanager
-def virtual_world(
-    fabric: Fabric,
-    *,
-    seed: int = 1,
-    mapper: MapperSpec | None = None,
-    transport: TransportSpec | None = None,
-    of_hosts: Mapping[str, TransportSpec] | None = None,
-    keeps_history: bool = True,
-) -> Iterator[VirtualWorld]:
+def virtual_world(fabric: Fabric, **options: Unpack[WorldOptions]) -> Iterator[VirtualWorld]:
     """Context manager: a lab in virtual time; its files are removed at the end."""
     with guarded() as interrupts, tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         interrupts.defer()
-        given = Path(folder), interrupts
-        world = VirtualWorld(
-            fabric,
-            *given,
-            seed=seed,
-            mapper=mapper,
-            transport=transport,
-            of_hosts=of_hosts,
-            keeps_history=keeps_history,
-        )
+        world = VirtualWorld(fabric, Path(folder), interrupts, **options)
         try:
             yield world
             if interrupts.seen and not world.interrupted:

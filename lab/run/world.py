@@ -11,9 +11,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from typing_extensions import TypedDict
+
 from mrclab.events.switches import SwitchCounters
 from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.economy import CompressedLog
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -27,6 +31,23 @@ PROGRESS_KINDS = ("qp.stalled", "qp.resumed")
 
 GONE = "agent.gone"
 """Kind of the event that a host has ended."""
+
+
+class WorldOptions(TypedDict, total=False):
+    """Options of a lab to bring up, all with a default.
+
+    `target`, `run_dir` and `repeatable` apply to the wire only: virtual time is always repeatable. `of_hosts` (hosts
+    with a transport of their own) and `keeps_history` apply to virtual time only.
+    """
+
+    target: str | None
+    seed: int
+    run_dir: Path
+    mapper: MapperSpec | None
+    transport: TransportSpec | None
+    of_hosts: Mapping[str, TransportSpec] | None
+    repeatable: bool
+    keeps_history: bool
 
 
 class EventQueue(Protocol):

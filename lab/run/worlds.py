@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from mrclab.lab.errors import Refused, ScenarioError
 from mrclab.lab.faults.base import no_kind_of
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import size, virtualsize
-from mrclab.lab.run.world import Progress, World
-from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.run.world import Progress, World, WorldOptions
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
 from mrclab.topo.config.transport import TransportSpec
-from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec
@@ -188,47 +188,17 @@ def world_up(
     world: WorldName,
     fabric: Fabric,
     progress: Progress,
-    *,
-    target: str | None = None,
-    seed: int = 1,
-    run_dir: Path = RUN_DIR,
-    mapper: MapperSpec | None = None,
-    transport: TransportSpec | None = None,
-    of_hosts: Mapping[str, TransportSpec] | None = None,
-    repeatable: bool = False,
-    keeps_history: bool = True,
     on_failure: Callable[[World, Exception], None] = lambda *_: None,
+    **options: Unpack[WorldOptions],
 ) -> Iterator[World]:
-    """Context manager: a lab that is up.
-
-    `target`, `run_dir` and `repeatable` apply to the wire only: virtual time is always repeatable. So does
-    `on_failure`, which gets a lab that did not come up, stopped and with its files. `of_hosts` (hosts with a transport
-    of their own) and a lab without a history exist in virtual time only.
-    """
+    """Context manager: a lab that is up. `on_failure` gets one of the wire that did not come up, with its files."""
     if world == "wire":
         from mrclab.lab.run.wire.wireworld import wire_world  # noqa: PLC0415
 
-        with wire_world(
-            fabric,
-            progress,
-            target=target,
-            seed=seed,
-            run_dir=run_dir,
-            mapper=mapper,
-            transport=transport,
-            repeatable=repeatable,
-            on_failure=on_failure,
-        ) as session:
+        with wire_world(fabric, progress, on_failure, **options) as session:
             yield session
     else:
         from mrclab.lab.run.virtual import virtual_world  # noqa: PLC0415
 
-        with virtual_world(
-            fabric,
-            seed=seed,
-            mapper=mapper,
-            transport=transport,
-            of_hosts=of_hosts,
-            keeps_history=keeps_history,
-        ) as virtual:
+        with virtual_world(fabric, **options) as virtual:
             yield virtual

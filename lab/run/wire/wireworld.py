@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Unpack
+
 from mrclab.events.event import Event
 from mrclab.events.run import LabUp
 from mrclab.lab import history
@@ -26,8 +28,7 @@ from mrclab.lab.run.wire.listener import Listener
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector
-from mrclab.lab.run.world import KINDS, Progress
-from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.run.world import KINDS, Progress, WorldOptions
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
@@ -55,25 +56,15 @@ _LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between notifying hosts and their
 class WireWorld(LabClients):
     """The lab that this process owns; made by `wire_world` only."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        *,
-        target: str | None = None,
-        seed: int = 1,
-        run_dir: Path = RUN_DIR,
-        mapper: MapperSpec | None = None,
-        transport: TransportSpec | None = None,
-        repeatable: bool = False,
-        interrupts: Interrupts | None = None,
-    ) -> None:
+    def __init__(self, fabric: Fabric, interrupts: Interrupts | None = None, **options: Unpack[WorldOptions]) -> None:
+        run_dir = options.get("run_dir", RUN_DIR)
         super().__init__(run_dir, fabric)
         self._interrupts = interrupts
-        self.seed = seed
-        self.repeatable = repeatable
-        self.transport = transport or TransportSpec()
-        self.mapper = mapper
-        self.emulation = Emulation(fabric, run_dir, target, _FORKS)
+        self.seed = options.get("seed", 1)
+        self.repeatable = options.get("repeatable", False)
+        self.transport = options.get("transport") or TransportSpec()
+        self.mapper = options.get("mapper")
+        self.emulation = Emulation(fabric, run_dir, options.get("target"), _FORKS)
         self.pace = self.emulation.pace
         self.injector = WireFaultInjector(self.emulation, self)
         self._real_time = True
@@ -408,14 +399,8 @@ def check_machine() -> None:
 def wire_world(
     fabric: Fabric,
     progress: Progress,
-    *,
-    target: str | None = None,
-    seed: int = 1,
-    run_dir: Path = RUN_DIR,
-    mapper: MapperSpec | None = None,
-    transport: TransportSpec | None = None,
-    repeatable: bool = False,
     on_failure: Callable[[WireWorld, Exception], None] = lambda *_: None,
+    **options: Unpack[WorldOptions],
 ) -> Iterator[WireWorld]:
     """Context manager: a lab that is up and verified; files, processes, namespaces and cables are gone after it.
 
@@ -423,16 +408,7 @@ def wire_world(
     """
     check_machine()
     with guarded() as interrupts:
-        session = WireWorld(
-            fabric,
-            target=target,
-            seed=seed,
-            run_dir=run_dir,
-            mapper=mapper,
-            transport=transport,
-            repeatable=repeatable,
-            interrupts=interrupts,
-        )
+        session = WireWorld(fabric, interrupts, **options)
         try:
             yield from _up(session, progress, interrupts, on_failure)
             if interrupts.pending:
