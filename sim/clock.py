@@ -1,7 +1,8 @@
 """Virtual time: scheduled events in whole picoseconds, and their conversion to the seconds of the host classes.
 
 A picosecond divides the time of a byte on every link speed in use (10 ps at 800 Gb/s), so that times add up exactly,
-whatever the order of adding. Events of one time fire in the order in which they were scheduled.
+whatever the order of adding. Events of one time fire in the order in which they were scheduled. Annotated as `i64`,
+ticks are machine integers in compiled code, also where an `int` beyond 30 bits is an object (32-bit WebAssembly).
 
 The event queue is a calendar queue: buckets of some dozens of events, each sorted when its time comes. The cost per
 event does not depend on how many are scheduled; that of a heap would grow with the number of hosts.
@@ -14,7 +15,10 @@ import math
 from collections.abc import Callable
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 SECOND: Final = 10**12
 """Picoseconds."""
@@ -31,7 +35,7 @@ _COMPILED: Final = not __file__.endswith(".py")
 _due: Final = attrgetter("due")
 
 
-def ticks(seconds: float) -> int:
+def ticks(seconds: float) -> i64:
     """Picoseconds nearest to a duration in seconds."""
     return round(seconds * SECOND)
 
@@ -41,7 +45,7 @@ class ScheduledEvent:
 
     __slots__ = ("due",)
 
-    due: int
+    due: i64
 
     def fire(self) -> None:
         """Do what is scheduled: its time has come."""
@@ -68,11 +72,11 @@ class Clock:
     __slots__ = ("_current", "_current_number", "_far", "_near", "_shift", "_starts", "halted", "now")
 
     def __init__(self) -> None:
-        self.now = 0
+        self.now: i64 = 0
         self.halted = False  # an event sets it to have `run` return
-        self._current_number = -1  # of the current bucket
+        self._current_number: i64 = -1  # of the current bucket
         self._current: list[ScheduledEvent] = []  # events of the current bucket, last first
-        self._shift = _FIRST_SHIFT
+        self._shift: i64 = _FIRST_SHIFT
         # near buckets by start >> shift, modulo the size; events in order of scheduling
         self._near: list[list[ScheduledEvent]] = [[] for _ in range(_NEAR_BUCKETS)]
         self._far: dict[int, list[ScheduledEvent]] = {}  # far buckets by start >> shift
@@ -101,13 +105,13 @@ class Clock:
         for event in events:
             self.schedule(event.due, event)
 
-    def call_at(self, when: int, callback: Callable[[Any], object], argument: Any = None) -> None:
+    def call_at(self, when: i64, callback: Callable[[Any], object], argument: Any = None) -> None:
         """Call `callback(argument)` at a time; ValueError if it has passed."""
         if when < self.now:
             raise ValueError(f"{when} ps is in the past: it is {self.now} ps")
         self.schedule(when, _Callback(callback, argument))
 
-    def schedule(self, when: int, event: ScheduledEvent) -> None:
+    def schedule(self, when: i64, event: ScheduledEvent) -> None:
         """Schedule an event that is not scheduled yet, at a time that has not passed."""
         event.due = when
         number = when >> self._shift
@@ -127,14 +131,14 @@ class Clock:
         else:
             found.append(event)
 
-    def _take_bucket(self, number: int) -> list[ScheduledEvent]:
+    def _take_bucket(self, number: i64) -> list[ScheduledEvent]:
         """Remove a bucket and return its events; those scheduled while it was far off come first."""
         place = number & _NEAR_BUCKETS - 1
         found, self._near[place] = self._near[place], []
         far = self._far.pop(number, None)
         return found if far is None else far + found
 
-    def _insert(self, event: ScheduledEvent, when: int) -> None:
+    def _insert(self, event: ScheduledEvent, when: i64) -> None:
         """Insert into the current bucket, behind all events of the same time."""
         pending = self._current
         low, high = 0, len(pending)
@@ -146,7 +150,7 @@ class Clock:
                 low = middle + 1
         pending.insert(low, event)
 
-    def run(self, until: int) -> None:
+    def run(self, until: i64) -> None:
         """Fire all events up to a time and set the clock to it; return early where an event sets `halted`.
 
         The garbage collector is off meanwhile: frames and events never form cycles, and there are many.
@@ -159,7 +163,7 @@ class Clock:
             if collects:
                 gc.enable()
 
-    def _run(self, until: int) -> None:
+    def _run(self, until: i64) -> None:
         self.halted = False
         while self._next_bucket(until):
             pending = self._current
@@ -177,7 +181,7 @@ class Clock:
                 break
         self.now = max(self.now, until)
 
-    def _next_bucket(self, until: int) -> bool:
+    def _next_bucket(self, until: i64) -> bool:
         """Make the next bucket that begins by `until` the current one; return False if there is none."""
         if self._current:
             return True
@@ -208,7 +212,7 @@ class Clock:
         due += [event.due for event in self._far.get(first, ())]
         return min(due)
 
-    def not_before(self, deadline: float) -> int:
+    def not_before(self, deadline: float) -> i64:
         """The first tick whose time in seconds is not below `deadline`, and not in the past."""
         at = math.floor(deadline * SECOND)
         while at / SECOND < deadline:

@@ -15,6 +15,8 @@ from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import seam
     from mrclab.hosts.roce.telemetry import Hop
@@ -73,7 +75,7 @@ class SimFrame(ScheduledEvent):
     )  # fmt: skip
 
     half_link: HalfLink  # where it is in flight
-    leave: int  # when it leaves the queue it is in
+    leave: i64  # when it leaves the queue it is in
     next_queued: SimFrame | None  # the next in that queue
     size: int  # bytes of the whole Ethernet frame, without FCS
     dscp: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.nic import seam
 from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
@@ -19,6 +19,9 @@ from mrclab.sim.switches.port import serialization_ticks
 from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
 from mrclab.topo.model import mac_bytes
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _ENDPOINT_REQUEST: Final = 0xD8
 _OPCODE_AT: Final = 14 + 40 + 40 + 8
@@ -39,11 +42,11 @@ class SimNicPort(ScheduledEvent):
         self.cable = cable
         self.half_link = half_link
         self.up = False
-        self.bits_per_second = 0
-        self.free_at = 0
+        self.bits_per_second: i64 = 0
+        self.free_at: i64 = 0
         self.armed = False  # an event is scheduled for `free_at`
         self.paused = False  # by the switch, until that resumes it
-        self._free_then = 0  # `free_at` without the pause
+        self._free_then: i64 = 0  # `free_at` without the pause
         self.injected: list[seam.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
@@ -53,7 +56,7 @@ class SimNicPort(ScheduledEvent):
         if not self.paused:
             self._nic.on_link_free()
 
-    def pause(self, on: bool, now: int) -> None:
+    def pause(self, on: bool, now: i64) -> None:
         """Stop sending after the frame in transmission, or resume."""
         if on and not self.paused:
             self.paused = self.armed = True
@@ -61,7 +64,7 @@ class SimNicPort(ScheduledEvent):
         elif self.paused and not on:
             self.resume(max(self._free_then, now))
 
-    def resume(self, free_at: int) -> None:
+    def resume(self, free_at: i64) -> None:
         """End a pause; the link is free at `free_at`."""
         if self.paused:
             self.paused = self.armed = False
@@ -116,7 +119,7 @@ class SimNic:
         self._pending_calls: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
         self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
-        self._deadline_at = NEVER
+        self._deadline_at: i64 = NEVER
         self._on = True
         self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
 
@@ -196,7 +199,7 @@ class SimNic:
             self._deadline_at = at = self._clock.not_before(deadline)
             self._clock.schedule(at, _Deadline(self))
 
-    def on_deadline(self, at: int) -> None:
+    def on_deadline(self, at: i64) -> None:
         """Call the transport if its deadline has come; `at` is when the event was due."""
         if at != self._deadline_at or not self._on:
             return  # an earlier event replaced it
@@ -300,7 +303,7 @@ class SimNic:
                 port.armed = True
                 clock.schedule(port.free_at, port)
 
-    def _send(self, port: SimNicPort, frame: seam.Frame, now: int) -> None:
+    def _send(self, port: SimNicPort, frame: seam.Frame, now: i64) -> None:
         if not isinstance(frame, SimFrame):
             frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
         size = frame.size

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs what compiles transport and simulator for the lab in a browser tab: clang, lld, the headers of C's library for
-# WebAssembly, and the headers of the page's CPython, of Debian's package, unpacked into build/site-parts/headers.
+# Installs what compiles transport and simulator for the lab in a browser tab: clang, lld, binaryen, the headers of C's
+# library for WebAssembly, and the headers of the page's CPython, of Debian's package, unpacked into
+# build/site-parts/headers.
 set -eu
 cd "$(dirname "$0")/../.."
 parts=$PWD/build/site-parts
-apt-get install -y -q --no-install-recommends clang lld wasi-libc
+apt-get install -y -q --no-install-recommends clang lld wasi-libc binaryen
 command -v python3.14 >/dev/null && exit 0
 [ -e "$parts/headers/usr/include/python3.14/Python.h" ] && exit 0
 work=$(mktemp -d)

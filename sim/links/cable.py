@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from mrclab.sim.clock import NEVER
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.switches.port import SimSwitchPort
@@ -60,11 +62,11 @@ class HalfLink:
         "rx_bytes", "rx_packets", "watch",
     )  # fmt: skip
 
-    def __init__(self, clock: Clock, delay: int) -> None:
+    def __init__(self, clock: Clock, delay: i64) -> None:
         self._clock = clock
         self.delay = delay
         self.port: SimSwitchPort | None = None  # of the switch that sends into it
-        self.clear_since = _ALWAYS  # since when there is carrier; frames sent before are lost
+        self.clear_since: i64 = _ALWAYS  # since when there is carrier; frames sent before are lost
         self._far: CableEnd | None = None
         self.far_port = 0
         self.crossed = 0
@@ -87,12 +89,12 @@ class HalfLink:
         assert self._far is not None
         return self._far, self.far_port
 
-    def enter(self, frame: SimFrame, at: int) -> None:
+    def enter(self, frame: SimFrame, at: i64) -> None:
         """Take a frame that leaves its port at this time, now or later."""
         frame.half_link = self
         self._clock.schedule(at + self.delay, frame)
 
-    def leave(self, frame: SimFrame, now: int) -> None:
+    def leave(self, frame: SimFrame, now: i64) -> None:
         """Deliver a frame at the far end, unless it is lost."""
         port = self.port
         if port is not None:
@@ -146,7 +148,7 @@ class Cable:
 
     __slots__ = ("_listeners", "half_links", "index", "swapped", "up")
 
-    def __init__(self, clock: Clock, index: int, delay: int) -> None:
+    def __init__(self, clock: Clock, index: int, delay: i64) -> None:
         self.index = index
         self.up = True
         self.swapped = False  # its half-links end at another cable's ends

@@ -127,7 +127,8 @@ class LoadedLoss(FrameFault):
     def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
         """Lose the frame with a probability that grows with the current load."""
         now = self._clock.now
-        self._bits = self._bits * exp((self._last - now) / self._window) + 8 * frame.size
+        elapsed: int = now - self._last
+        self._bits = self._bits * exp(-elapsed / self._window) + 8 * frame.size
         self._last = now
         self.seen += 1
         over = (min(1.0, self._bits / self._full) - self._above) / (1 - self._above)

@@ -52,11 +52,9 @@ def kind_of(dscp: int) -> int:
     return _CLASSES[dscp]
 
 
-def serialization_ticks(size: int, bits_per_second: int) -> int:
-    """Serialization delay of `size` bytes in ticks. i64 keeps the compiled product a machine integer."""
-    bits: i64 = size * 8
-    rate: i64 = bits_per_second
-    return bits * SECOND // rate
+def serialization_ticks(size: i64, bits_per_second: i64) -> i64:
+    """Serialization delay of `size` bytes in ticks."""
+    return size * 8 * SECOND // bits_per_second
 
 
 @lru_cache
@@ -99,7 +97,7 @@ class SimSwitchPort:
         queue = spec.queue
         self._clock = clock
         self.half_link = half_link
-        self.next_leaves = NEVER
+        self.next_leaves: i64 = NEVER
         self.register = 0
         unit = 1
         if spec.link.rate is not None and rate is not None:  # as long in time as at the fabric's rate
@@ -108,10 +106,12 @@ class SimSwitchPort:
         if spec.trimming:
             self._trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
         self._trim_from = self._trim_at - (self._trim_at >> 2) if self._trim_at else NEVER  # least depth that may trim
-        self._interval, self._bits_per_second = _speed(spec.link.rate_pps, rate)
-        self._last = -self._interval
+        interval, bits_per_second = _speed(spec.link.rate_pps, rate)
+        self._interval: i64 = interval
+        self._bits_per_second: i64 = bits_per_second
+        self._last: i64 = -interval
         self._depth = unit * queue.depth
-        self._control_longest = _longest_control(queue.control_depth, rate)
+        self._control_longest: i64 = _longest_control(queue.control_depth, rate)
         self.waiting = 0
         self._backlog = 0  # depth of the data queue
         self._first: SimFrame | None = None
@@ -119,7 +119,7 @@ class SimSwitchPort:
         self._ecn_min = unit * queue.ecn_min
         # 0: never
         self._ecn_span = unit * (queue.ecn_max - queue.ecn_min) if not to_host or spec.last_hop_ecn else 0
-        self._control_free = 0  # when the link has sent the last packet of the control queue, where bytes count
+        self._control_free: i64 = 0  # when the link has sent the last packet of the control queue, where bytes count
         self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
         self._others: dict[int, tuple[int, int]] | None = None  # of classes that are rare
         self._clear_counters()
@@ -173,7 +173,7 @@ class SimSwitchPort:
         self.trims += 1
         return _CLASSES[frame.dscp]
 
-    def _queue(self, frame: SimFrame, leave: int) -> None:
+    def _queue(self, frame: SimFrame, leave: i64) -> None:
         """Append to the data queue."""
         newest = self._newest
         if newest is None:
@@ -185,7 +185,7 @@ class SimSwitchPort:
         self.waiting += 1
         self._backlog += frame.size if self._bits_per_second else 1
 
-    def _control_leaves(self, frame: SimFrame, now: int) -> int:
+    def _control_leaves(self, frame: SimFrame, now: i64) -> i64:
         """Return when a frame of the control queue has left: after those before it, before data not in transmission.
 
         Data that is queued already keeps its time; later data waits longer by the frame's serialization delay.
@@ -207,7 +207,7 @@ class SimSwitchPort:
         if self.next_leaves <= now:
             self.dequeue(now)
 
-    def dequeue(self, now: int) -> None:
+    def dequeue(self, now: i64) -> None:
         """Remove the frames that have left; to be called when the first one has."""
         frame = self._first
         while frame is not None and frame.leave <= now:
@@ -234,7 +234,7 @@ class SimSwitchPort:
             frame.mark()
             self.marks += 1
 
-    def _stamp(self, frame: SimFrame, hops: list[Hop], at: int) -> None:
+    def _stamp(self, frame: SimFrame, hops: list[Hop], at: i64) -> None:
         """Append this port's telemetry to a frame that leaves at a time."""
         sent = self._data_bytes + self._control_bytes
         for _, size in (self._others or {}).values():
@@ -281,11 +281,11 @@ class SimSwitchPort:
         return found
 
     @property
-    def now(self) -> int:
+    def now(self) -> i64:
         """The time in ticks."""
         return self._clock.now
 
-    def backlog(self, now: int) -> int:
+    def backlog(self, now: i64) -> int:
         """Depth of the data queue, in packets or bytes."""
         if self.next_leaves <= now:
             self.dequeue(now)

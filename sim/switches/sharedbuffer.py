@@ -30,6 +30,8 @@ from mrclab.topo.numbers import FULL_HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mypy_extensions import i64
+
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import HalfLink
@@ -180,7 +182,7 @@ class _Watchdog(ScheduledEvent):
 
     __slots__ = ("_port", "_since")
 
-    def __init__(self, port: PausablePort, since: int) -> None:
+    def __init__(self, port: PausablePort, since: i64) -> None:
         self._port = port
         self._since = since
 
@@ -244,16 +246,16 @@ class PausablePort(SimSwitchPort):
         self._in_service: SimFrame | None = None
         self._transmit_end = _TransmitEnd(self)
         self.paused = False
-        self._paused_since = 0
-        self._paused_ticks = 0
+        self._paused_since: i64 = 0
+        self._paused_ticks: i64 = 0
         self._storming = False
         self.storms = 0
         pfc = spec.queue.pfc
-        self._watchdog = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
-        self._restoration = ticks(pfc.watchdog_restoration or 0) if pfc is not None else 0
+        self._watchdog: i64 = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
+        self._restoration: i64 = ticks(pfc.watchdog_restoration or 0) if pfc is not None else 0
         self._forwards = pfc is not None and pfc.watchdog_action == "forward"
-        self._held_since = NEVER  # since when a pause holds data here
-        self._resumed_at = 0
+        self._held_since: i64 = NEVER  # since when a pause holds data here
+        self._resumed_at: i64 = 0
 
     def send(self, frame: SimFrame) -> None:
         """Queue a frame, trimmed where the queue is long, or drop it where the buffer has no room."""
@@ -342,7 +344,7 @@ class PausablePort(SimSwitchPort):
             self._held_since = now = self._clock.now
             self._clock.schedule(now + self._watchdog, _Watchdog(self, now))
 
-    def watch(self, since: int) -> None:
+    def watch(self, since: i64) -> None:
         """Act on a storm where a pause has held data since then."""
         if self._held_since != since:
             return
@@ -355,7 +357,7 @@ class PausablePort(SimSwitchPort):
         elif self._in_service is None:
             self._serve()
 
-    def restore(self, since: int) -> None:
+    def restore(self, since: i64) -> None:
         """End a storm where no pause has come since then."""
         if not self.paused and self._resumed_at == since:
             self._storming = False
