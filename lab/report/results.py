@@ -225,7 +225,7 @@ def _load(directory: Path, known: Loaded | None) -> CollectedRun:
         raise LabError(no_result(directory, error)) from None
     source = str(directory / "scenario.yaml")
     if known is not None and known.text == text:
-        loaded = Loaded(known.scenario, known.fabric, text, source)
+        loaded = Loaded(known.scenario, known.fabric, known.content, source)
     else:
         loaded = loads(text, source, within=directory)
     return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)

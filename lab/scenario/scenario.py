@@ -4,7 +4,7 @@ Names are checked while the file is read: hosts and cables against its fabric, f
 A valid scenario can be started; `lab.expectations` judges its run.
 """
 
-import io
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from ruamel.yaml import YAML
 
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
@@ -29,6 +28,7 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.checks import consistency
 from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.scenario.files.content import ScenarioContent, dumped
 from mrclab.lab.scenario.sections import variants
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.sections.trace import TraceSpec
@@ -163,18 +163,23 @@ def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A valid scenario: the model, its fabric, and its source text.
+    """A valid scenario: the model, its fabric, and what its file holds.
 
     `runs` are the variants, each a scenario of its own, or else the scenario itself.
     """
 
     scenario: Scenario
     fabric: Fabric
-    text: str
+    content: ScenarioContent
     source: str
     variant: str = ""
     variants: tuple["Loaded", ...] = ()
     named: tuple[str, ...] = ()  # dotted paths of the values that this variant gives
+
+    @property
+    def text(self) -> str:
+        """The scenario's own text, or one made of its values."""
+        return self.content.text
 
     @property
     def runs(self) -> tuple["Loaded", ...]:
@@ -213,7 +218,7 @@ def loads(
 
 def from_data(data: Mapping[str, Any], name: str) -> Loaded:
     """Read a scenario from data, as a file would hold it."""
-    return loads(_text(data), name)
+    return loads(dumped(data), name)
 
 
 def with_seed(loaded: Loaded, seed: int) -> Loaded:
@@ -261,7 +266,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     said = f"{loaded.source} with {', '.join(f'{path}={value}' for path, value in values.items())}"
     try:
         given = Variant(name="set", set=dict(values))
-        data, _ = variants.apply(yamlfile.Document(loaded.text, loaded.source).data, given)
+        data, _ = variants.apply(loaded.content.data, given)
     except ValidationError as error:
         raise ScenarioError([f"{said}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
     except variants.UnknownPlace as error:
@@ -269,7 +274,8 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     scenario, fabric, errors = _validate(data, loaded.source)
     if errors or scenario is None or fabric is None:
         raise ScenarioError([f"{said}: {variants.spoken(data, location)}: {message}" for location, message in errors])
-    return replace(loaded, scenario=scenario, fabric=fabric, text=_text(data), named=(*loaded.named, *values))
+    content = ScenarioContent(loaded.source, data=data)
+    return replace(loaded, scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
 
 
 def slower(loaded: Loaded, factor: float) -> Loaded:
@@ -307,22 +313,22 @@ def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
     """Return a scenario's text in which the traffics with these names are made of these files."""
     if not files:
         return loaded.text
-    data = yamlfile.Document(loaded.text, loaded.source).data
+    data = copy.deepcopy(dict(loaded.content.data))
     if _TOPOLOGY_FILE in files:
         data["topology"]["file"] = files[_TOPOLOGY_FILE]
     for entry in data["traffic"]:
         if entry["name"] in files:
             entry["file"] = files[entry["name"]]
-    return _text(data)
+    return dumped(data)
 
 
 def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     if all(getattr(loaded.scenario, name) == value for name, value in values.items()) and not loaded.variants:
         return loaded
-    data = {**yamlfile.Document(loaded.text, loaded.source).data, **values}
+    content = ScenarioContent(loaded.source, data={**loaded.content.data, **values})
     scenario = loaded.scenario.model_copy(update=dict(values))
     others = tuple(_with(variant, values) for variant in loaded.variants)
-    return replace(loaded, scenario=scenario, text=_text(data), variants=others)
+    return replace(loaded, scenario=scenario, content=content, variants=others)
 
 
 def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, within: Path | None = None) -> Loaded:
@@ -344,7 +350,8 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
         more = [f"{document.name}: {len(listed) - _MAX_REPORTED} more mistakes; mend these first"]
         raise ScenarioError(listed if len(listed) <= _MAX_REPORTED else listed[:_MAX_REPORTED] + more)
-    return Loaded(scenario, fabric, document.text, document.name, variants=tuple(others))
+    content = ScenarioContent(document.name, document.text, document.data)
+    return Loaded(scenario, fabric, content, document.name, variants=tuple(others))
 
 
 def _validate(
@@ -394,9 +401,9 @@ def _variant(
     name = f"{scenario.name}-{variant.name}"
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
-    text = _text({**data, "name": name, "title": titles})
+    content = ScenarioContent(document.name, data={**data, "name": name, "title": titles})
     named = variants.named(data, variant, places)
-    return Loaded(scenario, fabric, text, document.name, variant.name, named=named), []
+    return Loaded(scenario, fabric, content, document.name, variant.name, named=named), []
 
 
 def _fabric_data(data: Mapping[str, Any]) -> Any:
@@ -445,14 +452,3 @@ def _names(data: Mapping[str, Any], section: str) -> dict[str, None] | None:
         return None
     named = (entry["name"] for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry)
     return dict.fromkeys(sentences.shown(name) if isinstance(name, int) else str(name) for name in named)
-
-
-def _text(data: Mapping[str, Any]) -> str:
-    """Return a scenario's data as YAML."""
-    out = io.StringIO()
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 120
-    yaml.dump(dict(data), out)
-    return out.getvalue()

@@ -21,9 +21,16 @@ def pair(tmp_path):
         yield pair
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory):
+    """A pair for all tests that leave it as it was: to start one takes a second."""
+    with agent_pair(tmp_path_factory.mktemp("agents")) as pair:
+        yield pair
+
+
 @pytest.mark.parametrize("size", SIZES)
-def test_a_file_arrives_bit_for_bit(pair: AgentPair, tmp_path, size):
-    pair.check_delivery(tmp_path, size)
+def test_a_file_arrives_bit_for_bit(lasting: AgentPair, tmp_path, size):
+    lasting.check_delivery(tmp_path, size)
 
 
 def test_several_files_complete_in_the_order_they_were_posted(pair: AgentPair, tmp_path):
@@ -183,12 +190,12 @@ def test_verbs_step_by_step_with_own_domains_and_queues(pair: AgentPair, tmp_pat
         ("fly", {}, "ENOSYS", "no operation 'fly'"),
     ],
 )  # fmt: skip
-def test_bad_calls_are_refused_with_code_and_sentence_and_do_no_harm(pair: AgentPair, op, arguments, code, message):
+def test_bad_calls_are_refused_with_code_and_sentence_and_do_no_harm(lasting: AgentPair, op, arguments, code, message):
     with pytest.raises(RpcError) as caught:
-        pair.clients["h1"].call(op, **arguments)
+        lasting.clients["h1"].call(op, **arguments)
     assert caught.value.code == code
     assert message in caught.value.message
-    assert pair.clients["h1"].call("hello")["host"] == "h1"
+    assert lasting.clients["h1"].call("hello")["host"] == "h1"
 
 
 def test_a_changed_node_config_is_taken_while_running(pair: AgentPair, tmp_path):

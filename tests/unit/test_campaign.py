@@ -49,6 +49,12 @@ def file(tmp_path):
     return path
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Runs need no worker, of which each takes a second to start."""
+    monkeypatch.setattr(processes, "rows", lambda left, *_: ((job, work.run(job)) for job in left))
+
+
 def planned(file, seeds="1,2", swept=SWEPT):
     return plan.make(scenario.load(file), parse_seeds(seeds), plan.parse_sweeps(swept))
 
@@ -242,12 +248,11 @@ def test_a_line_that_is_no_row_is_named(tmp_path, line):
         list(journal.read(tmp_path))
 
 
-def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monkeypatch):
+def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monkeypatch, in_this_process):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(runner, "measure", full)
-    monkeypatch.setattr(processes, "rows", lambda left, *_: ((job, work.run(job)) for job in left))
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
     assert isinstance(told.exception, RunError)
     assert "No space left on device" in str(told.exception)
@@ -255,14 +260,14 @@ def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monk
 
 
 @pytest.mark.once
-def test_more_seeds_go_into_the_same_table(file, tmp_path):
+def test_more_seeds_go_into_the_same_table(file, tmp_path, in_this_process):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1,2")).exit_code == 0
     assert len(rows_of(tmp_path / "out")) == 8
 
 
 @pytest.mark.once
-def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path):
+def test_failing_runs_are_listed_with_a_command_that_replays_them(file, tmp_path, in_this_process):
     file.write_text(file.read_text(encoding="utf-8").replace("50% of line", "99.9% of line"), encoding="utf-8")
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out", "3"))
     assert told.exit_code == 1
