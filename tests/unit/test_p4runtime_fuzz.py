@@ -22,7 +22,7 @@ MAX_DEPTH = 6
 ROUNDS = 6
 RAW = {"request_serializer": lambda data: data, "response_deserializer": lambda data: data}
 FUZZ = settings(
-    max_examples=80,
+    max_examples=50,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -272,7 +272,7 @@ def damaged_programs(draw: st.DrawFn) -> bytes:
     return json.dumps(program).encode()
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=25)
 @given(program=damaged_programs() | st.binary(max_size=50) | st.just(b"[" * 100_000))
 def test_damaged_programs_are_loaded_or_refused_and_the_next_one_is_loaded(
     server: tuple[Running, Client], program: bytes

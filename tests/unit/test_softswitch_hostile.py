@@ -42,12 +42,12 @@ def compiled(root: Json) -> Any:
 def test_programs_with_code_in_any_place_leave_no_mark() -> None:
     """A sample of what `make fuzz-p4` tries in full."""
     injection = Injection()
-    for name, changes in sample(random.Random(20), sorted(set(PROGRAMS) - {"mrc"}), singles=350, pairs=150):
+    for name, changes in sample(random.Random(20), sorted(set(PROGRAMS) - {"mrc"}), singles=180, pairs=80):
         injection.attempt(name, changes)
     injection.close()
     assert injection.failures == []
-    assert injection.ends["refused"] > 200
-    assert injection.ends["harmless"] > 50
+    assert injection.ends["refused"] > 100
+    assert injection.ends["harmless"] > 25
 
 
 @pytest.mark.parametrize("payload", PAYLOADS[:8])

@@ -127,7 +127,9 @@ def test_it_runs_a_scenario_and_makes_its_report_again(installed, tmp_path):
 
 
 def test_it_runs_a_suite(installed, tmp_path):
-    done = _mrclab(installed, tmp_path, "suite", "whole-nic-down", "--world", "sim")
+    traffic = "[{name: file, kind: write, from: h1, to: h3, size: 64 KiB}]"
+    (tmp_path / "small.yaml").write_text(f"name: small\ntraffic: {traffic}\nexpect: [{{kind: integrity}}]\n")
+    done = _mrclab(installed, tmp_path, "suite", "small.yaml", "--world", "sim")
     assert done.returncode == 0, done.stderr + done.stdout
     (results,) = (tmp_path / "results").glob("suite-*")
     assert {run["state"] for run in json.loads((results / "suite.json").read_text())["runs"]} == {"passed"}
