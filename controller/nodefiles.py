@@ -290,14 +290,14 @@ def publish(
     disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` gets
     each file (by host, with what is wrong) that is there and cannot be read.
     """
-    held = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
-    wanted = node_configs(fabric, 1, denylists, mapper, choice)
-    current = {name: config for name, config in held.items() if config is not None and _same(config, wanted[name])}
-    if len(current) == len(wanted):
+    stored = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
+    intended = node_configs(fabric, 1, denylists, mapper, choice)
+    current = {name: config for name, config in stored.items() if config is not None and _same(config, intended[name])}
+    if len(current) == len(intended):
         return current
-    newest = max((config.version for config in held.values() if config is not None), default=0)
+    newest = max((config.version for config in stored.values() if config is not None), default=0)
     number = max(version, newest + 1)
-    fresh = {name: config.model_copy(update={"version": number}) for name, config in wanted.items()}
+    fresh = {name: config.model_copy(update={"version": number}) for name, config in intended.items()}
     for name, config in fresh.items():
         nodeconfig.store(config, directory / f"{name}.json")
     return fresh

@@ -66,7 +66,7 @@ FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
         WireField("pkey", 16, "partition, 0xFFFF", ROCE, default=0xFFFF, hexadecimal=True),
         WireField("reserved", 8, hexadecimal=True),
         WireField("dqpn", 24, "destination QP; 2 in endpoint requests and responses", REPORTED, hexadecimal=True),
-        WireField("ackreq", 1, "an acknowledgement is wanted", ROCE),
+        WireField("ackreq", 1, "an acknowledgement is requested", ROCE),
         WireField("r", 1, "reserved", OPEN),
         WireField("rtx", 1, "the packet is a retransmission", REPORTED),
         WireField("ts", 1, "a TSETH follows METH", REPORTED),

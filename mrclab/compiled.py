@@ -51,13 +51,13 @@ class State(NamedTuple):
 class Manifest(NamedTuple):
     """Contents of a build: its sources (file below the tree, SHA-256) and its modules (module, file below `folder`).
 
-    `size` is the library's in bytes; `trouble` says why there are no modules of these sources.
+    `size` is the library's in bytes; `reason` says why there are no modules of these sources.
     """
 
     sources: dict[str, str]
     modules: dict[str, str]
     size: int
-    trouble: str = ""
+    reason: str = ""
 
 
 def folder(tree: Path = TREE) -> Path:
@@ -115,7 +115,7 @@ _COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.rdma.", "mrclab.h
 
 
 class Finder:
-    """Finds the modules of a build. Whether it may is looked up once, when the first of them is wanted."""
+    """Finds the modules of a build. Whether it may is looked up once, when the first of them is imported."""
 
     def __init__(self, tree: Path = TREE, manifest: Path | None = None) -> None:
         self._tree = tree
@@ -170,8 +170,8 @@ class Finder:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             first = changed[0].removeprefix("mrclab/")
             return State(False, f"plain Python, as {first}{more} changed since it was compiled")
-        if known.trouble:
-            return State(False, f"plain Python, as {known.trouble}")
+        if known.reason:
+            return State(False, f"plain Python, as {known.reason}")
         try:
             _load(folder(self._tree) / known.modules.get(LIBRARY, "no library"), known.size)
         except (ImportError, OSError) as error:
@@ -220,7 +220,7 @@ def remedy() -> str:
 def runs(sources: dict[str, str]) -> bool:
     """Return True if there is a build of these sources that would run here."""
     known = read(folder() / MANIFEST)
-    if known is None or known.sources != sources or known.trouble or LIBRARY not in known.modules:
+    if known is None or known.sources != sources or known.reason or LIBRARY not in known.modules:
         return False
     library = folder() / known.modules[LIBRARY]
     return library.is_file() and library.stat().st_size == known.size

@@ -46,10 +46,10 @@ COMPILERS = ("mypy", "pydantic>=2.12")
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """Return the packages besides setuptools that a wheel needs here."""
-    wanted = list(build_meta.get_requires_for_build_wheel(config_settings))
+    packages = list(build_meta.get_requires_for_build_wheel(config_settings))
     if os.environ.get(form.VARIABLE) == "0" or form.missing_compiler():
-        return wanted
-    return [*wanted, *COMPILERS]
+        return packages
+    return [*packages, *COMPILERS]
 
 
 class BuildPy(build_py):
@@ -73,12 +73,12 @@ class BuildPy(build_py):
             return
         import compiled  # noqa: PLC0415 - of this folder
 
-        trouble = compiled.lay(Path(self.build_lib) / "mrclab")
-        self.has_compiled = not trouble
-        if trouble and os.environ.get(form.VARIABLE) == "1":
-            raise SystemExit(f"mrclab: {form.VARIABLE} is 1, but {trouble}")
-        if trouble:
-            sys.stdout.write(f"mrclab: the package is plain Python, as {trouble}\n")
+        reason = compiled.lay(Path(self.build_lib) / "mrclab")
+        self.has_compiled = not reason
+        if reason and os.environ.get(form.VARIABLE) == "1":
+            raise SystemExit(f"mrclab: {form.VARIABLE} is 1, but {reason}")
+        if reason:
+            sys.stdout.write(f"mrclab: the package is plain Python, as {reason}\n")
 
 
 class BdistWheel(bdist_wheel):

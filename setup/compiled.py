@@ -65,8 +65,8 @@ def chosen() -> list[Path]:
     found = [SOURCES / name for name in FILES]
     for folder in FOLDERS:
         found += sorted((SOURCES / folder).rglob("*.py"))
-    wanted = [path.relative_to(SOURCES) for path in found]
-    return [path for path in wanted if path.as_posix() not in LEFT_OUT and _has_code(SOURCES / path)]
+    paths = [path.relative_to(SOURCES) for path in found]
+    return [path for path in paths if path.as_posix() not in LEFT_OUT and _has_code(SOURCES / path)]
 
 
 def _has_code(path: Path) -> bool:
@@ -189,7 +189,7 @@ def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> compil
 
 def compare(known: Path) -> str:
     """Run the same traffic over this build and over the sources; returns what is wrong with it, or nothing."""
-    said = []
+    outputs = []
     for use in ("0", "1"):
         done = subprocess.run(
             [sys.executable, "-c", _RUN, str(known)],
@@ -197,8 +197,8 @@ def compare(known: Path) -> str:
         )  # fmt: skip
         if done.returncode != 0:
             return f"the build does not run ({(done.stderr.strip().splitlines() or ['no word'])[-1]})"
-        said.append(done.stdout)
-    return "" if said[0] == said[1] else "a run over the build is another than over the sources"
+        outputs.append(done.stdout)
+    return "" if outputs[0] == outputs[1] else "a run over the build is another than over the sources"
 
 
 def make(paths: list[Path], sources: dict[str, str], home: Path, lock: int) -> str:
@@ -210,16 +210,16 @@ def make(paths: list[Path], sources: dict[str, str], home: Path, lock: int) -> s
         if folder.is_dir() and (folder.name not in keep or folder == target):
             shutil.rmtree(folder)
     tried = target / compiled.MANIFEST
-    trouble = build(paths, target, lock)
-    if not trouble:
+    reason = build(paths, target, lock)
+    if not reason:
         write(tried, manifest(paths, target, sources))
-        trouble = compare(tried)
-    if trouble:
+        reason = compare(tried)
+    if reason:
         shutil.rmtree(target)
-        write(home / compiled.MANIFEST, compiled.Manifest(sources, {}, 0, trouble))
+        write(home / compiled.MANIFEST, compiled.Manifest(sources, {}, 0, reason))
     else:
         tried.replace(home / compiled.MANIFEST)
-    return trouble
+    return reason
 
 
 def write(file: Path, what: compiled.Manifest) -> None:
@@ -238,22 +238,22 @@ def main(words: list[str]) -> int:
     if os.environ.get(compiled.VARIABLE) == "0" and not strict:
         return 0
     try:
-        trouble = wanted(strict)
+        reason = ensure_built(strict)
     except OSError as error:
-        trouble = f"nothing can be compiled into {compiled.folder().relative_to(TREE)} ({error.strerror})"
+        reason = f"nothing can be compiled into {compiled.folder().relative_to(TREE)} ({error.strerror})"
     except KeyboardInterrupt:
-        trouble, strict = "compiling was interrupted", True
-    if trouble:
-        sys.stdout.write(f"setup: transport and simulator run as plain Python, as {trouble}\n")
-    return int(bool(trouble) and strict)
+        reason, strict = "compiling was interrupted", True
+    if reason:
+        sys.stdout.write(f"setup: transport and simulator run as plain Python, as {reason}\n")
+    return int(bool(reason) and strict)
 
 
 def lay(into: Path) -> str:
     """Put the build of the sources as they are, made if it must be, into the package of a wheel; returns what is in the
     way. What a wheel holds of it is the modules, and a manifest without this file.
     """
-    if trouble := wanted(False):
-        return trouble
+    if reason := ensure_built(False):
+        return reason
     home, found = compiled.folder(), into / compiled.INSTALLED / compiled.TAG
     known = compiled.read(home / compiled.MANIFEST)
     if known is None:  # another build took its place
@@ -269,7 +269,7 @@ def lay(into: Path) -> str:
 _SELF = "setup/compiled.py"
 
 
-def wanted(again: bool) -> str:
+def ensure_built(again: bool) -> str:
     """See to a build of the sources as they are; returns what is in the way. `again`: also after a failure."""
     paths, home = chosen(), compiled.folder()
     sources = reached(paths)
@@ -282,10 +282,10 @@ def wanted(again: bool) -> str:
         known = compiled.read(home / compiled.MANIFEST)
         if compiled.runs(sources):  # whoever had the lock made it
             return ""
-        if trouble := compiled.obstacle():
-            return trouble
-        if known and known.sources == sources and known.trouble and not again:
-            return f"{known.trouble} (`make compiled` tries again)"
+        if reason := compiled.obstacle():
+            return reason
+        if known and known.sources == sources and known.reason and not again:
+            return f"{known.reason} (`make compiled` tries again)"
         sys.stdout.write(
             "setup: compiling transport and simulator, which makes them faster (a minute of CPU time; "
             f"{compiled.VARIABLE}=0 leaves it out)\n"

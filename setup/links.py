@@ -21,12 +21,12 @@ def link(tree: Path = TREE, place: Path = PLACE) -> Path:
 
     package = place / "mrclab"
     package.mkdir(parents=True, exist_ok=True)
-    wanted = {path.name: path for path in (tree / "mrclab").iterdir() if path.suffix == ".py" or path.name == "torch"}
-    wanted |= {name: tree / name for name in PACKAGES}
+    expected = {path.name: path for path in (tree / "mrclab").iterdir() if path.suffix == ".py" or path.name == "torch"}
+    expected |= {name: tree / name for name in PACKAGES}
     for stale in package.iterdir():
-        if stale.name not in wanted or not (stale.exists() and stale.samefile(wanted[stale.name])):
+        if stale.name not in expected or not (stale.exists() and stale.samefile(expected[stale.name])):
             _remove(stale)
-    for name, path in wanted.items():
+    for name, path in expected.items():
         if not (package / name).exists():
             with contextlib.suppress(FileExistsError):  # by another who does the same
                 _link(path, package / name)

@@ -29,6 +29,7 @@ RETIRED = {
     r"\b(let_go|heed|strain|soon)\(": "release, check_interrupt, load, call_soon",
     r"\bstands? still\b": "is stopped, is paused",
     r"\bno such word\b": "no such command",
+    r"\bseeds held\b": "seeds passed",
 }
 IN_CODE = {
     r"(?<!agent\.)\b[Tt]old\b(?!_)": "report, notify, send, list",
@@ -55,6 +56,11 @@ RETIRED_IN = {
         r"\b([Nn]obody|[Ss]omebody|[Aa]nybody) (?:asks?|asked|knows?|looks?|wants?|waits?)\b": "the actor",
         r"\bso many (?:bytes|seconds|packets|slots|events)\b": "a number of …",
         r"\blast words\b": "last output",
+    },
+    ("controller", "events", "mrclab", "rpc", "setup", "sim", "softswitch", "topo"): {
+        r"(?<!it is )\bwanted\b": "expected, requested, intended",
+        r"\btroubles?\b": "error, problem, reason",
+        r"\b(said|held) \+?= ": "output; stored, passed",
     },
     ("sim",): {
         r"\bways?(?=[.\[,)]|: HalfLink)": "half_link, half_links",

@@ -165,11 +165,11 @@ class SimFleet:
             name, wrong = switch.model.name, switch.wrong_routes()
             for port in switch.model.ports if wrong and only in {None, name} else ():
                 at = wrong.get(port.usid)
-                wanted = _route(switch, port.usid, port.number)
+                route = _route(switch, port.usid, port.number)
                 if at == 0:
-                    found.append(f"{name} usid_fib lacks {wanted}")
+                    found.append(f"{name} usid_fib lacks {route}")
                 elif at is not None:
-                    found.append(f"{name} usid_fib should hold {wanted}, holds {_route(switch, port.usid, at)}")
+                    found.append(f"{name} usid_fib should hold {route}, holds {_route(switch, port.usid, at)}")
         unread = {name: view.lacks for name, view in self.unready().items() if only in {None, name}}
         return Audit(found, unread)
 
@@ -240,9 +240,9 @@ class SimFleet:
                 port.catch_up()
         for name in made if self.is_large or not found else self.model.switch_names:
             if name not in silent:
-                held = made[name].evs if name in made else {}
+                counted = made[name].evs if name in made else {}
                 for ev, cells in found.items():
-                    packets, size = held.get(ev, (0, 0))
+                    packets, size = counted.get(ev, (0, 0))
                     cells[name] = {"packets": packets, "bytes": size}
         return found
 

@@ -63,7 +63,7 @@ OF_QPS: Final = frozenset({"qp.state", "wr.done"})
 """Those of them that come with each QP: traffic whose flows are too many leaves them out."""
 
 OF_FIGURES: Final = frozenset({"messages", "pingpong", "process.died", "qp.state", "training.step"})
-"""Kinds of records, beside the lab's own, that are kept where no history is wanted; of `qp.state` those to ERROR."""
+"""Kinds of records, beside the lab's own, that are kept where no history is kept; of `qp.state` those to ERROR."""
 
 NONE: Final[frozenset[str]] = frozenset()
 

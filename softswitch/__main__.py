@@ -171,24 +171,24 @@ def run(args: argparse.Namespace) -> None:
     hoard_little()
     switch = build(args)
     if args.pcap is not None:
-        from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely used
 
         args.pcap.mkdir(parents=True, exist_ok=True)
         switch.record(PcapRecorder(args.pcap, switch.ports))
     control = None
     if args.control_socket is not None:
-        from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely used
 
         control = ControlSocket(switch, args.control_socket)
     thrift = None
     if args.thrift_port is not None:
-        from mrclab.softswitch.process.thrift_server import ThriftServer  # noqa: PLC0415 - rarely wanted
+        from mrclab.softswitch.process.thrift_server import ThriftServer  # noqa: PLC0415 - rarely used
 
         thrift = ThriftServer(switch, args.thrift_port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: switch.stop())
     if args.realtime:
-        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only where it is wanted
+        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only where it is asked for
 
         be_realtime()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

@@ -6,7 +6,7 @@ class TopoError(Exception):
 
 
 class EmulationError(TopoError):
-    """The machine could not be brought into the wanted state."""
+    """The machine could not be brought into the intended state."""
 
 
 class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports

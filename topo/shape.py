@@ -105,7 +105,7 @@ class Shape:
         """The port by which a switch sends what has a uSID of this kind and index next; 0 for none."""
         if tier == "t0" and kind is UsidType.DOWNLINK:
             return index if 1 <= index <= self.down else 0
-        wanted = {UsidType.T0: "t0", UsidType.T1: "t1", UsidType.T2: "t2"}.get(kind)
+        expected = {UsidType.T0: "t0", UsidType.T1: "t1", UsidType.T2: "t2"}.get(kind)
         if tier == "t0":
             port = self.down + index - self.t1_base(number)
         elif kind is UsidType.T0:
@@ -116,7 +116,7 @@ class Shape:
             port = self.pod("t1", index)
         if not 1 <= port <= self.ports[tier]:
             return 0
-        return port if self.far(tier, number, port)[:2] == (wanted, index) else 0
+        return port if self.far(tier, number, port)[:2] == (expected, index) else 0
 
     def ports_to_group(self, tier: Tier, number: int, group: int) -> Sequence[int]:
         """Ports by which plain IPv6 may go on from a switch to a T0 group that is not a T0's own."""

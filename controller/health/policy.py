@@ -48,14 +48,14 @@ class PolicyEngine:
     def decide(self, verdicts: Iterable[LocalisedFault], denied: Iterable[Element], now: float) -> Decision:
         """Decide which elements to deny and to release, given Clustermapper's present denials at `now` (seconds)."""
         at_fault = {verdict.element: verdict for verdict in verdicts}
-        held = set(denied)
-        deny = tuple(v for v in at_fault.values() if v.element not in held and self._is_bad(v))
-        for element in held:
+        in_force = set(denied)
+        deny = tuple(v for v in at_fault.values() if v.element not in in_force and self._is_bad(v))
+        for element in in_force:
             if element in at_fault:
                 self._healthy_since.pop(element, None)
             else:
                 self._healthy_since.setdefault(element, now)
-        self._healthy_since = {e: since for e, since in self._healthy_since.items() if e in held}
+        self._healthy_since = {e: since for e, since in self._healthy_since.items() if e in in_force}
         lift = [e for e, since in self._healthy_since.items() if now - since >= self.policy.hold_down]
         return Decision(deny, tuple(sorted(lift)))
 

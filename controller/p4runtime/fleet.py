@@ -170,8 +170,8 @@ class Fleet:
         return counters.summary(worker.switch, await self._read_counters(worker))
 
     async def _read_counters(self, worker: Worker, timeout: float = COUNTER_TIMEOUT) -> Reading:
-        wanted = counterread.request(self._program, worker.switch)
-        found = await worker.require_session().read(wanted, timeout)
+        request = counterread.request(self._program, worker.switch)
+        found = await worker.require_session().read(request, timeout)
         try:
             return counterread.decode(self._program, found)
         except LookupError as error:
@@ -186,9 +186,9 @@ class Fleet:
         def words(entry: IntendedEntry) -> str:
             return intent.describe(self._fabric, worker.switch, entry)
 
-        wanted, found = finding.wanted, finding.found
-        if wanted and found:
-            return f"{worker.name} {wanted.table} should hold {words(wanted)}, holds {words(found)}"
-        if wanted:
-            return f"{worker.name} {wanted.table} lacks {words(wanted)}"
+        intended, found = finding.intended, finding.found
+        if intended and found:
+            return f"{worker.name} {intended.table} should hold {words(intended)}, holds {words(found)}"
+        if intended:
+            return f"{worker.name} {intended.table} lacks {words(intended)}"
         return f"{worker.name} {found.table} should not hold {words(found)}" if found else ""

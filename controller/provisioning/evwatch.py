@@ -50,7 +50,7 @@ class EvWatch:
         self._evs.remove(ev)
         gone = entry(ev)
         for worker in self._fleet.workers.values():
-            worker.intended = tuple(wanted for wanted in worker.intended if wanted != gone)
+            worker.intended = tuple(entry for entry in worker.intended if entry != gone)
         await self._write(UpdateKind.DELETE, gone)
 
     async def counts(self) -> dict[int, dict[str, dict[str, int]]]:
@@ -74,8 +74,8 @@ class EvWatch:
         request: p4r.Entity = P4TableEntry(TABLE, counter_data=P4CounterData()).encode(self._program.schema)
         found: dict[Any, dict[str, int]] = {}
         for entity in await worker.require_session().read([request]):
-            (held,) = self._program.decode([entity]) or (None,)
-            if held is not None:
+            (entry,) = self._program.decode([entity]) or (None,)
+            if entry is not None:
                 data = entity.table_entry.counter_data
-                found[held.match] = {"packets": int(data.packet_count), "bytes": int(data.byte_count)}
+                found[entry.match] = {"packets": int(data.packet_count), "bytes": int(data.byte_count)}
         return found

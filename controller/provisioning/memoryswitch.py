@@ -170,13 +170,13 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         """Table entries by table or all; every counter cell reads zero."""
         await self._ready(context)
         reply = p4r.ReadResponse(entities=self.wrong.invent)
-        for wanted in request.entities:
-            if wanted.HasField("counter_entry"):
+        for requested in request.entities:
+            if requested.HasField("counter_entry"):
                 cell = reply.entities.add().counter_entry
-                cell.CopyFrom(wanted.counter_entry)
+                cell.CopyFrom(requested.counter_entry)
                 cell.data.packet_count = 0
             else:
-                table = wanted.table_entry.table_id
+                table = requested.table_entry.table_id
                 for entry in self.entries.values():
                     if table in {0, entry.table_id}:
                         reply.entities.add().table_entry.CopyFrom(entry)

@@ -33,17 +33,17 @@ class Provisioned:
         return self.adopted and not (self.inserted or self.modified or self.deleted)
 
 
-async def provision(session: SwitchSession, program: PipelineConfig, wanted: Sequence[IntendedEntry]) -> Provisioned:
-    """Make the switch hold exactly `wanted`; SwitchError (WriteError with each refused update) where it does not."""
+async def provision(session: SwitchSession, program: PipelineConfig, intended: Sequence[IntendedEntry]) -> Provisioned:
+    """Make the switch hold exactly `intended`; SwitchError (WriteError with each refused update) where it does not."""
     begun = time.monotonic()
     cookie = await session.cookie()
     adopted = cookie == program.cookie
     if not adopted:
         await session.set_pipeline()
-    todo = changes(wanted, await session.read_entries())
+    todo = changes(intended, await session.read_entries())
     await session.write(todo)
     if todo:
-        await _read_back(session, wanted)
+        await _read_back(session, intended)
     count = {op: sum(change.op is op for change in todo) for op in UpdateKind}
     return Provisioned(
         session.name,
@@ -52,12 +52,12 @@ async def provision(session: SwitchSession, program: PipelineConfig, wanted: Seq
         count[UpdateKind.INSERT],
         count[UpdateKind.MODIFY],
         count[UpdateKind.DELETE],
-        len(wanted),
+        len(intended),
         time.monotonic() - begun,
     )
 
 
-async def _read_back(session: SwitchSession, wanted: Sequence[IntendedEntry]) -> None:
-    left: tuple[Change, ...] = changes(wanted, await session.read_entries())
+async def _read_back(session: SwitchSession, intended: Sequence[IntendedEntry]) -> None:
+    left: tuple[Change, ...] = changes(intended, await session.read_entries())
     if left:
         raise SwitchError(session.name, f"holds something else than was written, {len(left)} entries: {left[0]}")

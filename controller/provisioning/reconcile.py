@@ -24,7 +24,7 @@ class UpdateKind(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One write: an entry as wanted, or the entry found where it is deleted. `found` is what a modify replaces."""
+    """One write: an entry as intended, or the entry found where it is deleted. `found` is what a modify replaces."""
 
     op: UpdateKind
     entry: IntendedEntry
@@ -34,12 +34,12 @@ class Change:
         return f"{self.op.value} {self.entry}"
 
 
-def changes(wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Change, ...]:
-    """The writes that turn `found` into `wanted`: inserts and modifies in the order of `wanted`, then deletes.
+def changes(intended: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Change, ...]:
+    """The writes that turn `found` into `intended`: inserts and modifies in the order of `intended`, then deletes.
 
     Deletes come last, so that at no moment a packet meets fewer routes than before and after.
     """
-    want = {entry.key: entry for entry in wanted}
+    want = {entry.key: entry for entry in intended}
     have = {entry.key: entry for entry in found}
     result = []
     for key, entry in want.items():
@@ -68,14 +68,14 @@ class Finding:
 
     switch: str
     kind: str  # missing, wrong, unexpected
-    wanted: IntendedEntry | None
+    intended: IntendedEntry | None
     found: IntendedEntry | None
 
 
-def findings(switch: str, wanted: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Finding, ...]:
+def findings(switch: str, intended: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Finding, ...]:
     """Return the findings of an audit of `switch`; empty where intent and switch agree."""
     result = []
-    for change in changes(wanted, found):
+    for change in changes(intended, found):
         match change.op:
             case UpdateKind.INSERT:
                 result.append(Finding(switch, "missing", change.entry, None))

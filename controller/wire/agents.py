@@ -134,7 +134,7 @@ class AgentLink:
         self._history = history
         self._on_event = on_event
         self._kinds = kinds
-        self._wanted: NodeConfig | None = None
+        self._intended: NodeConfig | None = None
         self._news = asyncio.Event()
         self._notified = asyncio.Event()
         self._client: AsyncClient | None = None
@@ -163,7 +163,7 @@ class AgentLink:
 
     def send(self, config: NodeConfig) -> None:
         """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
-        self._wanted = config
+        self._intended = config
         self._notified.clear()
         self._news.set()
 
@@ -222,17 +222,17 @@ class AgentLink:
             ended.cancel()
 
     async def _bring_up_to_date(self, client: AsyncClient) -> None:
-        wanted = self._wanted
-        if wanted is not None and wanted.version > max(self.version, self._refused):
+        intended = self._intended
+        if intended is not None and intended.version > max(self.version, self._refused):
             try:
-                answer = await self._call(client, "update_config", config=wanted.model_dump(mode="json"))
+                answer = await self._call(client, "update_config", config=intended.model_dump(mode="json"))
                 self.version = _version(answer.get("version"))
                 self._history.record(AgentTold(host=self.host, version=self.version))
             except RpcError as error:
                 if error.code in GONE:
                     raise
-                self._refused = wanted.version  # it keeps what it has; asking again would not change its mind
-                self._history.record(AgentRefused(host=self.host, version=wanted.version, reason=error.message))
+                self._refused = intended.version  # it keeps what it has; asking again would not change its mind
+                self._history.record(AgentRefused(host=self.host, version=intended.version, reason=error.message))
         self._notified.set()
 
     async def _call(

@@ -119,7 +119,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        people.print(f"{escape(one.name)}: passed {one.held} of {one.runs}{because}", highlight=False, soft_wrap=True)
+        people.print(f"{escape(one.name)}: passed {one.passed} of {one.runs}{because}", highlight=False, soft_wrap=True)
     parquet = journal.write_parquet(table.directory)
     rows_at = table.directory / journal.ROWS
     table_at = parquet or f"{rows_at} (Parquet: pip install '.[campaign]')"

@@ -24,7 +24,7 @@ class ValueGroup:
     """The runs with one value of a field, as one expectation saw them."""
 
     value: str
-    held: int
+    passed: int
     runs: int
     figure: Figure | None
     bars: Sequence[int]  # as `Summary.bars`, in the same bins
@@ -34,7 +34,7 @@ class ValueGroup:
 class Sensitivity:
     """Influence of one field on one expectation.
 
-    `explained`: its share of the variance (η²) of the figure, or where there is none of whether it held; None where
+    `explained`: its share of the variance (η²) of the figure, or where there is none of whether it passed; None where
     that is the same in all runs, or where only one of its values has some. `chance`: no more than a field without
     influence may have.
     """
@@ -45,9 +45,9 @@ class Sensitivity:
     groups: Sequence[ValueGroup]
 
     @property
-    def held(self) -> tuple[float, float]:
-        """The least and the most share of runs that held with one value."""
-        shares = [group.held / group.runs for group in self.groups]
+    def passed(self) -> tuple[float, float]:
+        """The least and the most share of runs that passed with one value."""
+        shares = [group.passed / group.runs for group in self.groups]
         return min(shares), max(shares)
 
 
@@ -58,7 +58,7 @@ class Summary:
     name: str
     expected: str
     unit: str
-    held: int
+    passed: int
     runs: int
     figure: Figure | None
     low: float | None  # 5 % of the runs lie below
@@ -146,10 +146,10 @@ def _sensitivity(name: str, rows: Sequence[Row], whole: Sequence[float], swept: 
     groups, measured = [], []
     for value in filter(parts.__contains__, swept.values):
         members = parts[value]
-        figures, held = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
-        measured.append(figures if whole else held)
+        figures, passed = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
+        measured.append(figures if whole else passed)
         shown = summary(figures) if figures else None
-        groups.append(ValueGroup(value, int(sum(held)), len(members), shown, _histogram(figures, whole)))
+        groups.append(ValueGroup(value, int(sum(passed)), len(members), shown, _histogram(figures, whole)))
     share = explained(measured)
     chance = share is not None and by_chance(share, len(parts), sum(map(len, measured)))
     return Sensitivity(swept.field, share, chance, groups)
@@ -178,20 +178,20 @@ def by_chance(share: float, groups: int, values: int) -> bool:
 
 
 def as_json(one: Summary) -> dict[str, Any]:
-    """A summary for programs: no pictures, and per field and value what held and the figure's place."""
+    """A summary for programs: no pictures, and per field and value what passed and the figure's place."""
     fields = [
         {
             "field": field.field,
             "explained": field.explained,
             "chance": field.chance,
             "values": [
-                {"value": group.value, "passed": group.held, "runs": group.runs, "figure": _figure_json(group.figure)}
+                {"value": group.value, "passed": group.passed, "runs": group.runs, "figure": _figure_json(group.figure)}
                 for group in field.groups
             ],
         }
         for field in one.sensitivity
     ]
-    head = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.held, "runs": one.runs}
+    head = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.passed, "runs": one.runs}
     return {**head, "figure": _figure_json(one.figure), "fields": fields}
 
 

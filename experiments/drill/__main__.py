@@ -97,8 +97,8 @@ class Drill:
         return [sys.executable, "-u", "-c", code, "--run-dir", str(self._run_dir), *map(str, words)]
 
     def _disturbed(self, one: Disturbance, phase: str) -> Round:
-        said = self._home / "said"
-        with said.open("wb") as file:
+        shown = self._home / "said"
+        with shown.open("wb") as file:
             name, seconds = f"strict-{one.hosts}", one.seconds or _SECONDS
             scenario = self._scenario(name, one.hosts, max_wait="1s", seconds=seconds)
             argv = self._argv("run", scenario, "--results", self._results, *one.options)
@@ -111,7 +111,7 @@ class Drill:
         try:
             done = self._at_a_moment(one, phase, process, made, scene)
             made.moment = round(done - began, 2)
-            made.after = self._wait_reason(one, process, said, done)
+            made.after = self._wait_reason(one, process, shown, done)
             made.status = process.wait(max(1.0, done + _END_S - time.monotonic()))
             made.lasted = round(time.monotonic() - done, 2)
             made.stood = round(self._traffic_end(time.monotonic()) - done, 2)
@@ -127,7 +127,7 @@ class Drill:
                 self._long.join()
                 self._long = None
         self._judge_captures(scene, made)
-        self._judge(one, made, said.read_text(errors="replace"))
+        self._judge(one, made, shown.read_text(errors="replace"))
         return made
 
     def _at_a_moment(
@@ -179,26 +179,26 @@ class Drill:
         return "traffic" if self._recorded("traffic.start") else "bring-up"
 
     def _wait_reason(
-        self, one: Disturbance, process: "subprocess.Popen[bytes]", said: Path, done: float
+        self, one: Disturbance, process: "subprocess.Popen[bytes]", shown: Path, done: float
     ) -> float | None:
         """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
         while one.says and time.monotonic() < done + _END_S:
             ended = process.poll() is not None
-            if any(word in said.read_text(errors="replace") for word in one.says):
+            if any(word in shown.read_text(errors="replace") for word in one.says):
                 return round(time.monotonic() - done, 2)
             if ended:
                 break
             time.sleep(0.02)
         return None
 
-    def _judge(self, one: Disturbance, made: Round, said: str) -> None:
-        lines = [line.strip() for line in said.splitlines() if any(word in line for word in one.says)]
+    def _judge(self, one: Disturbance, made: Round, shown: str) -> None:
+        lines = [line.strip() for line in shown.splitlines() if any(word in line for word in one.says)]
         made.reason = lines[0][:300] if lines else ""
         if not made.to:
             made.reason = "what it was to be done to was gone"
             return
-        if "Traceback" in said or "mistake of the lab's own" in said:
-            made.wrong.append("a traceback: " + said[-800:])
+        if "Traceback" in shown or "mistake of the lab's own" in shown:
+            made.wrong.append("a traceback: " + shown[-800:])
         ends = one.fatal and made.during != "tear-down"  # what comes then need not be noticed any more
         if one.name == disturbances.KILL_LAB:
             statuses = {-signal.SIGKILL}
@@ -208,13 +208,13 @@ class Drill:
             statuses = _STATUSES if disturbances.INTERRUPT in one.name else _STATUSES - {130}
         if one.named or one.harmless:
             statuses = {0, 3}
-        if one.named and "too slow" in said:
-            made.wrong.append(f"the machine was blamed: {said[-800:]}")
+        if one.named and "too slow" in shown:
+            made.wrong.append(f"the machine was blamed: {shown[-800:]}")
         if made.status not in statuses:
-            made.wrong.append(f"exit status {made.status}: {said[-800:]}")
+            made.wrong.append(f"exit status {made.status}: {shown[-800:]}")
         stood = one.named and made.during != "tear-down" and made.stood > REASON_S
         if (ends or stood) and one.says and made.after is None:
-            made.wrong.append(f"no reason was given: {said[-800:]}")
+            made.wrong.append(f"no reason was given: {shown[-800:]}")
         if made.after is not None and made.after > REASON_S:
             made.wrong.append(f"the reason came after {made.after:.1f} s")
         self._judge_results(one, made)

@@ -47,9 +47,9 @@ def _again(seed: int) -> str:
     return f"mrclab soak --seed {seed}"
 
 
-def _not_held(seed: int, trouble: list[str]) -> list[dict[str, Any]]:
+def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
     """A seed for programs, where it did not hold."""
-    return [{"seed": seed, "trouble": trouble, "replay": _again(seed)}] if trouble else []
+    return [{"seed": seed, "trouble": problems, "replay": _again(seed)}] if problems else []
 
 
 @app.command()
@@ -76,20 +76,20 @@ def soak(
     done = 0
     try:
         with progress.shown(err) as bar:
-            for done, (number, trouble) in enumerate(_results(range(first, first + seeds), jobs), 1):
+            for done, (number, problems) in enumerate(_results(range(first, first + seeds), jobs), 1):
                 bar("seeds", done, seeds)
-                if trouble:
-                    failed += _not_held(number, trouble)
-                    people.print(f"seed {number}: {escape(trouble[0])}", soft_wrap=True, highlight=False)
+                if problems:
+                    failed += _failed(number, problems)
+                    people.print(f"seed {number}: {escape(problems[0])}", soft_wrap=True, highlight=False)
                     people.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
     except KeyboardInterrupt:
-        people.print(f"{done - len(failed)} of {done} seeds held until then", soft_wrap=True, highlight=False)
+        people.print(f"{done - len(failed)} of {done} seeds passed until then", soft_wrap=True, highlight=False)
         raise
     seconds, status = time.monotonic() - began, 1 if failed else 0
-    held = seeds - len(failed)
-    people.print(f"{held} of {seeds} seeds held, in {seconds:.0f} s", soft_wrap=True, highlight=False)
+    passed = seeds - len(failed)
+    people.print(f"{passed} of {seeds} seeds passed, in {seconds:.0f} s", soft_wrap=True, highlight=False)
     if as_json:
-        answer.give("soak", status, first=first, seeds=seeds, held=held, seconds=round(seconds, 1), not_held=failed)
+        answer.give("soak", status, first=first, seeds=seeds, held=passed, seconds=round(seconds, 1), not_held=failed)
     raise typer.Exit(status)
 
 
@@ -117,12 +117,12 @@ def _replay(seed: int, people: Console, as_json: bool) -> int:
     lines += [f"  {link} is {longer:g} s longer" for link, longer in plan.slow]
     lines += [f"  EV profile {plan.ev_profile}"] if plan.ev_profile else []
     lines += [f"  {plan.idle:g} s without work before the last writes"] if plan.idle else []
-    _, trouble = judged(seed)
-    for line in [*lines, *trouble]:
+    _, problems = judged(seed)
+    for line in [*lines, *problems]:
         people.print(escape(line), soft_wrap=True, highlight=False)
-    if not trouble:
-        people.print("held")
-    status = 1 if trouble else 0
+    if not problems:
+        people.print("passed")
+    status = 1 if problems else 0
     if as_json:
-        answer.give("soak", status, first=seed, seeds=1, held=1 - status, plan=lines, not_held=_not_held(seed, trouble))
+        answer.give("soak", status, first=seed, seeds=1, held=1 - status, plan=lines, not_held=_failed(seed, problems))
     return status

@@ -41,14 +41,14 @@ def run_plan(plan: SoakPlan) -> list[str]:
     all_begun = _all_begun(plan)
     for look in range(1, _LOOKS + 1):
         harness.clock.run(ticks((all_begun + plan.rtt) * look / _LOOKS))
-        if trouble := list(judge.at_any_time(harness)):
-            return trouble
-    if trouble := _until(harness, lambda: all(one.done for one in harness.connections), LIMIT_S):
-        return trouble
-    trouble = [text for one in harness.connections for writes in one.writes for text in judge.over(harness, writes)]
-    trouble += [text for one in harness.ended for text in judge.ended(one)]
-    trouble = trouble or list(judge.effort(harness)) or _quiet(harness)
-    return trouble or _last(harness)
+        if problems := list(judge.at_any_time(harness)):
+            return problems
+    if problems := _until(harness, lambda: all(one.done for one in harness.connections), LIMIT_S):
+        return problems
+    problems = [text for one in harness.connections for writes in one.writes for text in judge.over(harness, writes)]
+    problems += [text for one in harness.ended for text in judge.ended(one)]
+    problems = problems or list(judge.effort(harness)) or _quiet(harness)
+    return problems or _last(harness)
 
 
 def _all_begun(plan: SoakPlan) -> float:
@@ -64,8 +64,8 @@ def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list
     end = harness.clock.seconds + limit
     while not done() and harness.clock.seconds < end:
         harness.clock.run(min(harness.clock.now + ticks(step), ticks(end)))
-        if trouble := list(judge.at_any_time(harness)):
-            return trouble
+        if problems := list(judge.at_any_time(harness)):
+            return problems
         step = min(step * 1.2, 5.0)
     return []
 
@@ -89,14 +89,14 @@ def _last(harness: SoakHarness) -> list[str]:
     for connection in harness.connections:
         if all(qp.state.value == "RTS" for qp in connection.qp_objects()):
             pairs.setdefault(connection.hosts, connection)
-    trouble: list[str] = []
+    problems: list[str] = []
     for connection in list(pairs.values())[:2]:
         size = _last_size(plan)
         other = SoakHarness(replace(plan, flows=(), faults=(), restarts=(), after=()))
         flow = replace(connection.flow, start=0.0, messages=(), back=(), receives=(), ends=NEVER)
         expected, _ = _timed(other, SoakConnection(other, flow), size)
-        trouble += _as_fast(harness, connection, size, expected)
-    return trouble
+        problems += _as_fast(harness, connection, size, expected)
+    return problems
 
 
 def _as_fast(harness: SoakHarness, connection: SoakConnection, size: int, expected: float) -> list[str]:

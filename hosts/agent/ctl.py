@@ -88,8 +88,8 @@ class CtlOperations:
 
     def modify_ev_state(self, profile: int, port: int, value: str, state: str) -> Result:
         """MODIFY_EV_STATE: set an EV to GOOD or DENIED; ENOENT where the profile has none such."""
-        wanted = _member(ApiState, "state", state)
-        return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), wanted, self._loop.now)}
+        requested = _member(ApiState, "state", state)
+        return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), requested, self._loop.now)}
 
     def query_ev_array(self, profile: int) -> Result:
         """QUERY_EV_ARRAY: the entries as configured; `value` is null where one is unpopulated."""

@@ -173,13 +173,13 @@ def _listed(completions: list[WorkCompletion]) -> Result:
     return {"completions": [done._asdict() for done in completions]}
 
 
-def _fields(name: str, given: Mapping[str, int], wanted: Mapping[str, int | None]) -> dict[str, int]:
+def _fields(name: str, given: Mapping[str, int], known: Mapping[str, int | None]) -> dict[str, int]:
     """Return exactly the named fields; None as default means that the field is required."""
     for key in given:
-        if key not in wanted:
-            raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(wanted)}")
+        if key not in known:
+            raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(known)}")
     result: dict[str, int] = {}
-    for key, default in wanted.items():
+    for key, default in known.items():
         value = given.get(key, default)
         if value is None:
             raise RpcError("EINVAL", f"{name}.{key} is missing")

@@ -70,9 +70,9 @@ class WorkloadOperations:
             raise RpcError("EEXIST", f"there is a workload {name!r} already; release it first")
         directory = self._directory()
         try:
-            wanted = WorkloadSpec.model_validate(spec)
+            checked = WorkloadSpec.model_validate(spec)
             workload = Workload(
-                name, wanted, self._transport, self._memory, self._queue(), self._record, self._meetings
+                name, checked, self._transport, self._memory, self._queue(), self._record, self._meetings
             )
             given = [FlowSpec.model_validate(flow) for flow in flows]
         except ValidationError as error:

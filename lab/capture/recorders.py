@@ -86,13 +86,13 @@ class AroundFaults:
                 self._want(at, str(record["fault"]))
         now = time.time_ns()
         self._forget(now - self._before - self._after - 2 * round(_LATE * _NANO))
-        for wanted in [each for each in self._wanted if each.until + round(_LATE * _NANO) < now]:
-            self._write(wanted)
+        for due in [each for each in self._wanted if each.until + round(_LATE * _NANO) < now]:
+            self._write(due)
 
     def finish(self) -> None:
         """Write the files still due, with the frames captured so far."""
-        for wanted in list(self._wanted):
-            self._write(wanted)
+        for due in list(self._wanted):
+            self._write(due)
 
     def _want(self, at: int, fault: str) -> None:
         stem = re.sub(r"[^A-Za-z0-9._-]", "-", fault)
@@ -107,10 +107,10 @@ class AroundFaults:
         while self._notes and self._notes[0][0] < before:
             self._notes.popleft()
 
-    def _write(self, wanted: _Wanted) -> None:
-        begin = wanted.at - self._before
-        frames = (frame for frame in self._ring if begin <= frame.time <= wanted.until)
-        notes = [(at, text) for at, text in self._notes if begin <= at <= wanted.until]
-        pcapng.store(wanted.path, self._taps.interfaces, frames, notes)
-        self._wanted.remove(wanted)
-        self.files.append(wanted.path)
+    def _write(self, due: _Wanted) -> None:
+        begin = due.at - self._before
+        frames = (frame for frame in self._ring if begin <= frame.time <= due.until)
+        notes = [(at, text) for at, text in self._notes if begin <= at <= due.until]
+        pcapng.store(due.path, self._taps.interfaces, frames, notes)
+        self._wanted.remove(due)
+        self.files.append(due.path)

@@ -200,8 +200,8 @@ class Selected(BaseExpectation):
     @property
     def subject(self) -> str:
         """Return the selection as words behind a noun; empty for all flows."""
-        said = self.flow or self.traffic
-        return f" of {said}" if said else ""
+        limits = self.flow or self.traffic
+        return f" of {limits}" if limits else ""
 
 
 @dataclass(frozen=True)
@@ -223,14 +223,14 @@ class Bounds:
 
     def say(self, show: Any = "{:g}".format) -> str:
         """`≥ 5, ≤ 7`, `10 ± 5%`."""
-        said = []
+        limits = []
         if self.at_least is not None:
-            said.append(f"≥ {show(self.at_least)}")
+            limits.append(f"≥ {show(self.at_least)}")
         if self.at_most is not None:
-            said.append(f"≤ {show(self.at_most)}")
+            limits.append(f"≤ {show(self.at_most)}")
         if self.about is not None:
-            said.append(f"{show(self.about)} ± {self.within * 100:g}%")
-        return ", ".join(said)
+            limits.append(f"{show(self.about)} ± {self.within * 100:g}%")
+        return ", ".join(limits)
 
 
 _measuring: ContextVar[bool] = ContextVar("measuring", default=False)

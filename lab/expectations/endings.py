@@ -36,10 +36,10 @@ class Integrity(BaseExpectation):
         contents = {entry.name: getattr(entry, "content", "") for entry in measures.scenario.traffic}
         counted = {name for name in names if contents.get(name) == "counted"}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
-            trouble = _damage(end, end["traffic"] in counted)
-            if trouble:
+            damage = _damage(end, end["traffic"] in counted)
+            if damage:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
-                return self.verdict(False, expected, flow + trouble, f"at {measures.said(end.t)}")
+                return self.verdict(False, expected, flow + damage, f"at {measures.said(end.t)}")
         if all("received" in end.data for end in ends if "flow" in end.data) and "flow" in ends[0].data:
             return self.verdict(True, expected, f"{len(ends)} flows, each with as many bytes as were sent", when)
         if counted.issuperset(names):
@@ -91,11 +91,13 @@ class Health(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Processes and sockets during the traffic."""
-        trouble = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
+        problems = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
         top = measures.machine.processes[0] if measures.machine.processes else None
         calm = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
         expected = "every process alive and keeping up"
-        return self.verdict(not trouble, expected, "; ".join(trouble[:3]) or calm, "", float(len(trouble)), "troubles")
+        return self.verdict(
+            not problems, expected, "; ".join(problems[:3]) or calm, "", float(len(problems)), "problems"
+        )
 
 
 @EXPECTATIONS.register
@@ -108,8 +110,8 @@ class Clean(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """The end of the history."""
         missing = [fault.name for fault in measures.scenario.faults if fault.name not in measures.faults]
-        trouble = [f"{name} never began" for name in missing]
-        trouble += [f"{fault.name} was not cleared" for fault in measures.faults.values() if fault.end is None]
+        problems = [f"{name} never began" for name in missing]
+        problems += [f"{fault.name} was not cleared" for fault in measures.faults.values() if fault.end is None]
         last = measures.history.records[-1].t if measures.history.records else measures.end
         broken = {(error.node, error["qp"]) for error in measures.qp_errors}
         bad = [
@@ -118,15 +120,15 @@ class Clean(BaseExpectation):
             if state not in USABLE and key[:2] not in broken
         ]
         if bad:
-            trouble.append(f"{len(bad)} EVs are still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
+            problems.append(f"{len(bad)} EVs are still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
         for r in measures.history.of("faults.cleared"):  # cables probed and entries audited after the last fault
             if not r.get("verified", True):
-                trouble.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
+                problems.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):
-                trouble.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
-        observed = "; ".join(trouble[:3]) or f"{len(measures.faults)} faults cleared, every EV usable"
+                problems.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
+        observed = "; ".join(problems[:3]) or f"{len(measures.faults)} faults cleared, every EV usable"
         return self.verdict(
-            not trouble, "no state is left of the faults", observed, "", float(len(trouble)), "troubles"
+            not problems, "no state is left of the faults", observed, "", float(len(problems)), "problems"
         )
 
 

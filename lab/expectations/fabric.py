@@ -45,17 +45,17 @@ class Drops(BaseExpectation):
         _read_twice(measures, {self.switch} if self.switch else None)
         wanted_reasons = [self.reason] if isinstance(self.reason, str) else self.reason
         count = sum(n for reason, n in drops.items() if not wanted_reasons or reason in wanted_reasons)
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         where = self.switch or "switches"
         why = f" for {', '.join(wanted_reasons)}" if wanted_reasons else ""
-        parts = [f"{where} drop {held.say()} packets{why}"] if held.say() else []
+        parts = [f"{where} drop {bounds.say()} packets{why}"] if bounds.say() else []
         strangers = {
             reason: n for reason, n in drops.items() if n and self.only is not None and reason not in self.only
         }
         if self.only is not None:
             parts.append(f"{where} drop nothing" + (f" but for {', '.join(self.only)}" if self.only else ""))
         seen = ", ".join(f"{reason} {n}" for reason, n in drops.items() if n) or "none"
-        ok = held.hold(count) and not strangers
+        ok = bounds.hold(count) and not strangers
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 
@@ -82,12 +82,12 @@ class InjectedExpectation(BaseExpectation):
         if not hit and not seen:
             raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0
-        held, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
-        said = [f"{held.say()} packets"] if held.say() else []
-        said += [f"{shares.say('{:.2%}'.format)} of the packets"] if shares.say() else []
+        bounds, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
+        limits = [f"{bounds.say()} packets"] if bounds.say() else []
+        limits += [f"{shares.say('{:.2%}'.format)} of the packets"] if shares.say() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
-        ok = held.hold(hit) and shares.hold(share)
-        return self.verdict(ok, f"{self.fault} takes {' and '.join(said)}", observed, "", float(hit), "packets")
+        ok = bounds.hold(hit) and shares.hold(share)
+        return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")
 
 
 class _PortCount(BaseExpectation):
@@ -104,14 +104,14 @@ class _PortCount(BaseExpectation):
         _read_twice(measures, {switch for switch, _ in ports})
         chosen = {port: counter for port, counter in counters.items() if port in ports}
         total = grew(chosen.values())
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         worst = max(chosen, key=lambda port: grew([chosen[port]]), default=None)
         where = f" at {self.element}" if self.element else ""
         observed = f"{total}" + (
             f", most at {worst[0]} port {worst[1]}: {grew([chosen[worst]])}" if total and worst else ""
         )
         return self.verdict(
-            held.hold(total), f"{held.say()} packets {what}{where}", observed, "", float(total), "packets"
+            bounds.hold(total), f"{bounds.say()} packets {what}{where}", observed, "", float(total), "packets"
         )
 
 
@@ -147,11 +147,11 @@ class Pauses(_PortCount):
     def judge(self, measures: "Measures") -> Verdict:
         """The switches' counters, and the longest time that a port was paused."""
         made = self.count(measures, measures.switches.xoffs, "of pause sent")
-        held = {port: grew([counter]) for port, counter in measures.switches.paused.items()}
-        worst = max(held, key=lambda port: held[port], default=None)
-        if worst is None or not held[worst]:
+        bounds = {port: grew([counter]) for port, counter in measures.switches.paused.items()}
+        worst = max(bounds, key=lambda port: bounds[port], default=None)
+        if worst is None or not bounds[worst]:
             return made
-        observed = f"{made.observed}; {worst[0]} port {worst[1]} paused for {1e-3 * held[worst]:.0f} µs"
+        observed = f"{made.observed}; {worst[0]} port {worst[1]} paused for {1e-3 * bounds[worst]:.0f} µs"
         return replace(made, observed=observed)
 
 
@@ -196,8 +196,8 @@ class MapperVerdict(BaseExpectation):
             return self.verdict(False, expected, "it never did" + others)
         seconds = right[0].t - begin
         cycles = seconds / cycle if cycle else 0.0
-        said = f" = {cycles:.1f} cycles" if cycle else ""
-        observed = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{said}{others}"
+        limits = f" = {cycles:.1f} cycles" if cycle else ""
+        observed = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{limits}{others}"
         in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
         when = f"at {measures.said(right[0].t)}"
         value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
@@ -213,9 +213,9 @@ class MapperVerdict(BaseExpectation):
 
     @property
     def _limits(self) -> str:
-        said = [show_seconds(self.within)] if self.within is not None else []
-        said += [f"{self.within_cycles:g} cycles"] if self.within_cycles is not None else []
-        return " and ".join(said)
+        limits = [show_seconds(self.within)] if self.within is not None else []
+        limits += [f"{self.within_cycles:g} cycles"] if self.within_cycles is not None else []
+        return " and ".join(limits)
 
 
 @EXPECTATIONS.register

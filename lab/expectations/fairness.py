@@ -55,10 +55,10 @@ class Jain(_BetweenFlows):
         """The index, and the slowest and fastest flow."""
         rates = self.rates(measures)
         index = jain([rate for rate, _ in rates])
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         observed = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
         when = span(measures, *measures.window(self.window))
-        return self.verdict(held.hold(index), f"Jain index of {self.which} {held.say()}", observed, when, index, "")
+        return self.verdict(bounds.hold(index), f"Jain index of {self.which} {bounds.say()}", observed, when, index, "")
 
 
 @EXPECTATIONS.register
@@ -76,11 +76,11 @@ class Spread(_BetweenFlows):
         rates = self.rates(measures)
         (low, slow), (high, fast) = rates[0], rates[-1]
         ratio = low / high if high else 0.0
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         observed = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
         when = span(measures, *measures.window(self.window))
         return self.verdict(
-            held.hold(ratio), f"slowest to fastest of {self.which} {held.say()}", observed, when, ratio, ""
+            bounds.hold(ratio), f"slowest to fastest of {self.which} {bounds.say()}", observed, when, ratio, ""
         )
 
 
@@ -135,11 +135,11 @@ class PathShare(Selected):
                 packets[series.path] = packets.get(series.path, 0.0) + sent
         total = sum(packets.values())
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         expected = (
-            f"plane {self.plane}, T1 {self.uplink} carries {held.say('{:.0%}'.format)} of the packets{self.subject}"
+            f"plane {self.plane}, T1 {self.uplink} carries {bounds.say('{:.0%}'.format)} of the packets{self.subject}"
         )
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(
-            total > 0 and held.hold(share), expected, observed, span(measures, begin, end), share, "of packets"
+            total > 0 and bounds.hold(share), expected, observed, span(measures, begin, end), share, "of packets"
         )

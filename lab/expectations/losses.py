@@ -93,15 +93,15 @@ class Lost(Selected):
         for loss in losses:
             per_qp[loss.host, loss.qp] = per_qp.get((loss.host, loss.qp), 0) + loss.packets
         count = self._count(per_qp, measures)
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         shares = Bounds(self.share_at_least, self.share_at_most)
         share = self._share(measures, losses) if shares.say() else 0.0
         cause = several(self.fault, 2) or str(self.window or "the run")
-        limits = [f"{held.say()} packets"] if held.say() else []
+        limits = [f"{bounds.say()} packets"] if bounds.say() else []
         limits += [f"{shares.say('{:.3%}'.format)} of those sent"] if shares.say() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
         expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
-        ok, when = held.hold(count) and shares.hold(share), ""
+        ok, when = bounds.hold(count) and shares.hold(share), ""
         observed = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
         observed += f", {share * 100:.3g}% of those sent" if shares.say() else ""
         if self.within_rtts:
@@ -164,10 +164,10 @@ class Retransmitted(Selected):
                 again += retx[-1] if retx else 0
                 sent += (series.count("sent_packets").values or [0])[-1]
         share = again / sent if sent else 0.0
-        held = Bounds(self.share_at_least, self.share_at_most)
-        expected = f"retransmissions{self.subject} {held.say('{:.2%} of packets'.format)}".rstrip()
+        bounds = Bounds(self.share_at_least, self.share_at_most)
+        expected = f"retransmissions{self.subject} {bounds.say('{:.2%} of packets'.format)}".rstrip()
         expected += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
-        ok = sent > 0 and held.hold(share) and (self.at_most is None or worst <= self.at_most)
+        ok = sent > 0 and bounds.hold(share) and (self.at_most is None or worst <= self.at_most)
         observed = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
         return self.verdict(ok, expected, observed, "", share, "of packets")
 

@@ -77,18 +77,18 @@ class Goodput(_InWindow):
         low, high, near = (
             _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
         )
-        held = Bounds(low, high, near, self.within)
+        bounds = Bounds(low, high, near, self.within)
         share, of = _share(got, levels[0], measures, chosen, (begin, end))
         observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
         when, value = span(measures, begin, end), share if of else got
-        return self.verdict(held.hold(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
+        return self.verdict(bounds.hold(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
 
     @property
     def _expected(self) -> str:
-        said = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
-        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
+        limits = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
+        limits += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
         chosen = str(self.selection(self.plane))
-        return f"goodput{f' of {chosen}' if chosen else ''} {', '.join(said)}"
+        return f"goodput{f' of {chosen}' if chosen else ''} {', '.join(limits)}"
 
 
 @EXPECTATIONS.register
@@ -161,9 +161,9 @@ class Stall(_InWindow):
 
     @property
     def _expected(self) -> str:
-        said = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
-        said += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
-        return " and ".join(said) + (f" in {self.flow or self.traffic}" if self.subject else "")
+        limits = [f"no pause longer than {self.max_rtts:g} RTT"] if self.max_rtts else []
+        limits += [f"a pause of at least {self.at_least_rtts:g} RTT"] if self.at_least_rtts else []
+        return " and ".join(limits) + (f" in {self.flow or self.traffic}" if self.subject else "")
 
 
 @EXPECTATIONS.register
@@ -198,13 +198,13 @@ class Isolation(BaseExpectation):
         if not base:
             raise NoEvidence(f"{self.victim} had no rate alone to compare with")
         share = _ratio(got, base)
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         figure = (
             f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
         )
-        expected = f"{figure} {held.say('{:.0%}'.format)} of its rate alone"
+        expected = f"{figure} {bounds.say('{:.0%}'.format)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
-        return self.verdict(held.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
+        return self.verdict(bounds.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
 
 
 def reference(
@@ -225,7 +225,7 @@ def reference(
             except NoEvidence as error:
                 raise NoEvidence(f"of {name}: {error}", error.when) from None
             if not found:
-                raise NoEvidence(f"{name} measured no goodput that another could be held against")
+                raise NoEvidence(f"{name} measured no goodput that another could be compared with")
             return found
     raise KeyError(f"goodput {name}")
 

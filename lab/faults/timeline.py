@@ -87,17 +87,17 @@ class TimeLine:
 
     def clear_all(self) -> list[str]:
         """Clear what is still in force, the last first; a failure or Ctrl-C is raised when all is done."""
-        done, trouble = [], None
+        done, first = [], None
         self._waiting.clear()
         while self._active:
             entry = self._active[-1]
             try:
                 done.append(self._clear(entry))
             except (Exception, KeyboardInterrupt) as error:  # raised below, after the others
-                trouble = trouble or error
+                first = first or error
                 self._active = [other for other in self._active if other is not entry]
-        if trouble is not None:
-            raise trouble
+        if first is not None:
+            raise first
         return done
 
     def clear(self, name: str) -> str:

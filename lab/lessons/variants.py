@@ -56,23 +56,24 @@ def _pinned(run: Loaded, name: str) -> list[tuple[int, int]]:
     return [(path.plane, path.uplink) for entry in run.scenario.traffic if entry.name == name for path in entry.paths]
 
 
-def _grade(path: Path, wanted: Mapping[str, Wanted]) -> list[Check]:
+def _grade(path: Path, expected: Mapping[str, Wanted]) -> list[Check]:
     try:
         loaded = scenario.in_world(scenario.load(path), "sim")
     except LabError as error:
         return [Check(False, "the scenario can be read", str(error))]
     runs = {run.variant: run for run in loaded.runs}
-    return [check for name, each in wanted.items() for check in _checks(name, each, runs.get(name))]
+    return [check for name, each in expected.items() for check in _checks(name, each, runs.get(name))]
 
 
-def _checks(name: str, wanted: Wanted, run: Loaded | None) -> list[Check]:
-    there = Check(run is not None and wanted.holds(run), f"variant {name}: {wanted.what}",
+def _checks(name: str, expected: Wanted, run: Loaded | None) -> list[Check]:
+    there = Check(run is not None and expected.holds(run), f"variant {name}: {expected.what}",
                   f"`variants` has no {name} yet" if run is None else "its `set` makes something else")  # fmt: skip
     if run is None or not there.ok:
         return [there]
-    sign = "≥" if wanted.limit == "at_least" else "≤"
-    limited = Check(_judges(run, wanted), f"variant {name} expects {wanted.kind} {sign} {wanted.bound:g}, or stricter",
-                 f"its `expect` has no `kind: {wanted.kind}` with such a limit")  # fmt: skip
+    sign = "≥" if expected.limit == "at_least" else "≤"
+    limit = f"{expected.kind} {sign} {expected.bound:g}"
+    limited = Check(_judges(run, expected), f"variant {name} expects {limit}, or stricter",
+                 f"its `expect` has no `kind: {expected.kind}` with such a limit")  # fmt: skip
     if not limited.ok:
         return [there, limited]
     with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, _progress() as bar:
@@ -98,12 +99,12 @@ def _transport(run: Loaded) -> tuple[str, int]:
     return run.scenario.transport.kind, run.scenario.transport.qps
 
 
-def _judges(run: Loaded, wanted: Wanted) -> bool:
-    """Return True if an expectation of the kind has a limit at least as strict as the wanted one."""
+def _judges(run: Loaded, expected: Wanted) -> bool:
+    """Return True if an expectation of the kind has a limit at least as strict as the expected one."""
     for each in run.scenario.expect:
-        value = getattr(each, wanted.limit, None)
-        if each.kind_name == wanted.kind and isinstance(value, (int, float)):
-            return value >= wanted.bound if wanted.limit == "at_least" else value <= wanted.bound
+        value = getattr(each, expected.limit, None)
+        if each.kind_name == expected.kind and isinstance(value, (int, float)):
+            return value >= expected.bound if expected.limit == "at_least" else value <= expected.bound
     return False
 
 

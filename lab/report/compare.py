@@ -40,7 +40,7 @@ class ComparisonRow:
     title: str
     unit: str
     figures: Mapping[str, Figure]  # by variant
-    held: Mapping[str, tuple[int, int]]  # by variant: runs that passed, runs
+    passed: Mapping[str, tuple[int, int]]  # by variant: runs that passed, runs
 
 
 def read(directory: Path, label: str = "") -> Member:
@@ -76,10 +76,10 @@ def rows(members: Sequence[Member]) -> list[ComparisonRow]:
             for label, verdicts in by_label.items()
             if any(v.value is not None for v in verdicts)
         }
-        held = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
+        passed = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
         title = next((v.expected for v in every if v.expected), every[0].kind)
         unit = next((v.unit for v in every if v.value is not None), "")
-        made.append(ComparisonRow(title, unit, figures, held))
+        made.append(ComparisonRow(title, unit, figures, passed))
     return made
 
 

@@ -94,9 +94,9 @@ def show(result: SuiteResult, console: Console) -> None:
     table = grid("scenario", "seed", "", "expectations passed", "took", "why", title="Runs", fold=True)
     for entry in result.entries:
         state = f"[{_COLOURS[entry.state]}]{entry.state}[/]"
-        held = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
+        passed = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
         table.add_row(
-            escape(entry.label), str(entry.seed), state, held, show_seconds(entry.seconds), escape(why(entry))
+            escape(entry.label), str(entry.seed), state, passed, show_seconds(entry.seconds), escape(why(entry))
         )
     console.print(table)
     figures = [row for row in result.repeated() if row.figure is not None and row.figure.count > 1]
@@ -105,8 +105,8 @@ def show(result: SuiteResult, console: Console) -> None:
         table = grid(*columns, title="Figures over repeated runs", fold=True)
         for row in figures:
             median, interval = _numbers(row)
-            held = f"{row.held} of {row.runs}"
-            table.add_row(escape(row.label), row.expectation, escape(row.expected), held, median, interval)
+            passed = f"{row.held} of {row.runs}"
+            table.add_row(escape(row.label), row.expectation, escape(row.expected), passed, median, interval)
         console.print(table)
     console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
 

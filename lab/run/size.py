@@ -81,43 +81,45 @@ def _threads_now() -> int:
     return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[2])
 
 
-def trouble(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> str:
+def shortage(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> str:
     """Return why the machine cannot hold the fabric or its traffic, and what it can hold; empty if it can."""
-    wanted = need(spec, load)
-    return _too_large(wanted, machine) or _too_fast(wanted, spec, machine)
+    required = need(spec, load)
+    return _too_large(required, machine) or _too_fast(required, spec, machine)
 
 
-def _too_large(wanted: Need, machine: MachineCapacity) -> str:
+def _too_large(required: Need, machine: MachineCapacity) -> str:
     lacks = []
-    if wanted.memory > _ROOM * machine.memory:
-        lacks.append(f"{_gib(wanted.memory)} of memory, of which {_gib(machine.memory)} are free")
-    if wanted.threads > _ROOM * machine.threads:
-        lacks.append(f"{wanted.threads} processes and threads, of which the kernel allows {machine.threads} more")
+    if required.memory > _ROOM * machine.memory:
+        lacks.append(f"{_gib(required.memory)} of memory, of which {_gib(machine.memory)} are free")
+    if required.threads > _ROOM * machine.threads:
+        lacks.append(f"{required.threads} processes and threads, of which the kernel allows {machine.threads} more")
     if not lacks:
         return ""
-    fits = max(0, int((_ROOM * machine.memory - _REST) / (wanted.memory - _REST) * (wanted.switches + wanted.hosts)))
-    what = f"{wanted.switches} switches and {wanted.hosts} hosts need {' and '.join(lacks)}"
+    fits = max(
+        0, int((_ROOM * machine.memory - _REST) / (required.memory - _REST) * (required.switches + required.hosts))
+    )
+    what = f"{required.switches} switches and {required.hosts} hosts need {' and '.join(lacks)}"
     return f"{what}; this machine can hold some {fits} of them together: lower planes, t0s, t1s or hosts_per_t0"
 
 
-def _too_fast(wanted: Need, spec: FabricSpec, machine: MachineCapacity) -> str:
-    share = max(wanted.least_cpus / machine.cpus, wanted.busiest)
+def _too_fast(required: Need, spec: FabricSpec, machine: MachineCapacity) -> str:
+    share = max(required.least_cpus / machine.cpus, required.busiest)
     if share <= 1:
         return ""
-    alone = wanted.busiest >= wanted.least_cpus / machine.cpus
-    what = f"a host that sends at line rate needs {wanted.busiest:.1f} CPUs at least, and its process can use one"
+    alone = required.busiest >= required.least_cpus / machine.cpus
+    what = f"a host that sends at line rate needs {required.busiest:.1f} CPUs at least, and its process can use one"
     if not alone:
-        what = f"this traffic needs {wanted.least_cpus:.1f} CPUs at least, and this machine has {machine.cpus}"
+        what = f"this traffic needs {required.least_cpus:.1f} CPUs at least, and this machine has {machine.cpus}"
     fits = max(1, int(spec.link.rate_pps / share))
     return f"{what}; lower rate_pps to {fits} or less, send less at once, or use --world sim"
 
 
 def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
     """Return a warning if the machine can hold the fabric but may be too slow for it; else an empty string."""
-    wanted = need(spec, load)
-    if wanted.cpus <= machine.cpus:
+    required = need(spec, load)
+    if required.cpus <= machine.cpus:
         return ""
-    what = f"what is sent at once wants some {wanted.cpus:.1f} CPUs, and this machine has {machine.cpus}"
+    what = f"what is sent at once wants some {required.cpus:.1f} CPUs, and this machine has {machine.cpus}"
     return f"{what}: the run may come out as INVALID; lower rate_pps"
 
 
@@ -126,7 +128,7 @@ def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
     if not Path("/proc/meminfo").exists():  # a plan on another system
         return ""
     machine = here()
-    lacking = trouble(spec, machine, load)
+    lacking = shortage(spec, machine, load)
     if lacking and not force:
         raise Refused(f"{lacking}; --force starts it even so")
     return lacking or warning(spec, load, machine)

@@ -104,14 +104,15 @@ def _content(loaded: Loaded, entry: object) -> int:
     return int(bounds["message"] * (1 + bounds.get("depth", 1)))
 
 
-def trouble(loaded: Loaded, free: int) -> str:
+def shortage(loaded: Loaded, free: int) -> str:
     """Return why a machine with this many free bytes cannot hold a run; empty if it can."""
-    wanted = need(loaded)
-    if wanted.memory <= _ROOM * free:
+    required = need(loaded)
+    if required.memory <= _ROOM * free:
         return ""
-    what = f"{loaded.scenario.name}: {wanted.hosts:,} hosts with {wanted.qps:,} QPs and {wanted.ports:,} switch ports"
+    hosts = f"{required.hosts:,} hosts with {required.qps:,} QPs"
+    what = f"{loaded.scenario.name}: {hosts} and {required.ports:,} switch ports"
     return (
-        f"{what} need some {_gib(wanted.memory)} of memory in virtual time, of which {_gib(free)} are free; lower t0s"
+        f"{what} need some {_gib(required.memory)} of memory in virtual time, of which {_gib(free)} are free; lower t0s"
         " or hosts_per_t0, or have fewer hosts take part"
     )
 
@@ -120,7 +121,7 @@ def check(loaded: Loaded, *, force: bool = False) -> str:
     """Raise Refused if this machine cannot hold the run, unless `force`; return a warning, if any."""
     if not Path("/proc/meminfo").exists():
         return ""
-    lacking = trouble(loaded, size.here().memory)
+    lacking = shortage(loaded, size.here().memory)
     if lacking and not force:
         raise Refused(f"{lacking}; --force starts it even so")
     return lacking

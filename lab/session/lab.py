@@ -275,8 +275,8 @@ class Lab:
         """End a traffic, with an error where it is ended before its time."""
         try:
             running.finish(error)
-        except RunError as trouble:  # its outcome could not be written; it is over nevertheless
-            running.outcome = {"error": str(trouble)}
+        except RunError as failure:  # its outcome could not be written; it is over nevertheless
+            running.outcome = {"error": str(failure)}
             running.ended = self.now
             raise
 

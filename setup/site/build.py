@@ -116,10 +116,10 @@ def parts() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json", "pack.mjs", "pack.py"):
         shutil.copy(HERE / name, CACHE / name)
-    stamp, wanted = CACHE / "stamp", hashlib.sha256()
+    stamp, digest = CACHE / "stamp", hashlib.sha256()
     for name in ("package-lock.json", "requirements.txt"):
-        wanted.update((HERE / name).read_bytes())
-    if not stamp.exists() or stamp.read_text() != wanted.hexdigest():
+        digest.update((HERE / name).read_bytes())
+    if not stamp.exists() or stamp.read_text() != digest.hexdigest():
         subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], check=True, cwd=CACHE)
         shutil.rmtree(CACHE / "wheels", ignore_errors=True)
         download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *PLATFORM]
@@ -127,7 +127,7 @@ def parts() -> Path:
             [*download, "--require-hashes", "-r", str(HERE / "requirements.txt"), "-d", str(CACHE / "wheels")],
             check=True,
         )
-        stamp.write_text(wanted.hexdigest())
+        stamp.write_text(digest.hexdigest())
     return CACHE / "node_modules" / "pyodide"
 
 

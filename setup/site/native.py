@@ -67,8 +67,8 @@ def headers(parts: Path) -> Path | None:
 
 def library(parts: Path, engine: Path) -> Path | None:
     """Return the compiled library of the sources as they are, made if it must be; None where something is missing."""
-    if trouble := obstacle(parts):
-        sys.stdout.write(f"transport and simulator stay plain Python in the tab: {trouble} (sudo make site-compiler)\n")
+    if reason := obstacle(parts):
+        sys.stdout.write(f"transport and simulator stay plain Python in the tab: {reason} (sudo make site-compiler)\n")
         return None
     digest = hashlib.sha256(Path(__file__).read_bytes() + (HERE / "loader.c").read_bytes())
     for name, known in sources().items():

@@ -41,12 +41,12 @@ def reached(modules: dict[str, Path]) -> set[str]:
         kept.add(name)
         for node in ast.walk(ast.parse(modules[name].read_bytes())):
             if isinstance(node, ast.Import):
-                wanted = [each.name for each in node.names]
+                imported = [each.name for each in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
-                wanted = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+                imported = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
             else:
                 continue
-            for each in wanted:
+            for each in imported:
                 folders = each.split(".")
                 found |= {".".join(folders[: n + 1]) for n in range(len(folders))} & modules.keys() - kept
     return kept

@@ -65,11 +65,11 @@ class _Signal(ScheduledEvent):
 class Ingress:
     """Bytes that came in by one port and are still in the switch."""
 
-    __slots__ = ("headroom", "headroom_used", "held", "paused", "peer", "xoffs")
+    __slots__ = ("headroom", "headroom_used", "paused", "peer", "shared_used", "xoffs")
 
     def __init__(self, peer: Pausable | None, headroom: int) -> None:
         self.peer = peer
-        self.held = 0  # in the shared part
+        self.shared_used = 0  # in the shared part
         self.headroom_used = 0  # in the port's headroom
         self.headroom = headroom
         self.paused = False  # the peer was paused
@@ -119,10 +119,14 @@ class SwitchBuffer:
             return True
         ingress_port = self.ingress(frame.half_link)
         limit = self._limit()
-        if not ingress_port.headroom_used and ingress_port.held + size <= limit and self.used + size <= self.size:
-            ingress_port.held += size
+        if (
+            not ingress_port.headroom_used
+            and ingress_port.shared_used + size <= limit
+            and self.used + size <= self.size
+        ):
+            ingress_port.shared_used += size
             self.used += size
-            if ingress_port.held + self._full > limit:
+            if ingress_port.shared_used + self._full > limit:
                 self._stop(ingress_port)
             return True
         if ingress_port.headroom_used + size > ingress_port.headroom:
@@ -140,9 +144,9 @@ class SwitchBuffer:
         ingress_port = self.ingress(frame.half_link)
         headroom_used = min(size, ingress_port.headroom_used)
         ingress_port.headroom_used -= headroom_used
-        ingress_port.held -= size - headroom_used
+        ingress_port.shared_used -= size - headroom_used
         self.used -= size - headroom_used
-        if ingress_port.paused and not ingress_port.headroom_used and ingress_port.held <= self._resume():
+        if ingress_port.paused and not ingress_port.headroom_used and ingress_port.shared_used <= self._resume():
             ingress_port.paused = False
             self._send_pause(ingress_port, False)
 

@@ -71,8 +71,8 @@ class BranchScope(Scope):
             if name == FLAGS:
                 continue
             info = state.headers[name]
-            held = [field for field, place in info.fields.items() if isinstance(place, Local)]
-            unneeded = [field for field in held if not self._needed(name, field, info.valid)]
+            local = [field for field, place in info.fields.items() if isinstance(place, Local)]
+            unneeded = [field for field in local if not self._needed(name, field, info.valid)]
             if unneeded:
                 info = state.edit(name)
                 for field in unneeded:

@@ -1,6 +1,6 @@
 """Interface between a control plane and the switch: names, values and errors.
 
-Everything is said in the names of the BMv2 JSON (which are the P4Info's fully qualified names) and in Python integers;
+Names are those of the BMv2 JSON (the P4Info's fully qualified names), values are Python integers;
 P4Info ids, byte strings, translation and arbitration stay on the P4Runtime side.
 """
 

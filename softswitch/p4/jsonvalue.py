@@ -34,11 +34,11 @@ class JsonValue:
             return f"{above}[{self._key}]"
         return f"{above}.{self._key}" if above else self._key
 
-    def refused(self, wanted: str) -> PipelineError:
+    def refused(self, expected: str) -> PipelineError:
         """Return the refusal of this value."""
         shown = ascii(self.value)
         shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
-        return PipelineError(f"BMv2 JSON is malformed: {self.path or 'the text'} is {shown}, {wanted} is expected")
+        return PipelineError(f"BMv2 JSON is malformed: {self.path or 'the text'} is {shown}, {expected} is expected")
 
     # -- objects and arrays -------------------------------------------------------------------------------------------
 

@@ -76,10 +76,10 @@ class ExpressionKinds:
     def need_primitive(self, call: p4.Primitive, params: int, ahead: bool) -> None:
         """Refuse a call that the primitive does not take."""
         self._params, self._ahead = params, ahead
-        wanted = PRIMITIVES.get(call.op)
-        if wanted is None:
+        expected = PRIMITIVES.get(call.op)
+        if expected is None:
             raise PipelineError(f"primitive {call.op}: not supported")
-        self._arguments(call.op, call.args, wanted, call.where)
+        self._arguments(call.op, call.args, expected, call.where)
         self._same_shape(call)
 
     def need_parser_op(self, op: p4.ParserOp) -> None:
@@ -108,33 +108,33 @@ class ExpressionKinds:
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
-    def _arguments(self, op: str, args: tuple[p4.Expr, ...], wanted: tuple[str, ...], where: str) -> None:
-        least = len(wanted) - (op in _LAST_IS_OPTIONAL)
-        if not least <= len(args) <= len(wanted):
-            raise PipelineError(f"{op}{where}: {len(args)} arguments, {len(wanted)} are expected")
-        for arg, kind in zip(args, wanted, strict=False):
+    def _arguments(self, op: str, args: tuple[p4.Expr, ...], expected: tuple[str, ...], where: str) -> None:
+        least = len(expected) - (op in _LAST_IS_OPTIONAL)
+        if not least <= len(args) <= len(expected):
+            raise PipelineError(f"{op}{where}: {len(args)} arguments, {len(expected)} are expected")
+        for arg, kind in zip(args, expected, strict=False):
             if kind == CONST and op.startswith("_jump") and not isinstance(arg, p4.Const):
                 raise PipelineError(f"{op}{where}: jumps to a place that is no constant are not supported")
             self._need(arg, kind)
 
-    def _need(self, expr: p4.Expr, wanted: str) -> None:
-        if wanted == TARGET:
+    def _need(self, expr: p4.Expr, expected: str) -> None:
+        if expected == TARGET:
             self._need_target(expr)
-        elif wanted in {CONST, LIST}:
-            most = MAX_ELEMENTS if wanted == CONST else 1 << 32
+        elif expected in {CONST, LIST}:
+            most = MAX_ELEMENTS if expected == CONST else 1 << 32
             if not isinstance(expr, p4.Const) or not 0 <= expr.value <= most:
                 raise PipelineError(f"{_shown(expr)} is no constant from 0 to {most}")
-        elif wanted == HEADER_TARGET:
+        elif expected == HEADER_TARGET:
             self._need_extractable(expr)
-        elif wanted == NUMBERS:
+        elif expected == NUMBERS:
             if not isinstance(expr, p4.Vector):
                 raise PipelineError(f"{_shown(expr)} is no list")
             for item in expr.items:
                 self._need(item, NUMBER)
         else:
             kind = self._kind(expr)
-            if kind != wanted and not (wanted == "any stack" and kind in {STACK, UNION_STACK}):
-                raise PipelineError(f"{_shown(expr)} is a {kind}; a {wanted} is expected")
+            if kind != expected and not (expected == "any stack" and kind in {STACK, UNION_STACK}):
+                raise PipelineError(f"{_shown(expr)} is a {kind}; a {expected} is expected")
 
     def _need_target(self, expr: p4.Expr) -> None:
         """Refuse what no number can be assigned to."""

@@ -135,8 +135,8 @@ class Device:
                     if is_single:
                         self._read_singles(pipeline, list(group), entities)
                     else:
-                        for wanted in group:
-                            entities.extend(pipeline.handler(wanted).read(wanted))
+                        for requested in group:
+                            entities.extend(pipeline.handler(requested).read(requested))
             except P4RuntimeError as error:
                 failure = error
             except RuntimeApiError as error:
@@ -146,15 +146,15 @@ class Device:
         if failure is not None:
             yield failure
 
-    def _read_singles(self, pipeline: ForwardingPipeline, wanted: list[p4r.Entity], found: list[p4r.Entity]) -> None:
+    def _read_singles(self, pipeline: ForwardingPipeline, requested: list[p4r.Entity], found: list[p4r.Entity]) -> None:
         """Add what single objects read to `found`, many of them in one turn of the data plane."""
 
         def read(some: list[p4r.Entity]) -> None:
             for entity in some:
                 found.extend(pipeline.handler(entity).read(entity))
 
-        for start in range(0, len(wanted), SINGLES_PER_RUN):
-            some = wanted[start : start + SINGLES_PER_RUN]
+        for start in range(0, len(requested), SINGLES_PER_RUN):
+            some = requested[start : start + SINGLES_PER_RUN]
             self._switch.run(partial(read, some))
 
     # -- stream -------------------------------------------------------------------------------------------------------
@@ -210,14 +210,14 @@ def _internal(error: Exception) -> P4RuntimeError:
     return P4RuntimeError(Code.INTERNAL, f"{type(error).__name__}: {error}")
 
 
-def _is_single(wanted: p4r.Entity) -> bool:
+def _is_single(requested: p4r.Entity) -> bool:
     """Return whether a read is for one cell or entry, so that it is quickly done."""
-    kind = wanted.WhichOneof("entity")
+    kind = requested.WhichOneof("entity")
     if kind in {"counter_entry", "meter_entry"}:
-        cell = wanted.counter_entry if kind == "counter_entry" else wanted.meter_entry
+        cell = requested.counter_entry if kind == "counter_entry" else requested.meter_entry
         return cell.HasField("index")
     if kind == "table_entry":
-        entry = wanted.table_entry
+        entry = requested.table_entry
         return bool(entry.table_id and (entry.match or entry.is_default_action))
     return False
 

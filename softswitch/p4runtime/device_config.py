@@ -75,7 +75,7 @@ class StoredConfig:
         )
 
     def restore(self, *, p4info: bool, device_config: bool) -> p4r.ForwardingPipelineConfig:
-        """Return the cookie and the parts that are wanted."""
+        """Return the cookie and the parts that are requested."""
         config = p4r.ForwardingPipelineConfig()
         if p4info:
             config.p4info.CopyFrom(p4i.P4Info.FromString(zlib.decompress(self.p4info)))

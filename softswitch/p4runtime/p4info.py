@@ -338,8 +338,8 @@ def _check_program(index: P4Index, program: ProgramInfo) -> None:
         ("meter", index.meters.values(), program.meters),
         ("digest", index.digests.values(), program.digests),
     )
-    for what, wanted, present in named:
-        for item in wanted:
+    for what, required, present in named:
+        for item in required:
             if item.name not in present:
                 raise P4InfoError(f"{what} {item.name!r} is not in the device configuration")
 

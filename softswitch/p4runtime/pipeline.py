@@ -93,18 +93,18 @@ def _written_state(pipeline: ForwardingPipeline) -> Iterator[tuple[int, p4r.Enti
     """Yield everything controllers wrote, in an order in which it can be written again."""
     insert, modify = p4r.Update.INSERT, p4r.Update.MODIFY
     state = pipeline.state
-    for wanted in (
+    for requested in (
         p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
         p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
         *_replication_wildcards(),
     ):
-        yield from ((insert, entity) for entity in pipeline.handler(wanted).read(wanted))
+        yield from ((insert, entity) for entity in pipeline.handler(requested).read(requested))
     yield from _written_entries(pipeline)
     for table_id in state.defaults:
-        wanted = p4r.Entity(table_entry=p4r.TableEntry(table_id=table_id, is_default_action=True))
-        yield from ((modify, entity) for entity in pipeline.handler(wanted).read(wanted))
-    for wanted in (p4r.Entity(counter_entry=p4r.CounterEntry()), p4r.Entity(meter_entry=p4r.MeterEntry())):
-        for entity in pipeline.handler(wanted).read(wanted):
+        requested = p4r.Entity(table_entry=p4r.TableEntry(table_id=table_id, is_default_action=True))
+        yield from ((modify, entity) for entity in pipeline.handler(requested).read(requested))
+    for requested in (p4r.Entity(counter_entry=p4r.CounterEntry()), p4r.Entity(meter_entry=p4r.MeterEntry())):
+        for entity in pipeline.handler(requested).read(requested):
             counter = entity.counter_entry.data
             if counter.packet_count or counter.byte_count or entity.meter_entry.HasField("config"):
                 yield modify, entity
@@ -113,14 +113,14 @@ def _written_state(pipeline: ForwardingPipeline) -> Iterator[tuple[int, p4r.Enti
 
 def _replication_wildcards() -> Iterator[p4r.Entity]:
     for kind in ("multicast_group_entry", "clone_session_entry"):
-        wanted = p4r.Entity()
-        getattr(wanted.packet_replication_engine_entry, kind).SetInParent()
-        yield wanted
+        requested = p4r.Entity()
+        getattr(requested.packet_replication_engine_entry, kind).SetInParent()
+        yield requested
 
 
 def _written_entries(pipeline: ForwardingPipeline) -> Iterator[tuple[int, p4r.Entity]]:
     """Yield the table entries with their direct counters and meters, without those the program itself has."""
-    wanted = p4r.Entity(table_entry=p4r.TableEntry(meter_config=p4r.MeterConfig(), counter_data=p4r.CounterData()))
+    requested = p4r.Entity(table_entry=p4r.TableEntry(meter_config=p4r.MeterConfig(), counter_data=p4r.CounterData()))
     handler = TableHandler(pipeline.state)
     for table in pipeline.state.index.tables.values():
-        yield from ((p4r.Update.INSERT, entity) for entity in handler.read_written(wanted.table_entry, table))
+        yield from ((p4r.Update.INSERT, entity) for entity in handler.read_written(requested.table_entry, table))

@@ -104,8 +104,8 @@ class ControlSocket:
 
     def _register_read(self, args: list[str]) -> str:
         """Return the cells asked for, or all."""
-        name, *wanted = args
-        cells = map(int, wanted) if wanted else range(self._switch.program().info.registers.get(name, (1, 0))[0])
+        name, *indices = args
+        cells = map(int, indices) if indices else range(self._switch.program().info.registers.get(name, (1, 0))[0])
         read = self._switch.program().register_read
         return " ".join([str(read(name, number)) for number in cells])
 

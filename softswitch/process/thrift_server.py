@@ -167,11 +167,11 @@ class ThriftServer:
     # -- mirroring sessions and the program ---------------------------------------------------------------------------
 
     def _mirror(self, session: int, port: int) -> int:
-        wanted = CloneSession(session, (Replica(port, 0),))
+        clone = CloneSession(session, (Replica(port, 0),))
         try:
-            self._switch.copies().modify_session(wanted)
+            self._switch.copies().modify_session(clone)
         except NotFoundError:
-            self._switch.copies().insert_session(wanted)
+            self._switch.copies().insert_session(clone)
         return 0
 
     def _unmirror(self, session: int) -> int:

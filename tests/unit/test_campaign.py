@@ -326,8 +326,8 @@ def test_runs_without_a_result_stand_before_what_leaves_them_out():
         made_up(seed, rate, 1.0 + seed, "aborted" if rate == 1 else "passed") for seed in range(4) for rate in (1, 2)
     ]
     ended, limit = page.summaries(rows, ["rate"])
-    assert (ended.name, ended.held, ended.runs) == (page.ENDED, 4, 8)
-    assert [(group.value, group.held) for group in ended.sensitivity[0].groups] == [("1", 0), ("2", 4)]
+    assert (ended.name, ended.passed, ended.runs) == (page.ENDED, 4, 8)
+    assert [(group.value, group.passed) for group in ended.sensitivity[0].groups] == [("1", 0), ("2", 4)]
     assert (limit.sensitivity[0].explained, len(limit.sensitivity[0].groups)) == (None, 1)
 
 
@@ -340,7 +340,7 @@ def made_up(seed, rate, value, state="passed"):
 def test_distributions_leave_out_runs_that_are_no_result():
     rows = [made_up(seed, rate, rate + seed % 2) for seed in range(10) for rate in (1.0, 2.0)]
     _, one = page.summaries([*rows, made_up(99, 1.0, 1000.0, "aborted")], ["rate"])
-    assert (one.runs, one.held) == (20, 20)
+    assert (one.runs, one.passed) == (20, 20)
     assert one.figure.most == 3.0
     assert sum(one.bars) == 20
     (field,) = one.sensitivity
@@ -354,9 +354,9 @@ def test_a_field_that_decides_whether_an_expectation_without_a_figure_holds_expl
     rows = [made_up(seed, rate, None, "passed" if rate == 1 else "failed") for seed in range(4) for rate in (1, 2)]
     (one,) = page.summaries(rows, ["rate"])
     (field,) = one.sensitivity
-    assert (field.explained, field.held) == (1, (0, 1))
+    assert (field.explained, field.passed) == (1, (0, 1))
     html_page = page.render("x", rows, ["rate"], [], 8)
-    assert "100 %, held 0 % … 100 %" in html_page
+    assert "100 %, passed 0 % … 100 %" in html_page
 
 
 @pytest.mark.parametrize(

@@ -299,10 +299,10 @@ needs_compiler = pytest.mark.skipif(bool(compiled.obstacle()), reason=compiled.o
 @needs_compiler
 def test_a_build_that_failed_is_said_in_one_line_and_not_tried_again_by_itself_not_even_by_who_waited(small):
     log = compiled.folder(small).relative_to(small) / "compile.log"
-    trouble = f"{_PLAIN} compiling failed; see {log}"
+    reason = f"{_PLAIN} compiling failed; see {log}"
     waited, tried = sorted(_make(small, CC="false", times=2), key=lambda one: len(one[1]))
-    assert (tried[0], tried[1][1:]) == (0, [trouble])
-    assert waited == (0, [f"{trouble} (`make compiled` tries again)"])
+    assert (tried[0], tried[1][1:]) == (0, [reason])
+    assert waited == (0, [f"{reason} (`make compiled` tries again)"])
     assert "non-zero exit status 1" in (small / log).read_text()
     assert not [path for path in compiled.folder(small).iterdir() if path.is_dir()]
     (small / "sim" / "ticks.py").write_text(_SMALL["sim/ticks.py"] + "\n\nSECOND = 1\n")
@@ -311,12 +311,12 @@ def test_a_build_that_failed_is_said_in_one_line_and_not_tried_again_by_itself_n
 
 @needs_compiler
 def test_a_build_whose_run_is_another_is_removed_before_anybody_can_have_it(small):
-    trouble = "a run over the build is another than over the sources"
+    reason = "a run over the build is another than over the sources"
     ((status, said),) = _make(small)
-    assert (status, said[1:]) == (0, [f"{_PLAIN} {trouble}"])
+    assert (status, said[1:]) == (0, [f"{_PLAIN} {reason}"])
     assert compiled.Finder(small).find_spec("mrclab.sim.ticks") is None
     known = compiled.read(compiled.folder(small) / compiled.MANIFEST)
-    assert (known.modules, known.trouble) == ({}, trouble)
+    assert (known.modules, known.reason) == ({}, reason)
     assert not [path for path in compiled.folder(small).iterdir() if path.is_dir()]
 
 

@@ -101,7 +101,7 @@ def test_rows_hold_the_median_of_all_runs_of_a_variant():
 
     (row,) = compare.rows([run("mrc", 0.9), run("mrc", 0.99), run("mrc", 0.95, ok=False), run("roce", None)])
     assert row.figures["mrc"].median == 0.95
-    assert row.held == {"mrc": (2, 3), "roce": (1, 1)}
+    assert row.passed == {"mrc": (2, 3), "roce": (1, 1)}
     assert list(row.figures) == ["mrc"]
 
 

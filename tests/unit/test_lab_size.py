@@ -20,19 +20,19 @@ LARGE = FabricSpec(planes=4, t0s=32, t1s=32, hosts_per_t0=8)
 def test_the_demo_fits_into_a_small_machine_and_grows_with_its_sizes():
     demo = size.need(FabricSpec())
     assert (demo.switches, demo.hosts) == (16, 4)
-    assert size.trouble(FabricSpec(), SMALL) == ""
+    assert size.shortage(FabricSpec(), SMALL) == ""
     assert size.need(LARGE).memory > 10 * demo.memory - size._REST * 10
 
 
 def test_a_fabric_that_is_too_large_is_refused_with_what_it_needs_and_what_fits():
-    told = size.trouble(LARGE, SMALL)
+    told = size.shortage(LARGE, SMALL)
     assert told.startswith("256 switches and 256 hosts need")
     assert "of memory, of which 4.0 GiB are free" in told
     assert "this machine can hold some 1" in told
     assert "lower planes, t0s, t1s or hosts_per_t0" in told
-    many = size.trouble(LARGE, MachineCapacity(memory=1 << 40, threads=1000, cpus=2))
+    many = size.shortage(LARGE, MachineCapacity(memory=1 << 40, threads=1000, cpus=2))
     assert "processes and threads, of which the kernel allows 1000 more" in many
-    assert size.trouble(LARGE, MachineCapacity(memory=1 << 40, threads=100_000, cpus=2)) == ""
+    assert size.shortage(LARGE, MachineCapacity(memory=1 << 40, threads=100_000, cpus=2)) == ""
 
 
 def test_only_force_starts_it(monkeypatch):
@@ -48,7 +48,7 @@ def test_a_machine_with_few_cpus_gets_a_warning_and_not_a_refusal():
     told = size.warning(FabricSpec(), Load(4, 4), SMALL)
     assert told.startswith("what is sent at once wants some")
     assert "INVALID" in told
-    assert size.trouble(FabricSpec(), SMALL, Load(4, 4)) == ""
+    assert size.shortage(FabricSpec(), SMALL, Load(4, 4)) == ""
 
 
 MANY = """\

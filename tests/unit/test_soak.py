@@ -192,4 +192,4 @@ def test_an_interrupted_soak_tells_how_many_held(monkeypatch):
     monkeypatch.setattr(soak_cli, "judged", judged)
     done = CliRunner().invoke(app, ["soak", "--from", "4", "--seeds", "9"])
     assert done.exit_code != 0
-    assert "2 of 3 seeds held until then" in done.stdout
+    assert "2 of 3 seeds passed until then" in done.stdout

@@ -55,9 +55,9 @@ class Match:
     def _usid_alternatives(self) -> list[str]:
         if not self.usids:
             return [""]
-        wanted = ", ".join(f"{usid:#06x}" for usid in sorted(set(self.usids)))
+        listed = ", ".join(f"{usid:#06x}" for usid in sorted(set(self.usids)))
         starts = (_USID_AREA + slot * USID_BITS for slot in range(USIDS_PER_ADDRESS))
-        return [f"@nh,{start},16 {{ {wanted} }}" for start in starts]
+        return [f"@nh,{start},16 {{ {listed} }}" for start in starts]
 
     def _ev_alternatives(self) -> list[str]:
         if not (self.evs or self.paths):
@@ -176,8 +176,8 @@ class Packets:
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
-        wanted = ", ".join(str(number - 1) for number in sorted(set(self.numbers)))
-        return f"numgen inc mod {_MAX_COUNT} {{ {wanted} }} {counter} drop"
+        listed = ", ".join(str(number - 1) for number in sorted(set(self.numbers)))
+        return f"numgen inc mod {_MAX_COUNT} {{ {listed} }} {counter} drop"
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,8 @@ def uninstall(table: str, name: str) -> str:
 
 def _chance(probability: float) -> str:
     """Expression that holds for a share of the packets; nothing where it would always hold."""
-    wanted = round(probability * _PPM)
-    return f"numgen random mod {_PPM} < {wanted} " if wanted < _PPM else ""
+    limit = round(probability * _PPM)
+    return f"numgen random mod {_PPM} < {limit} " if limit < _PPM else ""
 
 
 def _check_probability(value: float) -> None:

@@ -29,12 +29,12 @@ class Helper:
 
     @classmethod
     def start(
-        cls, lab: Emulation, node: str | None, module: str, wanted: object, name: str, namespace: int | None = None
+        cls, lab: Emulation, node: str | None, module: str, argument: object, name: str, namespace: int | None = None
     ) -> "Helper":
-        """Run `module` in a node's namespaces (or in `namespace`), with `wanted` as its argument; returns when it is
+        """Run `module` in a node's namespaces (or in `namespace`), with `argument` as its argument; returns when it is
         ready. EmulationError where it ends, or is stopped.
         """
-        argv = [sys.executable, "-m", module, json.dumps(wanted)]
+        argv = [sys.executable, "-m", module, json.dumps(argument)]
         with (lab.run_dir / "log" / f"{name}.log").open("ab") as log:
             process = lab.popen(node, argv, log=name, namespace=namespace, stdout=subprocess.PIPE, stderr=log)
         helper = cls(lab, name, process)
@@ -77,19 +77,19 @@ class Helper:
     def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
         """Return its output up to `upto`, or until it closes its output; one that hangs is killed."""
         assert self._process.stdout is not None
-        terminal, said = self._process.stdout.fileno(), b""
+        terminal, output = self._process.stdout.fileno(), b""
         adaptive = AdaptiveTimeout(seconds, self._lab.pace, self._process.pid)
         poll = select.poll()
         poll.register(terminal, select.POLLIN)
-        while not (upto and said.endswith(upto)):
+        while not (upto and output.endswith(upto)):
             if poll.poll(_LOOK_AGAIN * 1000):
                 data = os.read(terminal, 65536)
                 if not data:
                     break
-                said += data
+                output += data
             elif adaptive.over:
                 self._process.kill()
                 self._process.wait()
                 self._process.stdout.close()
                 raise adaptive.error(self.name, f"{what}; {self._last_output}")
-        return said
+        return output

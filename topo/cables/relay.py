@@ -60,12 +60,12 @@ class _Direction:
 
 def main(argument: str) -> None:
     """Run until SIGTERM. `argument`: {"seed": …, "directions": [{"from": if, "to": if, "impairment": {…}}]}."""
-    wanted = json.loads(argument)
+    settings = json.loads(argument)
     directions = []
-    for number, entry in enumerate(wanted["directions"]):
+    for number, entry in enumerate(settings["directions"]):
         source, target = _packet_socket(entry["from"], _ETH_P_ALL), _packet_socket(entry["to"], 0)
         impairment = Impairment(**{**entry["impairment"], "lose": tuple(entry["impairment"]["lose"])})
-        directions.append(_Direction(source, target, Impairer(impairment, f"{wanted['seed']}/{number}")))
+        directions.append(_Direction(source, target, Impairer(impairment, f"{settings['seed']}/{number}")))
     wake, stop = socket.socketpair()
     signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
     sys.stdout.write("ready\n")

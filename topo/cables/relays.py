@@ -45,11 +45,11 @@ def impair(
     """
     found = lab.fabric.link(link) if isinstance(link, str) else link
     detours = lab.cables.make_detour(found, direction)
-    wanted = {
+    argument = {
         "seed": seed,
         "directions": [{"from": reads, "to": writes, "impairment": asdict(impairment)} for reads, writes in detours],
     }
     name = f"relay-{found.name.replace('/', '-')}-{direction}"
-    relay = Helper.start(lab, None, "mrclab.topo.cables.relay", wanted, name, lab.cables.descriptor)
+    relay = Helper.start(lab, None, "mrclab.topo.cables.relay", argument, name, lab.cables.descriptor)
     lab.cables.use_detour(found, direction, use=True)
     return Relayed(lab, found, direction, relay)

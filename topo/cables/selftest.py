@@ -63,13 +63,13 @@ def _link_down(lab: Emulation) -> None:
         expect(one.carrier() and other.carrier(), "carrier does not come back")
 
 
-def _packets(action: Action, wanted: Callable[[list[int]], bool]) -> Callable[[Emulation], None]:
+def _packets(action: Action, expected: Callable[[list[int]], bool]) -> Callable[[Emulation], None]:
     def check(lab: Emulation) -> None:
         with ports(lab, "h2-p1", "t0-p1-1-2") as (one, other):
             fault = lab.cables.inject(_OTHER, action, match=_DATA, direction="up")
             got, back = across(one, other), across(other, one)
             count = lab.cables.clear(fault)
-            expect(wanted(got), f"{len(got)} of 40 frames arrived: {got}")
+            expect(expected(got), f"{len(got)} of 40 frames arrived: {got}")
             expect(back == list(range(40)), "the other direction lost frames")
             expect(count.seen == 40 and count.hit == 40 - len(got), f"counted {count}, {len(got)} of 40 arrived")
             expect(across(one, other) == list(range(40)), "frames are lost after the fault was cleared")

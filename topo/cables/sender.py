@@ -22,16 +22,16 @@ _NUMBER_BYTES = 4
 
 def main(argument: str) -> None:
     """Run until SIGTERM. `argument`: {"interface": …, "frame": hex, "rate_pps": …, "number_at": byte of a counter}."""
-    wanted = json.loads(argument)
-    frame = bytearray.fromhex(wanted["frame"])
+    settings = json.loads(argument)
+    frame = bytearray.fromhex(settings["frame"])
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as opened:
         opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
-        opened.bind((wanted["interface"], 0))
+        opened.bind((settings["interface"], 0))
         wake, stop = socket.socketpair()
         signal.signal(signal.SIGTERM, lambda *_: stop.send(b"x"))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        done = _send(opened, frame, wanted["number_at"], 1 / wanted["rate_pps"], wake)
+        done = _send(opened, frame, settings["number_at"], 1 / settings["rate_pps"], wake)
     sys.stdout.write(json.dumps(done) + "\n")
 
 

@@ -48,11 +48,11 @@ def send(
     fabric = lab.fabric
     port = fabric.host(source).port(path[0])
     frame = packet(fabric, source, destination, path, size or fabric.spec.path_mtu)
-    wanted = {
+    argument = {
         "interface": port.interface,
         "frame": frame.hex(),
         "rate_pps": rate_pps,
         "number_at": NUMBER_AT,
     }
     name = f"background-{label or f'{source}-{destination}-{path[0]}-{path[1]}'}"
-    return FrameSender(Helper.start(lab, source, "mrclab.topo.cables.sender", wanted, name))
+    return FrameSender(Helper.start(lab, source, "mrclab.topo.cables.sender", argument, name))

@@ -77,11 +77,11 @@ def make_private(path: Path) -> None:
     check_private(path)
 
 
-def _check(place: Path, found: os.stat_result, users: frozenset[int], wanted: Path) -> None:
-    _check_owner(place, found, users, wanted)
+def _check(place: Path, found: os.stat_result, users: frozenset[int], path: Path) -> None:
+    _check_owner(place, found, users, path)
     if stat.S_ISDIR(found.st_mode) and _others_write(found) and not found.st_mode & stat.S_ISVTX:
         raise UntrustedPlace(
-            f"{wanted} is not safe: other users may write to {place} (mode {stat.S_IMODE(found.st_mode):04o});"
+            f"{path} is not safe: other users may write to {place} (mode {stat.S_IMODE(found.st_mode):04o});"
             f" name another directory, or `chmod go-w {place}`"
         )
 
@@ -92,10 +92,10 @@ def _others_write(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWOTH or in_group)
 
 
-def _check_owner(place: Path, found: os.stat_result, users: frozenset[int], wanted: Path) -> None:
+def _check_owner(place: Path, found: os.stat_result, users: frozenset[int], path: Path) -> None:
     if found.st_uid not in users:
         what = "link" if stat.S_ISLNK(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "file"
         raise UntrustedPlace(
-            f"{wanted} is not safe: the {what} {place} belongs to another user (uid {found.st_uid}); name a directory"
+            f"{path} is not safe: the {what} {place} belongs to another user (uid {found.st_uid}); name a directory"
             " of your own"
         )

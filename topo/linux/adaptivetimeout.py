@@ -1,7 +1,7 @@
 """Adaptive timeouts: how long to wait for what may never come, on a machine of unknown speed.
 
 Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
-(`Pace`), and while the CPUs are wanted all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that
+(`Pace`), and while the CPUs are busy all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that
 expires even so says which it was: the machine is too slow, or the awaited process is stopped. A process that a
 signal has stopped is named as such, and not waited for to the end.
 """
@@ -84,8 +84,8 @@ class AdaptiveTimeout:
             return ProcessStopped(f"{name or who} {peers.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
         text = f"{who} took more than {waited:.3g} s to {what}"
-        if trouble := self._trouble or self._hindrance(waited):
-            return MachineTooSlow(f"the machine is too slow: {text} ({trouble})")
+        if hindrance := self._trouble or self._hindrance(waited):
+            return MachineTooSlow(f"the machine is too slow: {text} ({hindrance})")
         return EmulationError(f"{text}, though the machine had CPU to spare")
 
     def _stopped(self) -> dict[str, int]:

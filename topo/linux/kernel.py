@@ -197,10 +197,10 @@ class LinkSocket:
         self._send_all(bodies, 0, "setting interface flags")
 
     def _send_all(self, bodies: Iterable[bytes], flags: int, doing: str) -> None:
-        wanted = list(bodies)
+        pending = list(bodies)
         with self._lock:
-            for start in range(0, len(wanted), _BATCH):
-                self._send(wanted[start : start + _BATCH], flags, doing)
+            for start in range(0, len(pending), _BATCH):
+                self._send(pending[start : start + _BATCH], flags, doing)
 
     def _send(self, bodies: list[bytes], flags: int, doing: str) -> None:
         """One datagram. Only the last message requests an ACK; the kernel reports errors of the others anyway."""

@@ -21,7 +21,7 @@ class _WatchedPoll:
     def __init__(self, name: str, shell: Any, terminal: int, adaptive: AdaptiveTimeout) -> None:
         self._name, self._shell = name, shell
         self.adaptive: AdaptiveTimeout | None = adaptive
-        self._said = ""
+        self._output = ""
         self._poll = select.poll()
         self._poll.register(terminal, select.POLLIN)
 
@@ -32,15 +32,17 @@ class _WatchedPoll:
         while not (ready := self._poll.poll(_LOOK_AGAIN * 1000)):
             status = self._shell.poll()
             if status is not None and not self._poll.poll(0):
-                said = " ".join(self._said.split()) or "it wrote nothing"
-                raise EmulationError(f"the shell of {self._name} ended (status {status}): {said}; see `mrclab doctor`")
+                output = " ".join(self._output.split()) or "it wrote nothing"
+                raise EmulationError(
+                    f"the shell of {self._name} ended (status {status}): {output}; see `mrclab doctor`"
+                )
             if self.adaptive is not None and self.adaptive.over:
                 raise self.adaptive.error(f"the shell of {self._name}", "give its first prompt")
         return ready
 
     def subscribe(self, text: str) -> None:
         """Keep the last output, for a message."""
-        self._said = (self._said + text)[-200:]
+        self._output = (self._output + text)[-200:]
 
 
 class WatchedShell:

@@ -149,17 +149,17 @@ class ProgramQp:
             self._end(target)
             return
         self._check(target, vmask, mask, given)
-        wanted = self._set | self._chosen(vmask, mask, given)
+        requested = self._set | self._chosen(vmask, mask, given)
         peer = gid if vmask & V.AV else self._peer
         if mask & M.EV_PROFILE:
-            self._profiles.ev(wanted["ev_profile"])
+            self._profiles.ev(requested["ev_profile"])
         if mask & M.CC_PROFILE:
-            self._profiles.cc(wanted["cc_profile"])
+            self._profiles.cc(requested["cc_profile"])
         if (self.state, target) == (IbvQpState.INIT, IbvQpState.RTR):
-            self._make(wanted, peer)
+            self._make(requested, peer)
         elif (self.state, target) == (IbvQpState.RTR, IbvQpState.RTS):
-            self._start(wanted, mask)
-        self._set, self._peer = wanted, peer
+            self._start(requested, mask)
+        self._set, self._peer = requested, peer
         self._guard()
         self._enter(target)
         self.pump()
@@ -192,59 +192,59 @@ class ProgramQp:
         chosen = {name: given[name] for name, (bit, _, _) in _VERBS_LIMITS.items() if vmask & bit}
         return chosen | {name: given[name] for name, (bit, _, _) in _LIMITS.items() if mask & bit}
 
-    def _make(self, wanted: Mapping[str, int], peer: bytes) -> None:
+    def _make(self, requested: Mapping[str, int], peer: bytes) -> None:
         """INIT to RTR: make the transport's QP."""
-        path_mtu = 128 << wanted["path_mtu"]
+        path_mtu = 128 << requested["path_mtu"]
         verbs, number, now = self._verbs, self.number, self._loop.now
         is_mrc = isinstance(self._endpoint, MrcEndpoint)
         address = str(ipaddress.IPv6Address(peer))
-        attributes, theirs = self._windows(wanted, path_mtu) if is_mrc else ({}, {})
+        attributes, theirs = self._windows(requested, path_mtu) if is_mrc else ({}, {})
         verbs.create_qp(address, now, self.pd, self._send.number, self._recv.number, number, **attributes)
         self.made = True
         try:
             verbs.modify_qp(number, "INIT", now)
-            verbs.modify_qp(number, "RTR", now, qpn=wanted["dest_qpn"], psn=wanted["rq_psn"], **theirs)
+            verbs.modify_qp(number, "RTR", now, qpn=requested["dest_qpn"], psn=requested["rq_psn"], **theirs)
         except VerbsError:
             self._unmake()
             raise
-        if is_mrc and "mpr_dest" in wanted:
-            verbs.qp(number).responder.window = wanted["mpr_dest"] * 128 - 1
+        if is_mrc and "mpr_dest" in requested:
+            verbs.qp(number).responder.window = requested["mpr_dest"] * 128 - 1
 
-    def _windows(self, wanted: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
+    def _windows(self, requested: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
         """Return the attributes of MRC alone: of the QP, and of its peer's limits."""
         default = self._endpoint.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
         if path_mtu > self._endpoint.config.path_mtu:
             raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._endpoint.config.path_mtu}")
         default = self._endpoint.config.transport
-        attributes["mpr"] = max(wanted.get("mpr_dest", default.mpr), wanted.get("mpr", 1))
-        attributes["wimm"] = max(wanted.get("max_wimm_dest", default.wimm), wanted.get("max_wimm", 1))
-        if "cap" in wanted:
-            attributes["dynamic_mpr"] = bool(wanted["cap"] & _CAP_DYNAMIC_MPR)
-            if wanted["cap"] & _CAP_NO_TRIM:
+        attributes["mpr"] = max(requested.get("mpr_dest", default.mpr), requested.get("mpr", 1))
+        attributes["wimm"] = max(requested.get("max_wimm_dest", default.wimm), requested.get("max_wimm", 1))
+        if "cap" in requested:
+            attributes["dynamic_mpr"] = bool(requested["cap"] & _CAP_DYNAMIC_MPR)
+            if requested["cap"] & _CAP_NO_TRIM:
                 attributes["trimming"] = False
-        profile = self._profiles.ev(wanted.get("ev_profile", 0))
-        control = self._profiles.cc(wanted.get("cc_profile", 0))
+        profile = self._profiles.ev(requested.get("ev_profile", 0))
+        control = self._profiles.cc(requested.get("cc_profile", 0))
         attributes |= {} if profile is None else {"ev_profile": profile}
         attributes |= {} if control is None else {"cc_profile": control}
-        return attributes, {"mpr": wanted.get("mpr", default.mpr), "wimm": wanted.get("max_wimm", default.wimm)}
+        return attributes, {"mpr": requested.get("mpr", default.mpr), "wimm": requested.get("max_wimm", default.wimm)}
 
-    def _start(self, wanted: Mapping[str, int], mask: M) -> None:
+    def _start(self, requested: Mapping[str, int], mask: M) -> None:
         """RTR to RTS: set this side's attributes."""
         qp = self._verbs.qp(self.number)
         default = self._endpoint.config.transport
         if isinstance(qp, MrcQueuePair) and mask & (M.MPR | M.MAX_WIMM | M.TIMEOUT | M.RETRY_CNT):
-            mpr, wimm = wanted.get("mpr", default.mpr), wanted.get("max_wimm", default.wimm)
+            mpr, wimm = requested.get("mpr", default.mpr), requested.get("max_wimm", default.wimm)
             settings = dataclasses.replace(
                 qp.settings,
                 mpr=max(mpr, qp.settings.mpr),
                 wimm=max(wimm, qp.settings.wimm),
-                timeout_exponent=wanted.get("timeout", qp.settings.timeout_exponent),
-                retry_linear=wanted.get("linear_cnt", qp.settings.retry_linear),
-                retry_exponential=wanted.get("exp_cnt", qp.settings.retry_exponential),
+                timeout_exponent=requested.get("timeout", qp.settings.timeout_exponent),
+                retry_linear=requested.get("linear_cnt", qp.settings.retry_linear),
+                retry_exponential=requested.get("exp_cnt", qp.settings.retry_exponential),
             )
             qp.retune(settings, {"mpr": mpr, "wimm": wimm})
-        self._verbs.modify_qp(self.number, "RTS", self._loop.now, psn=wanted["sq_psn"])
+        self._verbs.modify_qp(self.number, "RTS", self._loop.now, psn=requested["sq_psn"])
 
     def _guard(self) -> None:
         """Access flags without REMOTE_WRITE refuse all writes; without any access flags, writes are allowed."""

@@ -212,8 +212,8 @@ def quick_adapt(s: NsccState, p: NsccParameters, loss: bool, marked: bool, delay
     if s.bytes_ignored < s.bytes_to_ignore and marked:
         done = True  # packets from before the last quick adapt are still coming in
     elif now >= s.qa_endtime:
-        wanted = s.trigger_qa or loss or delay > p.qa_threshold
-        if s.qa_endtime and wanted and s.achieved_bytes < p.max_cwnd / (1 << p.qa_gate):
+        triggered = s.trigger_qa or loss or delay > p.qa_threshold
+        if s.qa_endtime and triggered and s.achieved_bytes < p.max_cwnd / (1 << p.qa_gate):
             s.cwnd = max(s.achieved_bytes, p.mtu)
             s.bytes_to_ignore = s.inflight
             s.bytes_ignored = 0.0

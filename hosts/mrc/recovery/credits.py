@@ -137,9 +137,9 @@ class Credits:
     def on_request(self, peer: Peer, total: int, now: float) -> None:
         """Take in a peer's total request."""
         account = self._account(peer)
-        wanted = unwrap_bits(total, account.target, 32)
-        if wanted > account.target:
-            account.target = wanted
+        target = unwrap_bits(total, account.target, 32)
+        if target > account.target:
+            account.target = target
         elif account.granted and not account.in_turn:
             self._send_grant(account)  # the last grant was lost
         self._enter(account, now)

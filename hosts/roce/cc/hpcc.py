@@ -86,12 +86,12 @@ class Hpcc(RateControl):
     def _adjust(self, replace: bool) -> None:
         """ComputeWind."""
         if self.utilisation >= self._eta or self._stage >= self._max_stage:
-            wanted = self.reference / (self.utilisation / self._eta) + self._ai
+            window = self.reference / (self.utilisation / self._eta) + self._ai
             stage = 0
         else:
-            wanted = self.reference + self._ai
+            window = self.reference + self._ai
             stage = self._stage + 1
-        self.cwnd = min(max(wanted, self._ai), self._most)
+        self.cwnd = min(max(window, self._ai), self._most)
         if replace:
             self._stage = stage
             self.reference = self.cwnd

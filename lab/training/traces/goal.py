@@ -67,26 +67,26 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
     rank: _TextRank | None = None
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
     for line, words in enumerate(text.split("\n"), 1):
-        said = words.strip()
-        if not said:
+        statement = words.strip()
+        if not statement:
             continue
         where = f"{name}:{line}"
-        if rank is None and said.startswith("num_ranks"):
-            count = _ranks(said.removeprefix("num_ranks").strip(), where)
+        if rank is None and statement.startswith("num_ranks"):
+            count = _ranks(statement.removeprefix("num_ranks").strip(), where)
         elif rank is None:
-            match = re.fullmatch(r"rank\s+(\d+)\s*\{", said)
+            match = re.fullmatch(r"rank\s+(\d+)\s*\{", statement)
             if match is None:
-                raise JobError(f"{where}: {said[:40]!r} begins no rank; write for example rank 0 {{")
+                raise JobError(f"{where}: {statement[:40]!r} begins no rank; write for example rank 0 {{")
             number = int(match[1])
             if number in ranks:
                 raise JobError(f"{where}: rank {number} is there already; give every rank one block")
             ranks[number] = RecordedRank(name)
             rank = _TextRank(number, ranks[number], cycle)
-        elif said == "}":
+        elif statement == "}":
             rank.finish()
             rank = None
         else:
-            rank.take(said, where)
+            rank.take(statement, where)
     if rank is not None:
         raise JobError(f"{name}: rank {rank.number} has no closing bracket; end it with }}")
     return _complete(ranks, count, name)
@@ -120,14 +120,14 @@ class _TextRank:
         self._found: list[tuple[str, re.Match[str]]] = []
         self._waits: list[tuple[str, re.Match[str]]] = []
 
-    def take(self, said: str, where: str) -> None:
+    def take(self, statement: str, where: str) -> None:
         """Read one line."""
-        if match := _WAIT.fullmatch(said):
+        if match := _WAIT.fullmatch(statement):
             self._waits.append((where, match))
             return
-        match = _OP.fullmatch(said)
+        match = _OP.fullmatch(statement)
         if match is None:
-            raise JobError(f"{where}: {said[:40]!r} is no operation; write for example l1: send 64b to 1 tag 0")
+            raise JobError(f"{where}: {statement[:40]!r} is no operation; write for example l1: send 64b to 1 tag 0")
         if match["label"]:
             if match["label"] in self._labels:
                 raise JobError(f"{where}: {match['label']} labels two operations; give each its own")

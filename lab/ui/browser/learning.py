@@ -39,9 +39,9 @@ def graded(number: int, text: str, records: Iterable[str]) -> dict[str, Any]:
 def programmed(text: str) -> list[Check]:
     """Grade lesson 3 on a controller that runs in this process."""
     device = shell.ShellDevice()
-    _, trouble = shell.run(text, device)
-    if trouble:
-        return [Check(False, "the controller runs to its end", trouble)]
+    _, error = shell.run(text, device)
+    if error:
+        return [Check(False, "the controller runs to its end", error)]
     return routes.checks(SwitchPart(), None if device.programmed is None else device.programmed.answer)
 
 

@@ -28,13 +28,13 @@ class P4Tab:
         self._requests: Mapping[str, Callable[[dict[str, Any]], Any]] = {
             "api/p4/layout": lambda _: PageModel(self._fabric).layout(),
             "api/p4/walk": self._walk,
-            "api/p4/tables": lambda wanted: words.tables(self._switch(str(wanted["switch"]))),
+            "api/p4/tables": lambda request: words.tables(self._switch(str(request["switch"]))),
             "api/p4/write": self._write,
             "api/p4/register": self._register,
             "api/p4/program": self._put_in,
             "api/p4/controller": self._controller,
             "api/p4/reset": self._reset,
-            "api/grade": lambda wanted: learning.graded(int(wanted["number"]), str(wanted.get("text", "")), ()),
+            "api/grade": lambda request: learning.graded(int(request["number"]), str(request.get("text", "")), ()),
         }
 
     def request(self, path: str, body: str = "") -> str:
@@ -52,9 +52,9 @@ class P4Tab:
             self._switches[name] = made
         return self._switches[name]
 
-    def _walk(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        source, target = str(wanted["from"]), str(wanted["to"])
-        plane, uplink = int(wanted["plane"]), int(wanted["uplink"])
+    def _walk(self, request: dict[str, Any]) -> dict[str, Any]:
+        source, target = str(request["from"]), str(request["to"])
+        plane, uplink = int(request["plane"]), int(request["uplink"])
         if source == target:
             raise LabError(f"{source} sends to itself by no switch; choose another host")
         if self._fabric.host(source).group == self._fabric.host(target).group:
@@ -62,27 +62,27 @@ class P4Tab:
         frame = walk.packet(self._fabric, source, target, plane, uplink)
         return {"hops": list(walk.walk(self._fabric, self._switch, frame, source, plane))}
 
-    def _write(self, wanted: dict[str, Any]) -> dict[str, str]:
-        kind, table, key = (str(wanted[name]) for name in ("kind", "table", "key"))
-        action, params = str(wanted.get("action", "")), dict(wanted.get("params", {}))
-        return {"said": words.write(self._switch(str(wanted["switch"])), kind, table, key, action, params)}
+    def _write(self, request: dict[str, Any]) -> dict[str, str]:
+        kind, table, key = (str(request[name]) for name in ("kind", "table", "key"))
+        action, params = str(request.get("action", "")), dict(request.get("params", {}))
+        return {"said": words.write(self._switch(str(request["switch"])), kind, table, key, action, params)}
 
-    def _register(self, wanted: dict[str, Any]) -> dict[str, str]:
-        name, index, value = str(wanted["name"]), int(wanted["index"]), int(wanted["value"])
-        self._switch(str(wanted["switch"])).runtime.program().register_write(name, index, value)
+    def _register(self, request: dict[str, Any]) -> dict[str, str]:
+        name, index, value = str(request["name"]), int(request["index"]), int(request["value"])
+        self._switch(str(request["switch"])).runtime.program().register_write(name, index, value)
         return {"said": f"{name}[{index}] = {value}"}
 
-    def _put_in(self, wanted: dict[str, Any]) -> dict[str, str]:
+    def _put_in(self, request: dict[str, Any]) -> dict[str, str]:
         """Give all switches the lab's program with the learner's action in it, and the controller's entries again."""
-        self._program = shift.put_in(str(wanted["text"]))
+        self._program = shift.put_in(str(request["text"]))
         self._switches.clear()
         return {"said": "all switches run your action"}
 
-    def _controller(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _controller(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a learner's controller on an empty switch of the fabric, which has its entries from then on."""
-        name, device = str(wanted["switch"]), shell.ShellDevice()
+        name, device = str(request["switch"]), shell.ShellDevice()
         self._fabric.switch(name)
-        printed, trouble = shell.run(str(wanted["text"]), device)
+        printed, trouble = shell.run(str(request["text"]), device)
         if device.programmed is not None:
             self._switches[name] = device.programmed
         return {"printed": printed, "trouble": trouble, "programmed": device.programmed is not None}

@@ -298,12 +298,12 @@ class Tab:
     def _operation(self, body: str) -> dict[str, Any]:
         if self._shown is not self._side.frames:
             raise LabError("this run is over; go back to the lab first")
-        wanted = json.loads(body)
-        operation = self._operations[str(wanted["operation"])]
-        message = [operation(side.session, **wanted.get("arguments", {})) for side in self._sides()]
+        request = json.loads(body)
+        operation = self._operations[str(request["operation"])]
+        message = [operation(side.session, **request.get("arguments", {})) for side in self._sides()]
         for side in self._sides():
             side.frames.take_in()
-        if wanted["operation"] == "slow":
+        if request["operation"] == "slow":
             self._tell_packets()
         return {"said": message[0]}
 
@@ -319,22 +319,22 @@ class Tab:
         return reporting.report(self._ended)
 
     def _grade(self, body: str) -> dict[str, Any]:
-        wanted = json.loads(body)
+        request = json.loads(body)
         world = self._side.frames.world
         assert world is not None
-        return learning.graded(int(wanted["number"]), str(wanted.get("text", "")), world.history_since(0))
+        return learning.graded(int(request["number"]), str(request.get("text", "")), world.history_since(0))
 
     def _run(self, body: str) -> dict[str, Any]:
-        wanted = json.loads(body)
-        self._text = str(wanted["text"])
+        request = json.loads(body)
+        self._text = str(request["text"])
         if (message := checked(self._text))["mistakes"]:
             return {"error": "it has mistakes", **message}
         loaded = scenario.in_world(scenario.loads(self._text, "scenario.yaml"), "sim")
-        if "seed" in wanted:
-            loaded = scenario.with_seed(loaded, int(wanted["seed"]))
+        if "seed" in request:
+            loaded = scenario.with_seed(loaded, int(request["seed"]))
         worlds.check(loaded)
-        if loaded.variants and "variant" in wanted:
-            loaded = next((run for run in loaded.runs if run.variant == wanted["variant"]), loaded)
+        if loaded.variants and "variant" in request:
+            loaded = next((run for run in loaded.runs if run.variant == request["variant"]), loaded)
         if loaded.variants:
             names = ", ".join(str(run.variant) for run in loaded.runs)
             raise LabError(f"a page shows one run, and this scenario has the variants {names}; leave all but one out")

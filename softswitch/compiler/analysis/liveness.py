@@ -91,10 +91,10 @@ class Reads:
         self._checksums(lambda checksum: checksum.verify)
         self.all(checksum.target for checksum in self.program.checksums if checksum.verify)
 
-    def _checksums(self, wanted: object) -> None:
-        assert callable(wanted)
+    def _checksums(self, condition: object) -> None:
+        assert callable(condition)
         for checksum in self.program.checksums:
-            if wanted(checksum):
+            if condition(checksum):
                 self.calculation(checksum.calculation)
                 self.expr(checksum.condition)
 

@@ -267,27 +267,27 @@ class Conformer:
         """Append to `block` the assignments that bring `source` to `target`."""
         if source.dead:
             return
-        for name, wanted in target.headers.items():
+        for name, expected in target.headers.items():
             have = source.headers[name]
-            if have is not wanted and have != wanted:
-                self._header(block, source, name, have, wanted)
+            if have is not expected and have != expected:
+                self._header(block, source, name, have, expected)
         for stack, position in target.next.items():
             if position is None and source.next[stack] is not None:
                 block.line(f"{self.names.next(stack)} = {source.next[stack]}")
         if target.position is None and source.position is not None:
             block.line(f"pos = {source.position}")
 
-    def _header(self, block: Block, source: SymbolicState, name: str, have: HeaderState, wanted: HeaderState) -> None:
-        if wanted.offset is None and have.offset is not None:
+    def _header(self, block: Block, source: SymbolicState, name: str, have: HeaderState, expected: HeaderState) -> None:
+        if expected.offset is None and have.offset is not None:
             block.line(f"{self.names.offset(name)} = {have.offset}")
-        if wanted.length is None and have.length is not None:
+        if expected.length is None and have.length is not None:
             block.line(f"{self.names.length(name)} = {have.length}")
-        for field_name, place in wanted.fields.items():
-            held = not isinstance(place, Local) or isinstance(have.place(field_name), Local)
-            if not held and self.needed(name, field_name, wanted.valid):
+        for field_name, place in expected.fields.items():
+            kept = not isinstance(place, Local) or isinstance(have.place(field_name), Local)
+            if not kept and self.needed(name, field_name, expected.valid):
                 local = self.names.field(name, field_name)
                 block.line(f"{local} = {self._value(source, name, field_name, have)}")
-        if wanted.valid is None and have.valid is not None:
+        if expected.valid is None and have.valid is not None:
             block.line(f"{self.names.valid(name)} = {have.valid}")
 
     def _value(self, source: SymbolicState, header: str, field_name: str, have: HeaderState) -> str:

@@ -47,8 +47,8 @@ class DigestHandler:
             else:
                 self._state.digests[digest.id] = own_copy(message)
 
-        def enable(wanted: DigestConfig | None) -> None:
-            self._switch.program().digests.enable(digest.name, wanted)
+        def enable(config: DigestConfig | None) -> None:
+            self._switch.program().digests.enable(digest.name, config)
 
         return apply
 

@@ -106,8 +106,8 @@ class TableHandler:
     def _write(self, update_type: int, table: P4InfoTable, entry: TableEntry) -> None:
         inserting = update_type == INSERT
         try:
-            held = self._switch.table(table.name)
-            (held.insert if inserting else held.modify)(entry)
+            target = self._switch.table(table.name)
+            (target.insert if inserting else target.modify)(entry)
         except RuntimeApiError as error:
             if table.profile_id:
                 delete_oneshot(self._state, table.profile_id, entry.action)
@@ -261,34 +261,34 @@ class TableHandler:
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one entry, those of one table, or those of all tables (table id 0)."""
-        wanted = entity.table_entry
-        if wanted.table_id:
-            yield from self._read_table(wanted, self._state.index.table(wanted.table_id))
+        requested = entity.table_entry
+        if requested.table_id:
+            yield from self._read_table(requested, self._state.index.table(requested.table_id))
             return
         for table in self._state.index.tables.values():
-            yield from self._read_table(wanted, table)
+            yield from self._read_table(requested, table)
 
-    def _read_table(self, wanted: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
-        if wanted.is_default_action:
-            yield self._read_default(wanted, table)
+    def _read_table(self, requested: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
+        if requested.is_default_action:
+            yield self._read_default(requested, table)
             return
-        if wanted.HasField("time_since_last_hit") and not table.supports_idle:
+        if requested.HasField("time_since_last_hit") and not table.supports_idle:
             raise invalid(
                 "Do not set time_since_last_hit for a ReadRequest if the table does not support idle timeout; "
                 "yes, that includes wildcard reads"
             )
-        if wanted.match:
-            found = self._fetch_one(table, key_from_proto(wanted, table), wanted.priority)
+        if requested.match:
+            found = self._fetch_one(table, key_from_proto(requested, table), requested.priority)
         else:
             found = self._switch.run(lambda: self._switch.table(table.name).entries())
         for entry in found:
-            yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
+            yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, requested))
 
-    def read_written(self, wanted: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
-        """Yield the entries of one table that a controller wrote, with the resources that `wanted` names."""
+    def read_written(self, requested: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
+        """Yield the entries of one table that a controller wrote, with the resources that `requested` names."""
         for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
             if (table.id, entry.match, entry.priority) in self._state.entries:
-                yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, wanted))
+                yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, requested))
 
     def _fetch_one(self, table: P4InfoTable, match: MatchKey, priority: int) -> list[TableEntry]:
         try:
@@ -296,20 +296,20 @@ class TableHandler:
         except RuntimeApiError:
             return []
 
-    def _entry_to_proto(self, entry: TableEntry, table: P4InfoTable, wanted: p4r.TableEntry) -> p4r.TableEntry:
+    def _entry_to_proto(self, entry: TableEntry, table: P4InfoTable, requested: p4r.TableEntry) -> p4r.TableEntry:
         message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
         message.match.extend(key_to_proto(entry.match, table))
         self._set_action(message, entry.action, table)
-        if wanted.HasField("counter_data") and table.has_counter and entry.counter is not None:
+        if requested.HasField("counter_data") and table.has_counter and entry.counter is not None:
             message.counter_data.CopyFrom(counter_to_proto(entry.counter))
-        if wanted.HasField("meter_config") and table.has_meter and entry.meter is not None:
+        if requested.HasField("meter_config") and table.has_meter and entry.meter is not None:
             message.meter_config.CopyFrom(meter_to_proto(entry.meter))
         notes = self._state.entries.get((table.id, entry.match, entry.priority))
         if notes is not None:
             message.controller_metadata = notes.controller_metadata
             message.metadata = notes.metadata
             message.idle_timeout_ns = notes.idle_timeout_ns
-        if wanted.HasField("time_since_last_hit"):
+        if requested.HasField("time_since_last_hit"):
             idle_ns = int((entry.idle_for or 0.0) * NS_PER_SECOND)
             message.time_since_last_hit.elapsed_ns = min(idle_ns, notes.idle_timeout_ns if notes else 0)
         return message
@@ -326,8 +326,8 @@ class TableHandler:
         else:
             message.action.action_profile_group_id = profile.group_ids.get(action.group_id, 0)
 
-    def _read_default(self, wanted: p4r.TableEntry, table: P4InfoTable) -> p4r.Entity:
-        if wanted.HasField("time_since_last_hit"):
+    def _read_default(self, requested: p4r.TableEntry, table: P4InfoTable) -> p4r.Entity:
+        if requested.HasField("time_since_last_hit"):
             raise invalid(
                 "Default table entries do not support entry ageing, do not set 'time_since_last_hit' "
                 "in your ReadRequest"

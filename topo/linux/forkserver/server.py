@@ -127,9 +127,9 @@ def _serve(requests: socket.socket, modules: dict[str, ModuleType]) -> None:
         requests.send(json.dumps(answer).encode())
 
 
-def _prepare(wanted: Sequence[str]) -> dict[str, ModuleType]:
+def _prepare(given: Sequence[str]) -> dict[str, ModuleType]:
     modules = {}
-    for text in wanted:
+    for text in given:
         name, _, word = text.partition("=")
         modules[name] = importlib.import_module(f"{name}.__main__")
         if hasattr(modules[name], "prepare"):

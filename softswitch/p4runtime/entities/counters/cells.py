@@ -46,7 +46,7 @@ class CellHandler(Generic[Array, Message, Value]):
         """Return the message within an entity."""
         raise NotImplementedError
 
-    def wanted(self, message: Message) -> CellSelector:
+    def selector(self, message: Message) -> CellSelector:
         """Return what a message names."""
         raise NotImplementedError
 
@@ -65,25 +65,25 @@ class CellHandler(Generic[Array, Message, Value]):
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update. It names one cell: PI has no wildcard writes."""
         message = self.message_of(entity)
-        wanted = self.wanted(message)
-        array = self.arrays().get(wanted.array)
+        selected = self.selector(message)
+        array = self.arrays().get(selected.array)
         if array is None:
             raise invalid_id()
-        if wanted.cell is None:
+        if selected.cell is None:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"Wildcard write is not supported for indirect {self.kind}s yet")
-        if wanted.cell < 0:
+        if selected.cell < 0:
             raise invalid(NEGATIVE_INDEX)
         check_update_type(update_type)
-        return self.update(update_type, array, wanted.cell, message)
+        return self.update(update_type, array, selected.cell, message)
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one cell, all cells of an array (no index), or those of all arrays (id 0)."""
-        wanted = self.wanted(self.message_of(entity))
-        if wanted.array and wanted.array not in self.arrays():
+        selected = self.selector(self.message_of(entity))
+        if selected.array and selected.array not in self.arrays():
             raise invalid_id()
         for array in self.arrays().values():
-            if wanted.array in {0, array.id}:
-                yield from self._read_array(array, wanted.cell)
+            if selected.array in {0, array.id}:
+                yield from self._read_array(array, selected.cell)
 
     def _read_array(self, array: Array, index: int | None) -> Iterator[p4r.Entity]:
         if index is not None and index < 0:

@@ -37,7 +37,7 @@ class CounterHandler(CellHandler[P4InfoCounter, p4r.CounterEntry, CounterValue])
         """Return the message within an entity."""
         return entity.counter_entry
 
-    def wanted(self, message: p4r.CounterEntry) -> CellSelector:
+    def selector(self, message: p4r.CounterEntry) -> CellSelector:
         """Return what a message names."""
         return CellSelector(message.counter_id, message.index.index if message.HasField("index") else None)
 

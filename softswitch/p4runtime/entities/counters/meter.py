@@ -42,7 +42,7 @@ class MeterHandler(CellHandler[P4InfoMeter, p4r.MeterEntry, MeterConfig | None])
         """Return the message within an entity."""
         return entity.meter_entry
 
-    def wanted(self, message: p4r.MeterEntry) -> CellSelector:
+    def selector(self, message: p4r.MeterEntry) -> CellSelector:
         """Return what a message names."""
         return CellSelector(message.meter_id, message.index.index if message.HasField("index") else None)
 

@@ -39,30 +39,32 @@ class _ProfileHandler:
         for profile in self._state.index.profiles.values():
             yield profile, self._state.profiles[profile.id]
 
-    def _set_copies(self, profile: P4InfoActionProfile, held: ActionProfileState, member_id: int, wanted: int) -> None:
-        """Give a member `wanted` copies in the data plane, adding at the end or removing from there."""
-        member = held.members[member_id]
-        while len(member.handles) < wanted:
-            handle = held.member_handles.take()
+    def _set_copies(
+        self, profile: P4InfoActionProfile, stored: ActionProfileState, member_id: int, copies: int
+    ) -> None:
+        """Give a member `copies` copies in the data plane, adding at the end or removing from there."""
+        member = stored.members[member_id]
+        while len(member.handles) < copies:
+            handle = stored.member_handles.take()
             try:
                 self._switch.profile(profile.name).insert_member(ProfileMember(handle, member.action))
             except RuntimeApiError as error:
-                held.member_handles.give_back(handle)
+                stored.member_handles.give_back(handle)
                 raise target_error("Error when creating member on target", error) from error
             member.handles.append(handle)
-            held.member_ids[handle] = member_id
-        while len(member.handles) > wanted:
-            self._drop_copy(profile, held, member)
+            stored.member_ids[handle] = member_id
+        while len(member.handles) > copies:
+            self._drop_copy(profile, stored, member)
 
-    def _drop_copy(self, profile: P4InfoActionProfile, held: ActionProfileState, member: MemberState) -> None:
+    def _drop_copy(self, profile: P4InfoActionProfile, stored: ActionProfileState, member: MemberState) -> None:
         handle = member.handles[-1]
         try:
             self._switch.profile(profile.name).delete_member(handle)
         except RuntimeApiError as error:
             raise target_error("Error when deleting member on target", error) from error
         member.handles.pop()
-        del held.member_ids[handle]
-        held.member_handles.give_back(handle)
+        del stored.member_ids[handle]
+        stored.member_handles.give_back(handle)
 
 
 class MemberHandler(_ProfileHandler):
@@ -81,14 +83,14 @@ class MemberHandler(_ProfileHandler):
         return lambda: self._modify(profile, message.member_id, call)
 
     def _create(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
-        held = self._held(profile)
-        if member_id in held.members:
+        stored = self._held(profile)
+        if member_id in stored.members:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate member id: {member_id}")
-        held.members[member_id] = MemberState(call, [])
+        stored.members[member_id] = MemberState(call, [])
         try:
-            self._set_copies(profile, held, member_id, 1)
+            self._set_copies(profile, stored, member_id, 1)
         except P4RuntimeError:
-            del held.members[member_id]
+            del stored.members[member_id]
             raise
 
     def _modify(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
@@ -101,18 +103,18 @@ class MemberHandler(_ProfileHandler):
         member.action = call
 
     def _delete(self, profile: P4InfoActionProfile, member_id: int) -> None:
-        held = self._held(profile)
-        member = _member(held, member_id)
+        stored = self._held(profile)
+        member = _member(stored, member_id)
         while member.handles:
-            self._drop_copy(profile, held, member)
-        del held.members[member_id]
+            self._drop_copy(profile, stored, member)
+        del stored.members[member_id]
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one member (nothing if there is none of this id) or, for id 0, all."""
-        wanted = entity.action_profile_member
-        for profile, held in self._readable(wanted.action_profile_id):
-            for member_id, member in sorted(held.members.items()):
-                if wanted.member_id in {0, member_id}:
+        requested = entity.action_profile_member
+        for profile, stored in self._readable(requested.action_profile_id):
+            for member_id, member in sorted(stored.members.items()):
+                if requested.member_id in {0, member_id}:
                     yield p4r.Entity(
                         action_profile_member=p4r.ActionProfileMember(
                             action_profile_id=profile.id,
@@ -141,69 +143,69 @@ class GroupHandler(_ProfileHandler):
         return lambda: self._modify(profile, message)
 
     def _create(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        held = self._held(profile)
-        if message.group_id in held.groups:
+        stored = self._held(profile)
+        if message.group_id in stored.groups:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate group id: {message.group_id}")
-        members = _memberships(profile, held, message, message.max_size)
-        group = GroupState(held.group_handles.take(), message.max_size, members)
-        held.groups[message.group_id] = group
+        members = _memberships(profile, stored, message, message.max_size)
+        group = GroupState(stored.group_handles.take(), message.max_size, members)
+        stored.groups[message.group_id] = group
         try:
-            self._grow(profile, held, group)
-            self._switch.profile(profile.name).insert_group(_target_group(held, group))
+            self._grow(profile, stored, group)
+            self._switch.profile(profile.name).insert_group(_target_group(stored, group))
         except (RuntimeApiError, P4RuntimeError) as error:
-            del held.groups[message.group_id]
-            held.group_handles.give_back(group.handle)
-            self._shrink(profile, held, group.members)
+            del stored.groups[message.group_id]
+            stored.group_handles.give_back(group.handle)
+            self._shrink(profile, stored, group.members)
             if isinstance(error, P4RuntimeError):
                 raise
             raise target_error("Error when creating group on target", error) from error
-        held.group_ids[group.handle] = message.group_id
+        stored.group_ids[group.handle] = message.group_id
 
     def _modify(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        held = self._held(profile)
-        group = _group(held, message.group_id)
+        stored = self._held(profile)
+        group = _group(stored, message.group_id)
         if message.max_size not in {0, group.max_size}:
             raise invalid("Cannot change group max_size after group creation")
         old = group.members
-        group.members = _memberships(profile, held, message, group.max_size)
+        group.members = _memberships(profile, stored, message, group.max_size)
         try:
-            self._grow(profile, held, group)
-            self._switch.profile(profile.name).modify_group(_target_group(held, group))
+            self._grow(profile, stored, group)
+            self._switch.profile(profile.name).modify_group(_target_group(stored, group))
         except (RuntimeApiError, P4RuntimeError) as error:
             new, group.members = group.members, old
-            self._shrink(profile, held, new)
+            self._shrink(profile, stored, new)
             if isinstance(error, P4RuntimeError):
                 raise
             raise target_error("Error when setting group membership on target", error) from error
-        self._shrink(profile, held, old)
+        self._shrink(profile, stored, old)
 
     def _delete(self, profile: P4InfoActionProfile, group_id: int) -> None:
-        held = self._held(profile)
-        group = _group(held, group_id)
+        stored = self._held(profile)
+        group = _group(stored, group_id)
         try:
             self._switch.profile(profile.name).delete_group(group.handle)
         except RuntimeApiError as error:
             raise target_error("Error when deleting group on target", error) from error
-        del held.groups[group_id]
-        del held.group_ids[group.handle]
-        held.group_handles.give_back(group.handle)
-        self._shrink(profile, held, group.members)
+        del stored.groups[group_id]
+        del stored.group_ids[group.handle]
+        stored.group_handles.give_back(group.handle)
+        self._shrink(profile, stored, group.members)
 
-    def _grow(self, profile: P4InfoActionProfile, held: ActionProfileState, group: GroupState) -> None:
+    def _grow(self, profile: P4InfoActionProfile, stored: ActionProfileState, group: GroupState) -> None:
         for member_id, membership in group.members.items():
-            copies = max(membership.weight, len(held.members[member_id].handles))
-            self._set_copies(profile, held, member_id, copies)
+            copies = max(membership.weight, len(stored.members[member_id].handles))
+            self._set_copies(profile, stored, member_id, copies)
 
-    def _shrink(self, profile: P4InfoActionProfile, held: ActionProfileState, members: dict[int, Membership]) -> None:
+    def _shrink(self, profile: P4InfoActionProfile, stored: ActionProfileState, members: dict[int, Membership]) -> None:
         for member_id in members:
-            self._set_copies(profile, held, member_id, held.largest_weight(member_id))
+            self._set_copies(profile, stored, member_id, stored.largest_weight(member_id))
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one group (nothing if there is none of this id) or, for id 0, all."""
-        wanted = entity.action_profile_group
-        for profile, held in self._readable(wanted.action_profile_id):
-            for group_id, group in sorted(held.groups.items()):
-                if wanted.group_id in {0, group_id}:
+        requested = entity.action_profile_group
+        for profile, stored in self._readable(requested.action_profile_id):
+            for group_id, group in sorted(stored.groups.items()):
+                if requested.group_id in {0, group_id}:
                     yield p4r.Entity(
                         action_profile_group=p4r.ActionProfileGroup(
                             action_profile_id=profile.id,
@@ -214,15 +216,15 @@ class GroupHandler(_ProfileHandler):
                     )
 
 
-def _member(held: ActionProfileState, member_id: int) -> MemberState:
-    member = held.members.get(member_id)
+def _member(stored: ActionProfileState, member_id: int) -> MemberState:
+    member = stored.members.get(member_id)
     if member is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"Member id does not exist: {member_id}")
     return member
 
 
-def _group(held: ActionProfileState, group_id: int) -> GroupState:
-    group = held.groups.get(group_id)
+def _group(stored: ActionProfileState, group_id: int) -> GroupState:
+    group = stored.groups.get(group_id)
     if group is None:
         raise P4RuntimeError(Code.NOT_FOUND, f"Group id does not exist: {group_id}")
     return group
@@ -236,23 +238,23 @@ def _check_max_size(profile: P4InfoActionProfile, message: p4r.ActionProfileGrou
 
 
 def _memberships(
-    profile: P4InfoActionProfile, held: ActionProfileState, message: p4r.ActionProfileGroup, max_size: int
+    profile: P4InfoActionProfile, stored: ActionProfileState, message: p4r.ActionProfileGroup, max_size: int
 ) -> dict[int, Membership]:
     total = sum(member.weight for member in message.members)
     check_weights(total, max_size or profile.max_group_size, "Sum of member weights exceeds maximum group size")
     members: dict[int, Membership] = {}
     for member in message.members:
-        _member(held, member.member_id)
+        _member(stored, member.member_id)
         if member.member_id in members:
             raise invalid(f"Duplicate member id {member.member_id} for group {message.group_id}, use weights instead")
         members[member.member_id] = Membership(member.weight, watch_port(member), own_copy(member))
     return members
 
 
-def _target_group(held: ActionProfileState, group: GroupState) -> ProfileGroup:
+def _target_group(stored: ActionProfileState, group: GroupState) -> ProfileGroup:
     members = (
         GroupMember(handle, 1, membership.watch_port)
         for member_id, membership in group.members.items()
-        for handle in held.members[member_id].handles[: membership.weight]
+        for handle in stored.members[member_id].handles[: membership.weight]
     )
     return ProfileGroup(group.handle, tuple(sorted(members)), group.max_size)

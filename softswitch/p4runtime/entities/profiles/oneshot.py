@@ -58,55 +58,55 @@ def create_oneshot(
     check_weights(total, profile.max_group_size, "Sum of weights exceeds static max_group_size (from P4Info)")
 
     def create() -> EntryAction:
-        held = state.profiles[profile_id].by_oneshot()
+        stored = state.profiles[profile_id].by_oneshot()
         members = [OneShotMember(own_copy(item), []) for item in actions.action_profile_actions]
         try:
-            return _create(state.switch, profile.name, held, members, calls)
+            return _create(state.switch, profile.name, stored, members, calls)
         except RuntimeApiError as error:
-            _remove_members(state.switch, profile.name, held, members)
+            _remove_members(state.switch, profile.name, stored, members)
             raise target_error("Error when creating member on target", error) from error
 
     return create
 
 
 def _create(
-    switch: SoftSwitch, name: str, held: ActionProfileState, members: list[OneShotMember], calls: list[ActionCall]
+    switch: SoftSwitch, name: str, stored: ActionProfileState, members: list[OneShotMember], calls: list[ActionCall]
 ) -> EntryAction:
     for member, call in zip(members, calls, strict=True):
         for _ in range(member.message.weight):
-            handle = held.member_handles.take()
+            handle = stored.member_handles.take()
             try:
                 switch.profile(name).insert_member(ProfileMember(handle, call))
             except RuntimeApiError:
-                held.member_handles.give_back(handle)
+                stored.member_handles.give_back(handle)
                 raise
             member.handles.append(handle)
-    group = held.group_handles.take()
+    group = stored.group_handles.take()
     listed = tuple(GroupMember(h, 1, watch_port(member.message)) for member in members for h in member.handles)
     try:
         switch.profile(name).insert_group(ProfileGroup(group, tuple(sorted(listed)), len(members)))
     except RuntimeApiError:
-        held.group_handles.give_back(group)
+        stored.group_handles.give_back(group)
         raise
-    held.oneshots[group] = members
+    stored.oneshots[group] = members
     return GroupRef(group)
 
 
-def _remove_members(switch: SoftSwitch, name: str, held: ActionProfileState, members: list[OneShotMember]) -> None:
+def _remove_members(switch: SoftSwitch, name: str, stored: ActionProfileState, members: list[OneShotMember]) -> None:
     for handle in (h for member in members for h in member.handles):
         switch.profile(name).delete_member(handle)
-        held.member_handles.give_back(handle)
+        stored.member_handles.give_back(handle)
 
 
 def delete_oneshot(state: PipelineState, profile_id: int, action: EntryAction) -> None:
     """Remove the group and members behind `action`; nothing happens if it is no one-shot group."""
-    held = state.profiles[profile_id]
-    if not isinstance(action, GroupRef) or action.group_id not in held.oneshots:
+    stored = state.profiles[profile_id]
+    if not isinstance(action, GroupRef) or action.group_id not in stored.oneshots:
         return
     name = state.index.profiles[profile_id].name
     state.switch.profile(name).delete_group(action.group_id)
-    _remove_members(state.switch, name, held, held.oneshots.pop(action.group_id))
-    held.group_handles.give_back(action.group_id)
+    _remove_members(state.switch, name, stored, stored.oneshots.pop(action.group_id))
+    stored.group_handles.give_back(action.group_id)
 
 
 def oneshot_to_proto(profile: ActionProfileState, group: int) -> p4r.ActionProfileActionSet:
