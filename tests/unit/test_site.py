@@ -33,6 +33,14 @@ faults:
 expect:
   - {kind: integrity}
 """
+FAST = """\
+name: fast
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2, link: {rate: 100 Gb/s, delay: 600ns}}
+traffic:
+  - {name: file, kind: write, from: h1, to: h3, size: 200 KiB}
+expect:
+  - {kind: integrity}
+"""
 TIMEOUT = 180_000  # milliseconds
 READY = "() => performance.getEntriesByName('lab-ready').length"
 
@@ -254,6 +262,23 @@ def test_each_slide_and_each_sheet_of_each_lesson_shows_all_that_it_has(browser,
         page.emulate_media(media="print")
         assert page.evaluate(CUT_LISTINGS) == 0, number
         page.close()
+
+
+def test_a_scenario_ends_the_demo_and_tells_times_in_a_unit_of_its_size(browser, site):
+    page = browser[0].new_page()
+    page.goto(site)
+    page.locator("#demo").click()
+    page.locator("#story", has_text="h1 sends to h3").wait_for()
+    page.locator("#editor summary").click()
+    page.locator("#scenario").fill(FAST)
+    page.locator("#editor button.run").click()
+    page.locator("#state[title*=sha256]").wait_for(state="attached")
+    assert page.locator("#demo").text_content() == "Start the demo"
+    times = page.locator("#events time").all_text_contents()
+    assert times
+    assert [time for time in times if not time.endswith(" µs")] == []
+    assert page.locator("#within").text_content().endswith(" µs")
+    page.close()
 
 
 @pytest.mark.parametrize("size", SIZES)

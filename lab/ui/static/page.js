@@ -154,6 +154,7 @@ function add({ load, ...told }, characters) {
   for (const event of frame.events) {
     if (event.kind === "fault.begin" || event.kind === "fault.end") strikes.push({ at: event.t, end: event.kind === "fault.end" });
   }
+  fitUnit();
   if (frames.length > MOST || size > MOST_TEXT && frames.length > 1) {
     const gone = Math.ceil(frames.length / 10);
     for (const each of frames.splice(0, gone)) size -= each.characters;
@@ -172,9 +173,12 @@ function mean(qps, field, scale) {
 
 function marks() { return strikes.map(({ at: t, end }) => ({ t: since(t), end })); }
 
+// The unit of times: it grows with a run that is followed.
 function fitUnit() {
-  const step = frames.length > 1 ? frames[1].t - frames[0].t : 1;
-  unit = step < 1e-5 ? { name: "µs", in: 1e6 } : step < 1e-2 ? { name: "ms", in: 1e3 } : { name: "s", in: 1 };
+  const span = Math.max(layout.within, (frames.at(-1)?.t ?? 0) - (frames[0]?.t ?? 0));
+  const wanted = span < 2e-3 ? { name: "µs", in: 1e6 } : span < 0.5 ? { name: "ms", in: 1e3 } : { name: "s", in: 1 };
+  if (wanted.name === unit.name) return;
+  unit = wanted;
   at("within").textContent = `${Number((layout.within * unit.in).toPrecision(2))} ${unit.name}`;
 }
 
@@ -182,6 +186,7 @@ function decided(outcome) {
   ended = outcome;
   at("report").hidden = !(layout.reports && outcome.state !== "broken");
   layout.operable = false;
+  endDemo();
   const state = at("state");
   state.textContent = outcome.state === "ended" ? "the lab has ended" : layout.live ? `the run has ended: ${outcome.state}` : outcome.state;
   state.className = outcome.state === "passed" ? "live" : outcome.state === "not run" ? "" : "over";
@@ -309,6 +314,9 @@ function play() {
   demo.start(layout, rival);
 }
 
+// Ends a demo whose lab takes no more operations.
+function endDemo() { if (demo.runs && !layout.operable) { demo.stop(); over(); } }
+
 function over() { at("demo").textContent = "Start the demo"; }
 
 function paced() {
@@ -407,6 +415,7 @@ function welcome() {
 // Show what the server shows now: at first, and again when a scenario is run from the page.
 async function open() {
   layout = await get("api/layout");
+  endDemo();
   units.fit(layout);
   captions();
   pointed = [];
@@ -423,8 +432,9 @@ async function open() {
   goodput = new Goodput(at("goodput"), layout.planes, marks, () => unit.name);
   transport = new Transport(at("transport"), marks, () => unit.name);
   losses = new Losses(at("losses"), marks, () => unit.name);
-  for (const told of whole.frames) add(told, whole.size / whole.frames.length);
+  unit = {};
   fitUnit();
+  for (const told of whole.frames) add(told, whole.size / whole.frames.length);
   rival = null;
   at("beside").hidden = !layout.rivals;
   at("beside").setAttribute("aria-pressed", String(Boolean(layout.beside)));
