@@ -39,7 +39,8 @@ class Leaving:
     def save(self, figure: Any, path: Path) -> bool:
         """Render the first picture of a name."""
         if path.name in self._rendered and self.out:
-            path.write_bytes(_PIXEL)
+            with sys.modules["mrclab.topo.input.files"].replacing(path) as file:
+                file.write(_PIXEL)
             return True
         self._rendered.add(path.name)
         return bool(sys.modules["mrclab.lab.report.plots.style"].save(figure, path))

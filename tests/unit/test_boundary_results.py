@@ -41,6 +41,7 @@ def command(capsys, *words):
     return end.value.code, said.out + said.err
 
 
+@pytest.mark.whole
 def test_a_report_follows_no_link_and_overwrites_nothing_elsewhere(run, tmp_path, capsys):
     victims = {name: tmp_path / f"victim-{name}" for name in WRITTEN}
     for name, victim in victims.items():
