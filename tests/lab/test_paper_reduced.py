@@ -26,7 +26,7 @@ def slower(path: Path, directory: Path) -> Path:
     copy = directory / path.name
     text, changed = LINK.subn(lambda m: f"{{rate_pps: {int(m[1]) // 2}, delay: {2 * int(m[2])}ms}}", path.read_text())
     assert changed == 1
-    copy.write_text(text)
+    copy.write_text(text.replace("duration: 20s", "duration: 13s"))  # of the permutation, judged from 8.6 s on
     return copy
 
 
