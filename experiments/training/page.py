@@ -217,7 +217,11 @@ def _runs(found: Kept) -> str:
         words.append(
             f"* {size.nics:,} NICs: {len(rows)} run{'s' if len(rows) > 1 else ''} with sources `{digest}`, {used}."
         )
-    words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB.", ""]
+    words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB."]
+    largest = found.get(SIZES[-1].nics, ("", ()))[1]
+    if not any(str(row["variant"]).startswith("roce-16") for row in largest):
+        words += ["* 8,192 NICs with 16 QPs: not run; a job takes 11.6 GB, and its branch at a fault as much again."]
+    words += [""]
     lines = []
     for size in SIZES:
         for transport in size.transports if size.nics in found else ():
