@@ -2,6 +2,7 @@
 
 import hmac
 import secrets
+import sys
 import threading
 import urllib.parse
 from collections.abc import Callable
@@ -20,7 +21,7 @@ class MetricsServer:
     def __init__(self, port: int, make: Callable[[], str]) -> None:
         self.token = secrets.token_urlsafe(24)
         self.make = make
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), lambda *request: _Request(self, *request))
+        self._server = _Server(("127.0.0.1", port), lambda *request: _Request(self, *request))
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="metrics", daemon=True)
         self._thread.start()
@@ -35,6 +36,13 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what went wrong, unless the client hung up."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Request(BaseHTTPRequestHandler):

@@ -2,6 +2,8 @@
 
 import re
 import socket
+import struct
+import threading
 
 import pytest
 
@@ -77,6 +79,29 @@ def test_only_the_page_is_served_only_on_loopback_and_only_for_its_token(
     assert head.startswith(f"HTTP/1.1 {status}".encode())
     assert f"Content-Length: {len(body)}".encode() in head
     assert content == body.encode()
+
+
+def test_a_client_that_hangs_up_leaves_nothing_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    asked, gone = threading.Event(), threading.Event()
+
+    def make() -> str:
+        asked.set()
+        gone.wait(10)
+        return "a line\n" * 1_000_000  # more than a socket's buffers hold
+
+    server = MetricsServer(0, make)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close: reset
+            client.sendall(f"GET /metrics?token={server.token} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert asked.wait(10)
+        gone.set()
+        for thread in threading.enumerate():
+            if "process_request_thread" in thread.name:
+                thread.join(10)
+    finally:
+        server.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_page_of_metrics_has_all_that_the_code_registers() -> None:
