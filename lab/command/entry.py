@@ -21,6 +21,11 @@ def main() -> None:
         sys.stderr.write(f"mrclab: {error}\n")
         sys.exit(2)
     try:
+        from mrclab.lab.command import ending  # noqa: PLC0415
+        from mrclab.lab.command.live import shortcut  # noqa: PLC0415
+
+        if (request := shortcut.request(sys.argv[1:])) is not None:
+            ending.run(lambda: shortcut.say(*request))
         from mrclab.lab.command.cli import main as run  # noqa: PLC0415 - that is what takes a moment
     except KeyboardInterrupt:
         sys.stderr.write("mrclab: interrupted\n")

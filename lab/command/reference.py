@@ -10,7 +10,7 @@ import typer
 
 from mrclab import HOME
 from mrclab.lab.command.cli import app
-from mrclab.lab.command.live.secondterminal import NAMES
+from mrclab.lab.command.live.shortcut import NAMES
 from mrclab.lab.prompt.registry import COMMANDS, LOCAL
 from mrclab.lab.report.grid import markdown
 

@@ -16,7 +16,7 @@ from docs_blocks import PAGES, ROOT, Block, Line, blocks
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
-from mrclab.lab.command.live import secondterminal, up
+from mrclab.lab.command.live import shortcut, up
 from mrclab.lab.command.live.held import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.prompt import registry
@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.timeout(1800),  # a page takes seconds, however long a busy machine makes of them
 ]
 BLOCKS = {path: list(blocks(path)) for path in PAGES}
-ASKS = {*secondterminal.NAMES, "status", "map", "deny", "undeny", "drain", "undrain", "precheck", "do", "watch", "send"}
+ASKS = {*shortcut.NAMES, "status", "map", "deny", "undeny", "drain", "undrain", "precheck", "do", "watch", "send"}
 WORLDLY = {"run", "suite", "survey", "plan"}
 BY_OTHERS = {  # programs whose running is another test's matter
     "pip": "tests/unit/test_wheel.py installs the wheel",

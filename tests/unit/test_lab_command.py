@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
 from mrclab.lab.command.display import sink
-from mrclab.lab.command.live import secondterminal
+from mrclab.lab.command.live import shortcut
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.linux import state
@@ -204,7 +205,7 @@ def test_every_command_that_tells_something_has_json():
 def test_the_prompts_commands_are_commands_where_no_other_has_the_name():
     assert prompt  # it makes the commands known
     others = {name for panel in cli.PANELS.values() for name, module in panel.items() if "secondterminal" not in module}
-    assert set(secondterminal.NAMES) == {word.name for word in registry.COMMANDS.values()} - others - {"help"}
+    assert set(shortcut.NAMES) == {word.name for word in registry.COMMANDS.values()} - others - {"help"}
 
 
 def test_every_command_is_where_the_table_says_with_help_of_one_line():
@@ -230,6 +231,48 @@ def test_a_command_for_a_lab_elsewhere_loads_neither_models_nor_simulator(tmp_pa
     assert "mrclab.lab.command.cli" in loaded, done.stderr
     heavy = {"mrclab.sim.world", "mrclab.lab.scenario.scenario", "jinja2", "matplotlib"}
     assert not loaded & heavy
+
+
+def test_a_command_of_the_prompt_needs_no_machinery_of_the_command_line(tmp_path):
+    # Only what goes well: to say what is wrong takes rich.
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "lab.sock"))
+    listening.listen()
+    program = (
+        "import sys\n"
+        f"sys.argv = ['mrclab', 'flows', '--json', '--run-dir', {str(tmp_path)!r}]\n"
+        "from mrclab.lab.command import entry\n"
+        "try:\n"
+        "    entry.main()\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, *sys.modules)\n"
+    )
+    tmp_path.chmod(0o700)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    with listening, process, listening.accept()[0] as peer:
+        asked = json.loads(peer.makefile().readline())
+        peer.sendall(json.dumps({"id": asked["id"], "ok": {"text": "", "data": [1]}}).encode() + b"\n")
+        said = process.communicate()[0].splitlines()
+    assert asked == {"id": asked["id"], "op": "command", "line": "flows", "width": 120}
+    assert said[0] == "[1]"
+    status, *loaded = said[1].split()
+    assert status == "0"
+    assert not set(loaded) & {"typer", "rich", "pydantic", "mrclab.lab.command.cli"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--run-dir", "d", "links", "--json"], (Path("d"), ["links"], True)),
+        (["fault", "link_down", "link=a/b", "--run-dir=d"], None),  # the command line's, as is all that is rare
+        (["links", "--help"], None),
+        (["links", "--run-dir"], None),
+        (["run", "x.yaml"], None),
+        ([], None),
+    ],
+)
+def test_what_is_plainly_a_command_of_the_prompt_is_recognized(arguments, expected):
+    assert shortcut.request(arguments) == expected
 
 
 def test_a_name_that_is_nearly_a_command_gets_the_command():

@@ -3,28 +3,18 @@
 They import very little: the lab's process does the work.
 """
 
-import json
-import shlex
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 
 from mrclab.lab import console
+from mrclab.lab.command.live import shortcut
 from mrclab.lab.command.live.held import held_run_dir
-from mrclab.lab.prompt.remote import client
 
 app = typer.Typer()
-out = console.standard()
-
-NAMES = (
-    "down", "fault", "clear", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
-    "pingall", "tables", "counters", "faults", "flows",
-)  # fmt: skip
-"""Commands of the prompt that no other command has the name of."""
 
 Words = Annotated[
     list[str] | None, typer.Argument(metavar="[COMMANDS]...", help="the command's arguments; see `mrclab up`, help")
@@ -75,21 +65,16 @@ def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -
 @app.command("do")
 def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
     """Run a command at the running lab's prompt, e.g. mrclab do up h1-p2."""
-    _say(context.obj, line or ["help"], as_json)
-
-
-def _say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    response: dict[str, Any] = client.ask(held_run_dir(run_dir), "command", line=shlex.join(words), width=out.width)
-    sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
+    shortcut.say(context.obj, line or ["help"], as_json)
 
 
 def _register(name: str, hidden: bool = False) -> None:
     def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
-        _say(context.obj, [name, *(arguments or ())], as_json)
+        shortcut.say(context.obj, [name, *(arguments or ())], as_json)
 
     app.command(name, cls=_Command, hidden=hidden)(command)
 
 
-for _name in NAMES:
+for _name in shortcut.NAMES:
     _register(_name)
 _register("heal", hidden=True)  # `clear`, as the release before had it

@@ -1,0 +1,105 @@
+"""Ends of a command: known errors become one sentence on standard error and an exit status."""
+
+import errno
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from mrclab.lab.command.display import sink
+from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
+from mrclab.lab.run.interrupts import guarded, unsubscribe
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.errors import TopoError
+
+_REMEDIES = (
+    ({errno.ENOSPC, errno.EDQUOT}, "free space there, and do it again"),
+    ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
+    ({errno.EROFS}, "name a place that can be written"),
+    ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),
+)
+_KNOWN = (LabError, TopoError, RpcError)
+
+
+def run(command: Callable[[], object]) -> NoReturn:
+    """Run a command and exit; every error is one sentence and its exit status, Ctrl-C is 130."""
+    printed = sink.install()
+    try:
+        with guarded(outermost=True):
+            _check_directory()
+            command()
+        status: int | str | None = 0
+    except SystemExit as end:
+        status = end.code
+    except BaseException as error:
+        unsubscribe()
+        status = _say(error)
+    unsubscribe()
+    printed.flush()
+    if printed.trouble:
+        lost = f"mrclab: what it had to print is lost: {printed.trouble}; what it had to keep is not"
+        _print(lost)
+        status = status or sink.LOST
+    sys.exit(status)
+
+
+def _check_directory() -> None:
+    """Raise LabError where the current directory no longer exists."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        gone = isinstance(error, FileNotFoundError)
+        why = "was removed" if gone else f"cannot be entered: {error.strerror}"
+        raise LabError(f"the current directory {why}; change to one that is there, as by `cd`") from None
+
+
+def _say(error: BaseException) -> int:
+    """Print the error on standard error; return the exit status."""
+    if isinstance(error, ScenarioError):
+        for line in error.mistakes:
+            _print(line)
+        return error.status
+    if isinstance(error, _KNOWN):
+        text, status = str(error), error.status if isinstance(error, LabError) else 2
+    elif text := exhausted(error):
+        status = 1
+    elif isinstance(error, PermissionError):
+        text, status = f"{error.filename}: permission denied; run the same command with sudo", 2
+    elif isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        text, status = f"{place}{error.strerror or error}; {_remedy(error)}", 1
+    elif isinstance(error, KeyboardInterrupt):
+        text, status = "interrupted", Interrupted.status
+    else:
+        text, status = f"a mistake of the lab's own: {type(error).__name__}: {error}; {_kept(error)}", 1
+    _print(f"mrclab: {text}")
+    return status
+
+
+def _print(text: str) -> None:
+    """Print a line on standard error."""
+    from rich.markup import escape  # noqa: PLC0415 - a command that goes well starts without rich
+
+    from mrclab.lab import console  # noqa: PLC0415
+
+    console.console(stderr=True).print(escape(text), soft_wrap=True, highlight=False)
+
+
+def _remedy(error: OSError) -> str:
+    """Return the remedy for an operating system error."""
+    return next(
+        (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
+    )
+
+
+def _kept(error: BaseException) -> str:
+    """Return the file that holds the traceback of an unexpected error."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="mrclab-", suffix=".log", delete=False) as file:
+            file.write(text)
+    except OSError:
+        return f"its traceback, for a bug report: {text}"
+    return f"its traceback is in {file.name}, for a bug report"

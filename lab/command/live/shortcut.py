@@ -1,0 +1,59 @@
+"""Commands of the prompt from a second terminal, without the command line's machinery, which takes most of their time.
+
+`request` recognizes a plain one; whatever else there is (help, a mistake) is the command line's.
+"""
+
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.prompt.remote import client
+from mrclab.topo.linux.paths import RUN_DIR
+
+NAMES = (
+    "down", "fault", "clear", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
+    "pingall", "tables", "counters", "faults", "flows",
+)  # fmt: skip
+"""Commands of the prompt that no other command has the name of."""
+
+_WIDTH = 120  # of output that no terminal shows
+
+
+class Request(NamedTuple):
+    """A command for the lab of a run directory."""
+
+    run_dir: Path
+    words: list[str]
+    as_json: bool
+
+
+def request(arguments: Sequence[str]) -> Request | None:
+    """Return the request that the arguments of `mrclab` are; None where they are not plainly one."""
+    run_dir, words, as_json = RUN_DIR, list[str](), False
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--json" and words:
+            as_json = True
+        elif word == "--run-dir":
+            run_dir = Path(next(rest, ""))
+        elif word.startswith("-"):
+            return None
+        else:
+            words.append(word)
+    if not words or words[0] not in NAMES or not run_dir.name:
+        return None
+    return Request(run_dir, words, as_json)
+
+
+def say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
+    """Have the lab's prompt run a command, and print what it says."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    response: dict[str, Any] = client.ask(
+        held_run_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width
+    )
+    sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
