@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli
+from mrclab.lab.command import cli, ending
 from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
 from mrclab.lab.run import suite
@@ -70,7 +70,7 @@ def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkey
     ],
 )
 def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
-    assert cli._say(error) == 1
+    assert ending._say(error) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"mrclab: this machine has run out of {what}; ")
     assert said.count("\n") == 1
