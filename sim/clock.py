@@ -36,8 +36,8 @@ _due: Final = attrgetter("due")
 
 
 def ticks(seconds: float) -> i64:
-    """Picoseconds nearest to a duration in seconds."""
-    return round(seconds * SECOND)
+    """Picoseconds nearest to a duration in seconds, NEVER at most."""
+    return min(round(seconds * SECOND), NEVER)
 
 
 class ScheduledEvent:
@@ -213,7 +213,9 @@ class Clock:
         return min(due)
 
     def not_before(self, deadline: float) -> i64:
-        """The first tick whose time in seconds is not below `deadline`, and not in the past."""
+        """The first tick whose time in seconds is not below `deadline`, and not in the past; NEVER at most."""
+        if deadline >= NEVER / SECOND:
+            return NEVER
         at = math.floor(deadline * SECOND)
         while at / SECOND < deadline:
             at += 1

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from mrclab.sim.clock import SECOND, Clock, ticks
+from mrclab.sim.clock import NEVER, SECOND, Clock, ticks
 
 
 def test_what_is_due_together_happens_in_the_order_in_which_it_was_asked_for():
@@ -85,3 +85,8 @@ def test_a_deadline_in_seconds_is_never_met_too_early():
         assert at - deadline * SECOND < 2 + deadline * SECOND * 1e-15
     clock.run(ticks(600))
     assert clock.not_before(1.0) == ticks(600)
+
+
+@pytest.mark.parametrize("seconds", [3e6, 1e7, 1e30])
+def test_a_time_after_all_runs_fits_into_a_machine_integer(seconds):
+    assert ticks(seconds) == Clock().not_before(seconds) == NEVER
