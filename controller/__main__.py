@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -123,17 +124,19 @@ async def serve(options: argparse.Namespace) -> None:
         options.metrics_port, lambda: asyncio.run_coroutine_threadsafe(controller.metrics(), loop).result()
     )
     api = {**by_name(controller.core, waits=True), "metrics": lambda: {"url": metrics.url}}
-    async with AsyncServer(options.socket or options.run_dir / "controller.sock", api) as server:
-        history.listen(server.publish)
-        history.record(
-            ControllerUp(election_id=options.election_id, switches=len(fabric.switches), metrics_port=metrics.port)
-        )
-        running = asyncio.create_task(controller.run(), name="controller")
-        stopping = asyncio.create_task(stop.wait(), name="signals")
-        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=stop.is_set())
-        history.record(ControllerDown())
+    socket = options.socket or options.run_dir / "controller.sock"
+    with contextlib.closing(metrics):
+        async with AsyncServer(socket, api) as server:
+            history.listen(server.publish)
+            history.record(
+                ControllerUp(election_id=options.election_id, switches=len(fabric.switches), metrics_port=metrics.port)
+            )
+            running = asyncio.create_task(controller.run(), name="controller")
+            stopping = asyncio.create_task(stop.wait(), name="signals")
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=stop.is_set())
+            history.record(ControllerDown())
     history.close()
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
 
+from mrclab.lab.width import WITHOUT_TERMINAL
+
 _BIDI = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what stands around them
 _BREAKS = (0x2028, 0x2029)
 _ESCAPED = {
@@ -17,7 +19,6 @@ _ESCAPED = {
     for code in (*range(0x20), *range(0x7F, 0xA0), *_BIDI, *_BREAKS)
     if chr(code) not in "\n\t"
 }
-_WIDTH = 120  # of output that no terminal shows
 
 
 def printable(text: str) -> str:
@@ -51,4 +52,4 @@ def console(**options: Any) -> Console:
 
 def standard(**options: Any) -> Console:
     """Return a console on standard output: as wide as the terminal, or of a fixed width where none shows it."""
-    return console(width=None if sys.stdout.isatty() else _WIDTH, **options)
+    return console(width=None if sys.stdout.isatty() else WITHOUT_TERMINAL, **options)

@@ -50,7 +50,7 @@ class EvWatch:
         self._evs.remove(ev)
         gone = entry(ev)
         for worker in self._fleet.workers.values():
-            worker.intended = tuple(entry for entry in worker.intended if entry != gone)
+            worker.intended = tuple(kept for kept in worker.intended if kept != gone)
         await self._write(UpdateKind.DELETE, gone)
 
     async def counts(self) -> dict[int, dict[str, dict[str, int]]]:

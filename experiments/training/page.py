@@ -254,6 +254,8 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]
     for axes, (size, found) in zip(panels, drawn.items(), strict=True):
         seeds = len({row["seed"] for row in rows[size.nics]})
         many = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in ((size.steps, "step"), (seeds, "seed"))]
+        if any(len(cost.lost) + cost.ended < seeds for cost in found.values()):
+            many[-1] = f"up to {many[-1]}"
         axes.set_title(f"{size.nics:,} NICs, {', '.join(many)}")
         _bars(axes, found, faults, colours)
     figure.legend(

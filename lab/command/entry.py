@@ -21,7 +21,7 @@ def main() -> None:
         sys.stderr.write(f"mrclab: {error}\n")
         sys.exit(2)
     try:
-        from mrclab.lab.command import ending  # noqa: PLC0415
+        from mrclab.lab.command import ending  # noqa: PLC0415 - a plain command of the prompt needs no more than these
         from mrclab.lab.command.live import shortcut  # noqa: PLC0415
 
         if (request := shortcut.request(sys.argv[1:])) is not None:

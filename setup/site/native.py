@@ -31,7 +31,7 @@ FLAGS = (
 )  # fmt: skip
 _PTHREAD = "HAVE_PTHREAD_H"
 _LINK = ("-shared", "--experimental-pic", "--no-entry", "--gc-sections", "-O2", "--strip-all")
-_SHORTEN = (
+_OPTIMIZE = (
     "wasm-opt", "-O3", "--enable-mutable-globals", "--enable-bulk-memory", "--enable-sign-ext",
     "--enable-nontrapping-float-to-int",
 )  # fmt: skip
@@ -126,7 +126,7 @@ def build(parts: Path, engine: Path, made: Path) -> None:
     exported = [f"--export=PyInit_{name}" for name in (LIBRARY, "mrclab_loader")]
     linked = work / "linked.so"
     subprocess.run(["wasm-ld", *_LINK, *exported, *objects, "-o", linked], check=True)
-    subprocess.run([*_SHORTEN, linked, "-o", made], check=True)
+    subprocess.run([*_OPTIMIZE, linked, "-o", made], check=True)
     linked.unlink()
     for rest in ("c", "o", "include", "mypy"):
         shutil.rmtree(work / rest)

@@ -5,12 +5,12 @@
 
 import json
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mrclab.lab import width
 from mrclab.lab.command.live.held import held_run_dir
 from mrclab.lab.prompt.remote import client
 from mrclab.topo.linux.paths import RUN_DIR
@@ -20,8 +20,6 @@ NAMES = (
     "pingall", "tables", "counters", "faults", "flows",
 )  # fmt: skip
 """Commands of the prompt that no other command has the name of."""
-
-_WIDTH = 120  # of output that no terminal shows
 
 
 class Request(NamedTuple):
@@ -52,8 +50,7 @@ def request(arguments: Sequence[str]) -> Request | None:
 
 def say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
     """Have the lab's prompt run a command, and print what it says."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
     response: dict[str, Any] = client.ask(
-        held_run_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width
+        held_run_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width.of_output()
     )
     sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])
