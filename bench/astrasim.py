@@ -48,7 +48,7 @@ def simulated(stem: Path, ranks: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         outcome = runner.measure(loaded, Path(place), lambda *_: None, lambda _: None)
     if outcome.state != "passed":
-        raise RuntimeError(f"{stem}: {outcome.trouble or outcome.state}")
+        raise RuntimeError(f"{stem}: {outcome.error or outcome.state}")
     (step,) = outcome.measures.training.steps("job")
     return step.seconds
 

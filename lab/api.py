@@ -112,8 +112,8 @@ def scenario(
     Raises ScenarioError with the messages that the file would get; its lines count in `Scenario.yaml`.
     """
     given = {"fabric": fabric and dict(fabric), "faults": _dicts(faults), "expect": _dicts(expect), **fields}
-    said = {key: value for key, value in given.items() if value not in (None, [], {})}
-    return Scenario(files.from_data({"name": name, **said, "traffic": _dicts(traffic)}, name))
+    sections = {key: value for key, value in given.items() if value not in (None, [], {})}
+    return Scenario(files.from_data({"name": name, **sections, "traffic": _dicts(traffic)}, name))
 
 
 def _dicts(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -132,8 +132,13 @@ class Run:
         """Verdicts of all expectations, in the scenario's order."""
         self.state = outcome.state
         """`passed`, `failed`, `invalid` (the machine could not keep up) or `aborted` (it did not reach its end)."""
-        self.trouble = outcome.trouble
+        self.error = outcome.error
         """Why the run was aborted; empty where it was not."""
+
+    @property
+    def trouble(self) -> str:
+        """`error`, by its older name."""
+        return self.error
 
     @property
     def passed(self) -> bool:

@@ -94,9 +94,7 @@ def measure(recovery: str, loss: float, seeds: int, mib: int = _SIZE_MIB) -> Los
 def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
     run = mrclab.run(what, world="sim", seed=seed)
     if not run.passed:
-        raise RuntimeError(
-            f"seed {seed}: {run.trouble or [verdict.kind for verdict in run.verdicts if not verdict.ok]}"
-        )
+        raise RuntimeError(f"seed {seed}: {run.error or [verdict.kind for verdict in run.verdicts if not verdict.ok]}")
     (flow,) = run.flows
     return dict(flow)
 

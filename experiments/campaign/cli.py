@@ -93,7 +93,7 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
     else:
         rows = processes.rows(left, workers or os.cpu_count() or 1, work.run, work.killed)
     with progress.shown(err) as bar, contextlib.closing(batch.keep(table, rows)) as kept:
-        say = progress.teller(bar)
+        say = progress.notifier(bar)
         for number, (job, row) in enumerate(kept, 1):
             if row["state"] != "passed":
                 failed += 1

@@ -52,9 +52,9 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
     except Exception as error:  # whatever it is: the row names the run that replays it
         row["trouble"] = f"{type(error).__name__}: {error}"
     else:
-        row["state"], row["trouble"] = outcome.state, outcome.trouble
+        row["state"], row["trouble"] = outcome.state, outcome.error
         for verdict in outcome.verdicts:
-            if outcome.trouble and verdict.kind == "run":
+            if outcome.error and verdict.kind == "run":
                 continue
             value = verdict.value if verdict.value is not None and math.isfinite(verdict.value) else None
             judged = {"ok": verdict.ok, "value": value, "unit": verdict.unit, "expected": verdict.expected}

@@ -98,8 +98,8 @@ def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir:
     left = [job.loaded for job in jobs if work.missing(store, job)]
     for warning in worlds.check_machine(*left):
         err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
-    with progress.shown(err) as bar, worlds.held(left, run_dir):
-        say = progress.teller(bar)
+    with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
+        say = progress.notifier(bar)
         work.work(jobs, store, work.runs_into(store.directory, bar, say, target, run_dir), say)
 
 

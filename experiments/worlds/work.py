@@ -89,5 +89,5 @@ def runs_into(
 
 
 def _say(outcome: runner.Outcome, loaded: Loaded, say: Callable[[str], None]) -> None:
-    why = outcome.trouble or "; ".join(outcome.measures.invalid)
+    why = outcome.error or "; ".join(outcome.measures.invalid)
     say(f"{label(loaded)}: {outcome.state}" + (f" – {why}" if why else ""))

@@ -40,7 +40,7 @@ class Faults:
 
 
 @dataclass
-class _Wanted:
+class _PendingFile:
     """A fault around which frames are to be written."""
 
     at: int
@@ -74,7 +74,7 @@ class AroundFaults:
         self._before, self._after = round(before * _NANO), round(after * _NANO)
         self._ring: deque[CapturedFrame] = deque()
         self._notes: deque[tuple[int, str]] = deque()
-        self._wanted: list[_Wanted] = []
+        self._pending: list[_PendingFile] = []
         self.files: list[Path] = []
 
     def step(self) -> None:
@@ -83,23 +83,23 @@ class AroundFaults:
         for at, record in self._faults.new():
             self._notes.append((at, phrase(record)))
             if record.kind == "fault.begin":
-                self._want(at, str(record["fault"]))
+                self._schedule(at, str(record["fault"]))
         now = time.time_ns()
         self._forget(now - self._before - self._after - 2 * round(_LATE * _NANO))
-        for due in [each for each in self._wanted if each.until + round(_LATE * _NANO) < now]:
+        for due in [each for each in self._pending if each.until + round(_LATE * _NANO) < now]:
             self._write(due)
 
     def finish(self) -> None:
         """Write the files still due, with the frames captured so far."""
-        for due in list(self._wanted):
+        for due in list(self._pending):
             self._write(due)
 
-    def _want(self, at: int, fault: str) -> None:
+    def _schedule(self, at: int, fault: str) -> None:
         stem = re.sub(r"[^A-Za-z0-9._-]", "-", fault)
-        taken = {path.name for path in self.files} | {each.path.name for each in self._wanted}
+        taken = {path.name for path in self.files} | {each.path.name for each in self._pending}
         names = (f"{stem}{'' if n == 1 else f'-{n}'}.pcapng" for n in range(1, len(taken) + 2))
         name = next(name for name in names if name not in taken)
-        self._wanted.append(_Wanted(at, at + self._after, self._folder / name))
+        self._pending.append(_PendingFile(at, at + self._after, self._folder / name))
 
     def _forget(self, before: int) -> None:
         while self._ring and self._ring[0].time < before:
@@ -107,10 +107,10 @@ class AroundFaults:
         while self._notes and self._notes[0][0] < before:
             self._notes.popleft()
 
-    def _write(self, due: _Wanted) -> None:
+    def _write(self, due: _PendingFile) -> None:
         begin = due.at - self._before
         frames = (frame for frame in self._ring if begin <= frame.time <= due.until)
         notes = [(at, text) for at, text in self._notes if begin <= at <= due.until]
         pcapng.store(due.path, self._taps.interfaces, frames, notes)
-        self._wanted.remove(due)
+        self._pending.remove(due)
         self.files.append(due.path)

@@ -23,8 +23,8 @@ NAME = "trace"
 class RunTrace:
     """Packets of one run in virtual time, from `begin` until they are stored."""
 
-    def __init__(self, spec: TraceSpec, fabric: Fabric, say: Callable[[str], None]) -> None:
-        self._spec, self._fabric, self._say = spec, fabric, say
+    def __init__(self, spec: TraceSpec, fabric: Fabric, notify: Callable[[str], None]) -> None:
+        self._spec, self._fabric, self._notify = spec, fabric, notify
         self._rows: list[packets.Row] = []
         self._taps: VirtualTaps | None = None
 
@@ -54,4 +54,6 @@ class RunTrace:
         if importlib.util.find_spec("pyarrow") is not None:
             packets.write_parquet(directory / f"{NAME}.parquet", sorted(self._rows, key=lambda each: int(each[0])))
         if taps.missed:
-            self._say(f"trace: {taps.missed} packets more than most: {self._spec.most} met the filter and are not kept")
+            self._notify(
+                f"trace: {taps.missed} packets more than most: {self._spec.most} met the filter and are not kept"
+            )

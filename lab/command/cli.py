@@ -116,8 +116,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from mrclab import __version__  # noqa: PLC0415 - it reads the installed package's metadata
 
         sys.stdout.write(f"mrclab {__version__}\n")

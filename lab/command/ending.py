@@ -35,11 +35,11 @@ def run(command: Callable[[], object]) -> NoReturn:
         status = end.code
     except BaseException as error:
         unsubscribe()
-        status = _say(error)
+        status = _report(error)
     unsubscribe()
     printed.flush()
-    if printed.trouble:
-        lost = f"mrclab: what it had to print is lost: {printed.trouble}; what it had to keep is not"
+    if printed.error:
+        lost = f"mrclab: what it had to print is lost: {printed.error}; what it had to keep is not"
         _print(lost)
         status = status or sink.LOST
     sys.exit(status)
@@ -55,7 +55,7 @@ def _check_directory() -> None:
         raise LabError(f"the current directory {why}; change to one that is there, as by `cd`") from None
 
 
-def _say(error: BaseException) -> int:
+def _report(error: BaseException) -> int:
     """Print the error on standard error; return the exit status."""
     if isinstance(error, ScenarioError):
         for line in error.mistakes:

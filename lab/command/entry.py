@@ -25,7 +25,7 @@ def main() -> None:
         from mrclab.lab.command.live import shortcut  # noqa: PLC0415
 
         if (request := shortcut.request(sys.argv[1:])) is not None:
-            ending.run(lambda: shortcut.say(*request))
+            ending.run(lambda: shortcut.run(*request))
         from mrclab.lab.command.cli import main as run  # noqa: PLC0415 - that is what takes a moment
     except KeyboardInterrupt:
         sys.stderr.write("mrclab: interrupted\n")

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.command.live.rundir import running_dir
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.grading import examined, graded, progress
 from mrclab.lab.lessons.lessons import LESSONS
@@ -37,7 +37,7 @@ def grade(
 ) -> None:
     """Grade a lesson on your file or the running lab, and list what is missing; exit status 1 if incomplete."""
     if number is not None and everything is None:
-        done = _one(number, file, held_run_dir(context.obj), seed, as_json)
+        done = _one(number, file, running_dir(context.obj), seed, as_json)
     elif number is None and everything is not None:
         done = _all(everything, seed, as_json)
     else:

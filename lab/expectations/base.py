@@ -165,12 +165,12 @@ class BaseExpectation(BaseModel):
     @property
     def expected_outcome(self) -> str:
         """Expected outcome, as far as it is known without a run."""
-        fields = [f"{field} {self._said(getattr(self, field))}" for field in type(self).model_fields
+        fields = [f"{field} {self._value_text(getattr(self, field))}" for field in type(self).model_fields
                   if field in self.model_fields_set and field not in {"kind", "name"}]  # fmt: skip
         return f"{self.kind_name}: {', '.join(fields)}".removesuffix(": ")
 
     @staticmethod
-    def _said(value: object) -> str:
+    def _value_text(value: object) -> str:
         return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     def verdict(
@@ -221,7 +221,7 @@ class Bounds:
         near = self.about is None or abs(value - self.about) <= self.within * abs(self.about) + slack
         return low and high and near
 
-    def say(self, show: Any = "{:g}".format) -> str:
+    def text(self, show: Any = "{:g}".format) -> str:
         """`≥ 5, ≤ 7`, `10 ± 5%`."""
         limits = []
         if self.at_least is not None:

@@ -11,7 +11,7 @@ from mrclab.lab.expectations.limits import LimitField
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, span, went_well
+from mrclab.lab.measure.validity.evidence import NoEvidence, completed, span
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Percent, Size, show_seconds
 
@@ -31,7 +31,7 @@ class DurationExpectation(BaseExpectation):
 
     _complete = model_validator(mode="after")(needs_one(*_SIDES, example="at_most: 20ms"))
 
-    def held(self, measures: "Measures") -> Bounds:
+    def bounds(self, measures: "Measures") -> Bounds:
         """The limits in seconds."""
         low, high, near = (
             None if limit is None else limit.seconds(measures) for limit in (self.at_least, self.at_most, self.about)
@@ -41,15 +41,15 @@ class DurationExpectation(BaseExpectation):
     @property
     def limits(self) -> str:
         """The limits in words."""
-        said = [f"≥ {self.at_least}"] if self.at_least else []
-        said += [f"≤ {self.at_most}"] if self.at_most else []
-        said += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
-        return ", ".join(said)
+        time_text = [f"≥ {self.at_least}"] if self.at_least else []
+        time_text += [f"≤ {self.at_most}"] if self.at_most else []
+        time_text += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
+        return ", ".join(time_text)
 
     def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
         """The verdict on a duration."""
         observed = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
-        return self.verdict(self.held(measures).hold(seconds), f"{figure} {self.limits}", observed, "", seconds, "s")
+        return self.verdict(self.bounds(measures).hold(seconds), f"{figure} {self.limits}", observed, "", seconds, "s")
 
 
 @EXPECTATIONS.register
@@ -74,7 +74,7 @@ class CompletionExpectation(DurationExpectation):
     def _times(self, measures: "Measures") -> Sequence[float]:
         within = measures.window(self.window) if self.window else None
         until = within[1] if within else float("inf")
-        went_well(measures, Selection(self.traffic, self.flow or ""), until)
+        completed(measures, Selection(self.traffic, self.flow or ""), until)
         times = measures.completions.seconds(self.of, self.traffic, self.flow or "", within)
         if not times:
             raise KeyError(f"completion of {self.of} of {self.flow or self.traffic}")
@@ -105,7 +105,7 @@ class Slowdown(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The percentile over flows of these sizes that ended; KeyError where none did."""
-        went_well(measures, Selection(self.traffic))
+        completed(measures, Selection(self.traffic))
         found = [
             slowdown.of(measures.fabric, flow)
             for flow in measures.completions.flows
@@ -114,9 +114,9 @@ class Slowdown(BaseExpectation):
         if not found:
             raise KeyError(f"slowdown of flows of {self.traffic}")
         value = quantile(found, self.percentile / 100)
-        held = Bounds(self.at_least, self.at_most)
-        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {held.say()}"
-        return self.verdict(held.hold(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
+        bounds = Bounds(self.at_least, self.at_most)
+        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {bounds.text()}"
+        return self.verdict(bounds.hold(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
 
 
 @EXPECTATIONS.register
@@ -134,7 +134,7 @@ class Latency(DurationExpectation):
         names = [self.traffic, *([self.minus] if self.minus else [])]
         found = []
         for name in names:
-            went_well(measures, Selection(name))
+            completed(measures, Selection(name))
             times = measures.completions.round_trips(name)
             if not times:
                 raise KeyError(f"a round trip of {name}")

@@ -32,14 +32,14 @@ class Integrity(BaseExpectation):
         if missing or not ends:
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
             return self.verdict(False, expected, f"the transfer did not end{several}", _ended(measures))
-        when = f"at {measures.said(ends[-1].t)}"
+        when = f"at {measures.time_text(ends[-1].t)}"
         contents = {entry.name: getattr(entry, "content", "") for entry in measures.scenario.traffic}
         counted = {name for name in names if contents.get(name) == "counted"}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
             damage = _damage(end, end["traffic"] in counted)
             if damage:
                 flow = f"{end.get('flow', end['traffic'])}: " if len(ends) > 1 else ""
-                return self.verdict(False, expected, flow + damage, f"at {measures.said(end.t)}")
+                return self.verdict(False, expected, flow + damage, f"at {measures.time_text(end.t)}")
         if all("received" in end.data for end in ends if "flow" in end.data) and "flow" in ends[0].data:
             return self.verdict(True, expected, f"{len(ends)} flows, each with as many bytes as were sent", when)
         if counted.issuperset(names):
@@ -69,17 +69,19 @@ class QpErrors(BaseExpectation):
             ran(measures, Selection(), measures.start, measures.end)
         errors = [e for e in measures.qp_errors if self.host in {None, e.node}]
         most = 0 if self.at_most is None and self.at_least is None else self.at_most
-        held = Bounds(self.at_least, most)
+        bounds = Bounds(self.at_least, most)
         others = [e for e in errors if self.reason and self.reason.lower() not in str(e.get("reason", "")).lower()]
         where = f" on {self.host}" if self.host else ""
         expected = (
-            f"at most {most} QP in error{where}" if self.at_least is None else f"{held.say()} QPs in error{where}"
+            f"at most {most} QP in error{where}" if self.at_least is None else f"{bounds.text()} QPs in error{where}"
         )
         expected += f" by {self.reason}" if self.reason else ""
         named = (others or errors)[:1]
         observed = f"{len(errors)}" + (f": {named[0].get('reason', '')}" if named else "")
-        when = ", ".join(f"{e.node} at {measures.said(e.t)}" for e in errors[:3])
-        return self.verdict(held.hold(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs")
+        when = ", ".join(f"{e.node} at {measures.time_text(e.t)}" for e in errors[:3])
+        return self.verdict(
+            bounds.hold(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs"
+        )
 
 
 @EXPECTATIONS.register
@@ -145,7 +147,7 @@ def _ends(measures: "Measures", traffic: str) -> list[Record]:
 
 
 def _ended(measures: "Measures") -> str:
-    return f"until {measures.said(measures.end)}"
+    return f"until {measures.time_text(measures.end)}"
 
 
 def _damage(end: Record, counted: bool) -> str:

@@ -9,7 +9,7 @@ from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, 
 from mrclab.lab.measure.fabric.faults import FaultSpan, links_of
 from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, senders_told, span
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled, span
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, show_seconds
 
@@ -133,19 +133,19 @@ class EvSwaps(BaseExpectation):
             if self._counts(c) and begin <= c.t <= end and c.key in measures.paths.sender_evs
             and (fault is None or measures.hits(fault, c.host, c.qp, c.path))
         ]  # fmt: skip
-        held = Bounds(self.at_least, self.at_most)
+        bounds = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
         observed = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
-        when = f"first at {measures.said(out[0].t)}" if out else ""
+        when = f"first at {measures.time_text(out[0].t)}" if out else ""
         what = f"EVs over {fault.where}" if fault else "EVs"
-        expected = f"{what} go {self.state or 'out'} {held.say()} times"
-        return self.verdict(held.hold(len(out)), expected, observed, when, float(len(out)), "times")
+        expected = f"{what} go {self.state or 'out'} {bounds.text()} times"
+        return self.verdict(bounds.hold(len(out)), expected, observed, when, float(len(out)), "times")
 
     @staticmethod
     def _need_evs(measures: "Measures", fault: FaultSpan | None, begin: float, end: float) -> None:
         """NoEvidence where no sender had an EV there at the time that could have gone out."""
         first, last = measures.lasting(fault) if fault else (begin, end)
-        senders_told(measures, Selection(), max(begin, first), min(end, last))
+        senders_sampled(measures, Selection(), max(begin, first), min(end, last))
         evs = _over(measures, fault, begin, end) if fault else measures.paths.sender_evs
         if not evs:
             where = f" over {fault.where}" if fault else ""

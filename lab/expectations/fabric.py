@@ -43,12 +43,12 @@ class Drops(BaseExpectation):
             for reason, by_switch in measures.switches.drops.items()
         }
         _read_twice(measures, {self.switch} if self.switch else None)
-        wanted_reasons = [self.reason] if isinstance(self.reason, str) else self.reason
-        count = sum(n for reason, n in drops.items() if not wanted_reasons or reason in wanted_reasons)
+        reasons = [self.reason] if isinstance(self.reason, str) else self.reason
+        count = sum(n for reason, n in drops.items() if not reasons or reason in reasons)
         bounds = Bounds(self.at_least, self.at_most)
         where = self.switch or "switches"
-        why = f" for {', '.join(wanted_reasons)}" if wanted_reasons else ""
-        parts = [f"{where} drop {bounds.say()} packets{why}"] if bounds.say() else []
+        why = f" for {', '.join(reasons)}" if reasons else ""
+        parts = [f"{where} drop {bounds.text()} packets{why}"] if bounds.text() else []
         strangers = {
             reason: n for reason, n in drops.items() if n and self.only is not None and reason not in self.only
         }
@@ -83,8 +83,8 @@ class InjectedExpectation(BaseExpectation):
             raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0
         bounds, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
-        limits = [f"{bounds.say()} packets"] if bounds.say() else []
-        limits += [f"{shares.say('{:.2%}'.format)} of the packets"] if shares.say() else []
+        limits = [f"{bounds.text()} packets"] if bounds.text() else []
+        limits += [f"{shares.text('{:.2%}'.format)} of the packets"] if shares.text() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
         ok = bounds.hold(hit) and shares.hold(share)
         return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")
@@ -111,7 +111,7 @@ class _PortCount(BaseExpectation):
             f", most at {worst[0]} port {worst[1]}: {grew([chosen[worst]])}" if total and worst else ""
         )
         return self.verdict(
-            bounds.hold(total), f"{bounds.say()} packets {what}{where}", observed, "", float(total), "packets"
+            bounds.hold(total), f"{bounds.text()} packets {what}{where}", observed, "", float(total), "packets"
         )
 
 
@@ -199,7 +199,7 @@ class MapperVerdict(BaseExpectation):
         limits = f" = {cycles:.1f} cycles" if cycle else ""
         observed = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{limits}{others}"
         in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
-        when = f"at {measures.said(right[0].t)}"
+        when = f"at {measures.time_text(right[0].t)}"
         value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
         return self.verdict(in_time and not (self.only and wrong), expected, observed, when, value, unit)
 
@@ -241,7 +241,7 @@ class FalseAlarms(BaseExpectation):
         expected += f" as {self.state}" if self.state else ""
         observed = f"{len(names)} of {len({str(r['element']) for r in records})} it blamed"
         observed += f": {', '.join(names[:3])}" if names else ""
-        when = f"at {measures.said(wrong[0].t)}" if wrong else ""
+        when = f"at {measures.time_text(wrong[0].t)}" if wrong else ""
         return self.verdict(len(names) <= self.at_most, expected, observed, when, float(len(names)), "elements")
 
 

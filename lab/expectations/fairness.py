@@ -58,7 +58,9 @@ class Jain(_BetweenFlows):
         bounds = Bounds(self.at_least, self.at_most)
         observed = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
         when = span(measures, *measures.window(self.window))
-        return self.verdict(bounds.hold(index), f"Jain index of {self.which} {bounds.say()}", observed, when, index, "")
+        return self.verdict(
+            bounds.hold(index), f"Jain index of {self.which} {bounds.text()}", observed, when, index, ""
+        )
 
 
 @EXPECTATIONS.register
@@ -80,7 +82,7 @@ class Spread(_BetweenFlows):
         observed = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
         when = span(measures, *measures.window(self.window))
         return self.verdict(
-            bounds.hold(ratio), f"slowest to fastest of {self.which} {bounds.say()}", observed, when, ratio, ""
+            bounds.hold(ratio), f"slowest to fastest of {self.which} {bounds.text()}", observed, when, ratio, ""
         )
 
 
@@ -137,7 +139,7 @@ class PathShare(Selected):
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
         bounds = Bounds(self.at_least, self.at_most)
         expected = (
-            f"plane {self.plane}, T1 {self.uplink} carries {bounds.say('{:.0%}'.format)} of the packets{self.subject}"
+            f"plane {self.plane}, T1 {self.uplink} carries {bounds.text('{:.0%}'.format)} of the packets{self.subject}"
         )
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(

@@ -22,7 +22,7 @@ from mrclab.lab.faults.base import several
 from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
 from mrclab.lab.measure.traffic.flows import QpKey, Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, senders_told
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
@@ -87,7 +87,7 @@ class Lost(Selected):
     def judge(self, measures: "Measures") -> Verdict:
         """The count, and the last one's time."""
         for begin, end in self._spans(measures):
-            senders_told(measures, self.selection(), begin, end)
+            senders_sampled(measures, self.selection(), begin, end)
         losses = self._losses(measures)
         per_qp: dict[QpKey, int] = {}
         for loss in losses:
@@ -95,15 +95,15 @@ class Lost(Selected):
         count = self._count(per_qp, measures)
         bounds = Bounds(self.at_least, self.at_most)
         shares = Bounds(self.share_at_least, self.share_at_most)
-        share = self._share(measures, losses) if shares.say() else 0.0
+        share = self._share(measures, losses) if shares.text() else 0.0
         cause = several(self.fault, 2) or str(self.window or "the run")
-        limits = [f"{bounds.say()} packets"] if bounds.say() else []
-        limits += [f"{shares.say('{:.3%}'.format)} of those sent"] if shares.say() else []
+        limits = [f"{bounds.text()} packets"] if bounds.text() else []
+        limits += [f"{shares.text('{:.3%}'.format)} of those sent"] if shares.text() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
         expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
         ok, when = bounds.hold(count) and shares.hold(share), ""
         observed = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
-        observed += f", {share * 100:.3g}% of those sent" if shares.say() else ""
+        observed += f", {share * 100:.3g}% of those sent" if shares.text() else ""
         if self.within_rtts:
             expected += f", the last within {self.within_rtts:g} RTT"
         if losses and self.fault:
@@ -111,8 +111,8 @@ class Lost(Selected):
             when = f"last one {rtts:.1f} RTT after the fault"
             ok = ok and (self.within_rtts is None or rtts <= self.within_rtts)
         elif losses:
-            when = f"at {measures.said_span(losses[0].t, losses[-1].t)}"
-        if shares.say():
+            when = f"at {measures.span_text(losses[0].t, losses[-1].t)}"
+        if shares.text():
             return self.verdict(ok, expected, observed, when, share, "of packets")
         return self.verdict(ok, expected, observed, when, float(count), "packets")
 
@@ -152,7 +152,7 @@ class Retransmitted(Selected):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Losses without a retransmission, and the senders' counts."""
-        senders_told(measures, self.selection(), measures.start, measures.end)
+        senders_sampled(measures, self.selection(), measures.start, measures.end)
         if self.at_most is None and self.share_at_most is None and self.share_at_least is None:
             return self._all_sent_again(measures)
         sent = again = worst = 0.0
@@ -165,7 +165,7 @@ class Retransmitted(Selected):
                 sent += (series.count("sent_packets").values or [0])[-1]
         share = again / sent if sent else 0.0
         bounds = Bounds(self.share_at_least, self.share_at_most)
-        expected = f"retransmissions{self.subject} {bounds.say('{:.2%} of packets'.format)}".rstrip()
+        expected = f"retransmissions{self.subject} {bounds.text('{:.2%} of packets'.format)}".rstrip()
         expected += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
         ok = sent > 0 and bounds.hold(share) and (self.at_most is None or worst <= self.at_most)
         observed = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
@@ -181,7 +181,7 @@ class Retransmitted(Selected):
         open_losses = [loss for loss in measures.paths.not_retransmitted if meant(loss)]
         count = sum(map(meant, measures.paths.losses))
         observed = f"{count - len(open_losses)} of {count}"
-        when = ", ".join(f"PSN {x.psn} lost at {measures.said(x.t)}" for x in open_losses[:3])
+        when = ", ".join(f"PSN {x.psn} lost at {measures.time_text(x.t)}" for x in open_losses[:3])
         expected = f"every lost packet{self.subject} is sent again"
         return self.verdict(not open_losses, expected, observed, when, float(len(open_losses)), "packets")
 
@@ -203,7 +203,7 @@ class Detect(BaseExpectation):
         begin, end = measures.lasting(fault)
         which = "first" if self.first else "last"
         expected = f"the {which} EV over {fault.where} is out within {self.within_rtts:g} RTT"
-        senders_told(measures, Selection(), begin, end)
+        senders_sampled(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
         for change in measures.paths.changes:
             if change.new not in OUT or not begin <= change.t <= end or change.key not in measures.paths.sender_evs:
@@ -274,7 +274,7 @@ class Recover(Selected):
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])
         observed = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"
-        when = f"at {measures.said(at[found])}"
+        when = f"at {measures.time_text(at[found])}"
         return self.verdict(seconds <= limit + 1e-9, expected, observed, when, seconds / measures.rtt, "RTT")
 
     def _limit(self) -> str:

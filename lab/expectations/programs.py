@@ -48,8 +48,10 @@ class ProgramFails(BaseExpectation):
         if others:
             first = others[0]
             observed += (
-                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
+                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing time_text'}"
             )
         last = max(end.t for end in ends)
-        held = len(matching) >= self.at_least
-        return self.verdict(held, expected, observed, f"at {measures.said(last)}", float(len(matching)), "programs")
+        passed = len(matching) >= self.at_least
+        return self.verdict(
+            passed, expected, observed, f"at {measures.time_text(last)}", float(len(matching)), "programs"
+        )

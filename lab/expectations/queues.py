@@ -63,7 +63,7 @@ class QueueDepth(BaseExpectation):
         """The samples of each port in the window; a switch that did not answer has none."""
         begin, end = measures.window(self.window)
         ports = ports_of(self.element, measures.fabric)
-        if not measures.switches.told_depth({switch for switch, _ in ports}, begin, end):
+        if not measures.switches.has_depths({switch for switch, _ in ports}, begin, end):
             raise KeyError("a reading of the queues")
         samples = {port: gauge.between(begin, end) for port, gauge in measures.switches.depth.items() if port in ports}
         depths = {
@@ -74,12 +74,12 @@ class QueueDepth(BaseExpectation):
         worst = max(depths, key=depths.__getitem__, default=None)
         value = depths[worst] if worst else 0.0
         low, high = (limit.packets(measures) if limit else None for limit in (self.at_least, self.at_most))
-        held = Bounds(low, high)
+        bounds = Bounds(low, high)
         observed = f"{value:.3g} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
         return self.verdict(
-            held.hold(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
+            bounds.hold(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
         )
 
     @property

@@ -19,7 +19,7 @@ from mrclab.lab.expectations.base import (
 )
 from mrclab.lab.measure.series import binned_total, edges, quantile
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, arrived, ran
+from mrclab.lab.measure.validity.evidence import NoEvidence, ran, receivers_sampled
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
@@ -66,7 +66,7 @@ class Goodput(_InWindow):
     def measured(self, measures: "Measures") -> float:
         """Bytes per second that arrived in the window; KeyError when the window never came."""
         begin, end = measures.window(self.window)
-        arrived(measures, self.selection(self.plane), begin, end)
+        receivers_sampled(measures, self.selection(self.plane), begin, end)
         return measures.goodput(begin, end, self.selection(self.plane))
 
     def judge(self, measures: "Measures") -> Verdict:
@@ -107,7 +107,7 @@ class GoodputFloor(_InWindow):
         chosen, expected = self.selection(self.plane), self._expected
         if end < begin + self.sample:
             return self.verdict(False, expected, "the window is shorter than a sample", span(measures, begin, end))
-        arrived(measures, chosen, begin, end)
+        receivers_sampled(measures, chosen, begin, end)
         at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
         mean = measures.goodput(begin, end, chosen)
@@ -124,7 +124,7 @@ class GoodputFloor(_InWindow):
         base = mean if self.at_least.of == MEAN else floor / self.at_least.share if self.at_least.share else 0.0
         observed = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
         observed += f"; {below} of {len(rates)} below"
-        when = f"at {measures.said(at[rates.index(lowest)])}"
+        when = f"at {measures.time_text(at[rates.index(lowest)])}"
         value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
         return self.verdict(below <= self.allow, expected, observed, when, value, unit)
 
@@ -149,7 +149,7 @@ class Stall(_InWindow):
     def judge(self, measures: "Measures") -> Verdict:
         """The longest pause that a receiver observed, in base round-trip times."""
         begin, end = measures.window(self.window)
-        arrived(measures, self.selection(), begin, end)
+        receivers_sampled(measures, self.selection(), begin, end)
         found = measures.stalls.between(begin, end, self.selection())
         if not found:
             return self.verdict(False, self._expected, "no receiver was sampled in the window")
@@ -157,7 +157,7 @@ class Stall(_InWindow):
         rtts = length / measures.rtt
         observed = f"{show_seconds(length)} = {rtts:.1f} RTT"
         ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
-        return self.verdict(ok, self._expected, observed, f"at {measures.said(at)}", rtts, "RTT")
+        return self.verdict(ok, self._expected, observed, f"at {measures.time_text(at)}", rtts, "RTT")
 
     @property
     def _expected(self) -> str:
@@ -186,14 +186,14 @@ class Isolation(BaseExpectation):
         """The victim's goodput over that of its isolated rate."""
         chosen = Selection(traffic=self.victim)
         begin, end = measures.window(self.window)
-        arrived(measures, chosen, begin, end)
+        receivers_sampled(measures, chosen, begin, end)
         got = measures.goodput(begin, end, chosen)
         if self.percentile is not None:
             got = quantile(measures.rates.binned(edges(begin, end, 0.1), chosen), self.percentile / 100)
         base = measures.rates.line(chosen, (begin, end))
         if self.alone:
             alone = measures.window(self.alone)
-            arrived(measures, chosen, *alone)
+            receivers_sampled(measures, chosen, *alone)
             base = measures.goodput(*alone, chosen)
         if not base:
             raise NoEvidence(f"{self.victim} had no rate alone to compare with")
@@ -202,7 +202,7 @@ class Isolation(BaseExpectation):
         figure = (
             f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
         )
-        expected = f"{figure} {bounds.say('{:.0%}'.format)} of its rate alone"
+        expected = f"{figure} {bounds.text('{:.0%}'.format)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
         return self.verdict(bounds.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
 

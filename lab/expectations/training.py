@@ -76,14 +76,14 @@ class TimeLostExpectation(BaseExpectation):
         )
         if planned is not None and done < planned:
             return self.verdict(False, expected, f"the job ended after {done} of {planned} steps")
-        held = Bounds(self.at_least, self.at_most).hold(lost.seconds)
-        held = held and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
+        passed = Bounds(self.at_least, self.at_most).hold(lost.seconds)
+        passed = passed and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
         against = "the same run without faults" if lost.twin else "the median step before"
         observed = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
-        return self.verdict(held, expected, observed, "", lost.seconds, "s")
+        return self.verdict(passed, expected, observed, "", lost.seconds, "s")
 
     def _expected(self, measures: "Measures") -> str:
-        said = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
-        said += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
-        said += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []
-        return f"training time lost by {self.traffic} {', '.join(said)}"
+        limits = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
+        limits += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
+        limits += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []
+        return f"training time lost by {self.traffic} {', '.join(limits)}"

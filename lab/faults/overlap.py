@@ -10,9 +10,9 @@ from mrclab.topo.model import Fabric
 
 def clash(one: FaultBase, other: FaultBase, fabric: Fabric, seed: int) -> str:
     """Return the resource, in words, that two faults both claim; empty where they may overlap."""
-    claimed, wanted = claims(one, fabric, seed)
-    claimed_too, wanted_too = claims(other, fabric, seed)
-    return min((claimed & wanted_too) | (claimed_too & wanted), default="")
+    claimed, needed = claims(one, fabric, seed)
+    claimed_too, needed_too = claims(other, fabric, seed)
+    return min((claimed & needed_too) | (claimed_too & needed), default="")
 
 
 def claims(fault: FaultBase, fabric: Fabric, seed: int) -> tuple[frozenset[str], frozenset[str]]:

@@ -44,15 +44,15 @@ def _run(path: Path, mutant: str = "") -> tuple[int, int, str]:
             done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=_LONGEST, cwd=place)
         except subprocess.TimeoutExpired:
             raise LabError(f"the tests of {path} took more than {_LONGEST:g} s") from None
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         try:
             cases = list(ElementTree.parse(report).iter("testcase"))
         except (OSError, ElementTree.ParseError):
-            return 0, 1, said[-1] if said else "pytest said nothing"
+            return 0, 1, lines[-1] if lines else "pytest said nothing"
     bad = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
     skipped = sum(1 for case in cases if case.find("skipped") is not None)
     return (
         len(cases) - bad - skipped,
         bad + skipped,
-        next((x for x in said if x.startswith(("E ", "SKIPPED"))), said[-1]),
+        next((x for x in lines if x.startswith(("E ", "SKIPPED"))), lines[-1]),
     )

@@ -90,17 +90,17 @@ class Measures:
         """Seconds since the traffic began."""
         return t - self.start
 
-    def said(self, t: float) -> str:
+    def time_text(self, t: float) -> str:
         """A time as text, relative to the traffic's begin, at the precision of the samples."""
         seconds = self.since_start(t)
         if self.fabric.spec.sample_interval >= COARSE:
             return f"{seconds:.2f} s"
         return f"{seconds * 1e6:.1f} µs" if abs(seconds) < 1e-3 else f"{seconds * 1e3:.3f} ms"
 
-    def said_span(self, begin: float, end: float) -> str:
+    def span_text(self, begin: float, end: float) -> str:
         """A span of time as text: `4.00 to 7.00 s`."""
-        last = self.said(end)
-        return f"{self.said(begin).removesuffix(last[last.rindex(' ') :])} to {last}"
+        last = self.time_text(end)
+        return f"{self.time_text(begin).removesuffix(last[last.rindex(' ') :])} to {last}"
 
     def window(self, window: Window | None) -> tuple[float, float]:
         """Both ends of a window, of the whole traffic without one; KeyError when it never came.
@@ -114,7 +114,7 @@ class Measures:
             raise NoEvidence(f"the window {window} is empty: it ends before it begins", span(self, begin, end))
         last = self.history.records[-1].t
         if end > last:
-            text = f"the run ended before the window {window} did, at {self.said(last)}"
+            text = f"the run ended before the window {window} did, at {self.time_text(last)}"
             raise NoEvidence(text, span(self, begin, end))
         return begin, end
 

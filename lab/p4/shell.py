@@ -142,15 +142,15 @@ def _installed(device: ShellDevice) -> Iterator[None]:
 
 def run(text: str, device: ShellDevice) -> tuple[str, str]:
     """Run a controller's source; returns what it printed, and what it failed with (empty: it went to its end)."""
-    said = io.StringIO()
-    with _installed(device), contextlib.redirect_stdout(said):
+    printed = io.StringIO()
+    with _installed(device), contextlib.redirect_stdout(printed):
         try:
             exec(compile(text, FILE, "exec"), {"__name__": "__main__"})
         except SystemExit as end:
-            return said.getvalue(), "" if not end.code else f"exit status {end.code}"
+            return printed.getvalue(), "" if not end.code else f"exit status {end.code}"
         except (Exception, KeyboardInterrupt) as error:
             line = next((each.lineno for each in reversed(traceback.extract_tb(error.__traceback__))
                          if each.filename == FILE), getattr(error, "lineno", None))  # fmt: skip
             kind = "" if isinstance(error, LabError) else f"{type(error).__name__}: "
-            return said.getvalue(), f"{f'line {line}: ' if line else ''}{kind}{error}"
-    return said.getvalue(), ""
+            return printed.getvalue(), f"{f'line {line}: ' if line else ''}{kind}{error}"
+    return printed.getvalue(), ""

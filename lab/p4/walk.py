@@ -63,8 +63,8 @@ def headers(frame: bytes) -> Fields:
     """Headers of a frame, as the program's parser finds them."""
     found: Fields = {}
     rest = int.from_bytes(frame, "big"), 8 * len(frame)
-    for name, before, field, wanted in _PARSER:
-        if before and found[before][field] != wanted:
+    for name, before, field, expected in _PARSER:
+        if before and found[before][field] != expected:
             break
         layout = _layout()[name]
         if rest[1] < sum(width for _, width in layout):

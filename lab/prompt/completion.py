@@ -12,7 +12,7 @@ from mrclab.lab.prompt.kinds import KINDS, fields
 from mrclab.lab.prompt.registry import COMMANDS, LOCAL
 from mrclab.lab.prompt.session import LabSession
 
-_WANTED = re.compile(r"[A-Z]{2,}")
+_PLACEHOLDER = re.compile(r"[A-Z]{2,}")
 _FIELDS = {
     "link": "CABLE", "links": "CABLE", "switch": "SWITCH", "host": "HOST", "hosts": "HOST", "from": "HOST",
     "to": "HOST", "plane": "PLANE",
@@ -47,9 +47,9 @@ class WordCompleter(Completer):
         if name in KINDS:
             return self._of_kind(name, done, current)
         usage = COMMANDS[name].usage if name in COMMANDS else _LOCAL.get(name, "")
-        wanted, at = _WANTED.findall(usage), len(done)
-        last = wanted[-1] if wanted and "..." in usage else ""  # which may be repeated
-        what = wanted[at] if at < len(wanted) else last
+        placeholders, at = _PLACEHOLDER.findall(usage), len(done)
+        last = placeholders[-1] if placeholders and "..." in usage else ""  # which may be repeated
+        what = placeholders[at] if at < len(placeholders) else last
         return self._named(what, done, current) + (["--json"] if name in COMMANDS else [])
 
     def _of_kind(self, name: str, done: list[str], current: str) -> list[str]:

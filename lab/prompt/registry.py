@@ -109,8 +109,8 @@ def run(session: LabSession, line: str) -> Answer:
 def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     """Return the error for an unknown command, with the nearest one."""
     local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
-    said = name.lower()
-    near = [_MEANT[said]] if said in _MEANT else difflib.get_close_matches(said, [*COMMANDS, *local, *nodes], 1, 0.6)
+    word = name.lower()
+    near = [_MEANT[word]] if word in _MEANT else difflib.get_close_matches(word, [*COMMANDS, *local, *nodes], 1, 0.6)
     return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
 
 

@@ -54,7 +54,7 @@ class LabSession:
         self.lab = Lab(world)
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
-        self.trouble: list[str] = []  # errors of background work
+        self.errors: list[str] = []  # errors of background work
         self.looks: list[Callable[[], None]] = []  # called after each step, as the mirror is
         self._pace = pace
         self._anchor = time.monotonic(), world.now
@@ -81,10 +81,10 @@ class LabSession:
         """Clear one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
         with self.lock:
             line = self.lab.time_line
-            said = line.clear_all() if not name else [line.clear(name)]
-            for phrase in said:
+            phrases = line.clear_all() if not name else [line.clear(name)]
+            for phrase in phrases:
                 self.capture.note(phrase)
-            return said
+            return phrases
 
     @property
     def faults(self) -> dict[str, str]:
@@ -201,7 +201,7 @@ class LabSession:
             try:
                 self._pass()
             except (LabError, TopoError) as error:
-                self.trouble.append(str(error))
+                self.errors.append(str(error))
             self._mirror()
             for look in self.looks:
                 look()

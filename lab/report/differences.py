@@ -11,7 +11,7 @@ from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.sections.variants import leaves
 from mrclab.topo.input import files
 
-_SAID_ELSEWHERE = {"name", "title", "description", "seed", "expect", "variants"}
+_NOT_COMPARED = {"name", "title", "description", "seed", "expect", "variants"}
 _MAX_FIELDS = 12  # fields listed before the rest is only counted
 
 
@@ -61,7 +61,7 @@ def _resolved(directory: Path) -> dict[str, Any]:
     """Every value of a run's scenario, defaults and derived ones included, by its dotted path."""
     path = directory / "scenario.yaml"
     text = yamlfile.text_of(path, follow=False)
-    return values_of(loads(text, str(path), within=directory).scenario, _SAID_ELSEWHERE)
+    return values_of(loads(text, str(path), within=directory).scenario, _NOT_COMPARED)
 
 
 def values_of(scenario: Scenario, but: set[str]) -> dict[str, Any]:

@@ -31,14 +31,14 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         case = ElementTree.SubElement(
             root, "testcase", classname=suite, name=plain(f"{number} {verdict.expected or verdict.kind}")
         )
-        said = plain(f"expected: {verdict.expected}\nobserved: {verdict.observed}\nwhen: {verdict.when}")
+        text = plain(f"expected: {verdict.expected}\nobserved: {verdict.observed}\nwhen: {verdict.when}")
         if invalid:
             word = "passed" if verdict.ok else "failed"
             ElementTree.SubElement(case, "skipped", message=f"the run is no result; it {word}")
-            ElementTree.SubElement(case, "system-out").text = said
+            ElementTree.SubElement(case, "system-out").text = text
         elif verdict.ok:
-            ElementTree.SubElement(case, "system-out").text = said
+            ElementTree.SubElement(case, "system-out").text = text
         else:
-            ElementTree.SubElement(case, "failure", message=plain(f"observed {verdict.observed}")).text = said
+            ElementTree.SubElement(case, "failure", message=plain(f"observed {verdict.observed}")).text = text
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

@@ -50,7 +50,7 @@ class CollectedRun:
     info: dict[str, Any]
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why the run broke off; empty where it did not."""
         return str(self.info.get("trouble", ""))
 
@@ -62,8 +62,8 @@ class CollectedRun:
     def judge(self) -> list[Verdict]:
         """The scenario's expectations; a run that broke off has failed one more."""
         verdicts = judge_all(self.measures)
-        if self.trouble:
-            verdicts.insert(0, Verdict("run", False, "the run goes to its end", self.trouble))
+        if self.error:
+            verdicts.insert(0, Verdict("run", False, "the run goes to its end", self.error))
         return verdicts
 
 
@@ -90,17 +90,17 @@ def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:
         raise LabError(f"the report could not be written to {parent}: {error.strerror}") from None
 
 
-def collect(world: World, loaded: Loaded, parent: Path, trouble: str) -> Path:
+def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     """Take what a world that was stopped left behind, and say what it was; returns the new directory.
 
     Where that does not fit into `parent` it goes where temporary files go. LabError where it fits nowhere.
     """
     try:
-        return _collect(world, loaded, parent, trouble, world.collect)
+        return _collect(world, loaded, parent, reason, world.collect)
     except (OSError, LabError) as error:
         place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
         try:
-            return _collect(world, loaded, place, trouble, world.collect)
+            return _collect(world, loaded, place, reason, world.collect)
         except (OSError, LabError) as again:
             shutil.rmtree(place, ignore_errors=True)
             raise RunError(f"nothing of the run could be kept: {error}; nor elsewhere: {again}") from None
@@ -111,17 +111,17 @@ def elsewhere(directory: Path) -> Path:
     return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
 
 
-def _collect(world: World, loaded: Loaded, parent: Path, trouble: str, take: Callable[[Path], None]) -> Path:
+def _collect(world: World, loaded: Loaded, parent: Path, reason: str, take: Callable[[Path], None]) -> Path:
     directory = _new_directory(parent, loaded.scenario.name)
     try:
-        _fill(directory, world, loaded, trouble, take)
+        _fill(directory, world, loaded, reason, take)
     except OSError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     return directory
 
 
-def _fill(directory: Path, world: World, loaded: Loaded, trouble: str, take: Callable[[Path], None]) -> None:
+def _fill(directory: Path, world: World, loaded: Loaded, reason: str, take: Callable[[Path], None]) -> None:
     _write_scenario(directory, loaded)
     take(directory)
     info = {
@@ -134,7 +134,7 @@ def _fill(directory: Path, world: World, loaded: Loaded, trouble: str, take: Cal
         "seed": loaded.scenario.seed,
         **world.facts(),
         "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "trouble": trouble,
+        "trouble": reason,
         "versions": versions(),
         "machine": machine(),
     }
@@ -151,12 +151,12 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
     (directory / "scenario.yaml").write_text(text, encoding="utf-8")
 
 
-def measured(lines: CompressedLog, loaded: Loaded, trouble: str = "", directory: Path | None = None) -> CollectedRun:
+def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: Path | None = None) -> CollectedRun:
     """Make a run of a history that no file has: it is in no directory, or in one that holds all else of it."""
     with _without_collection():
         measures = Measures(history.of_lines(lines), loaded.scenario, loaded.fabric)
     if directory is None:
-        return CollectedRun(Path(), loaded, measures, {"trouble": trouble})
+        return CollectedRun(Path(), loaded, measures, {"trouble": reason})
     return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
 
 

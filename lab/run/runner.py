@@ -45,13 +45,13 @@ class Outcome:
     measures: Measures
     verdicts: list[Verdict]
     directory: Path
-    trouble: str = ""  # why the run was aborted
+    error: str = ""  # why the run was aborted
     facts: Facts | None = None  # what the report says
 
     @property
     def state(self) -> str:
         """`passed`, `failed`, `invalid` (the machine could not keep up), or `aborted` (it did not reach its end)."""
-        return "aborted" if self.trouble else state(self.measures, self.verdicts)
+        return "aborted" if self.error else state(self.measures, self.verdicts)
 
     @property
     def ok(self) -> bool:
@@ -62,11 +62,11 @@ class Outcome:
 class Run:
     """The part of a run during which the lab is up: each traffic and fault of the scenario begins when it is due."""
 
-    def __init__(self, world: World, loaded: Loaded, say: Callable[[str], None], progress: Progress) -> None:
+    def __init__(self, world: World, loaded: Loaded, notify: Callable[[str], None], progress: Progress) -> None:
         self._world = world
         self._unit = world.fabric.spec.sample_interval
         self._scenario = loaded.scenario
-        self._say = say
+        self._notify = notify
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
         self._traffics = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
@@ -97,7 +97,7 @@ class Run:
 
     def _clear(self) -> None:
         for phrase in self._lab.time_line.clear_all():
-            self._say(phrase)
+            self._notify(phrase)
 
     def _drive(self) -> None:
         """Begin what is due and process the agents' events until nothing is left to happen."""
@@ -114,14 +114,14 @@ class Run:
             self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._traffics)), 1000)
             for traffic in lab.step(self._next(now)):
                 if "error" in traffic.outcome:
-                    self._say(f"{traffic.name}: {traffic.outcome['error']}")
+                    self._notify(f"{traffic.name}: {traffic.outcome['error']}")
 
     def _look_for_an_end(self, now: float) -> None:
         """Give up when neither a known time nor running traffic can end the run."""
         moments = self._lab.moments()
         triggers = self._lab.time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
-        if self._lab.heard or comes or self._lab.time_line.next_due() < math.inf or self._goes_on():
+        if self._lab.received_events or comes or self._lab.time_line.next_due() < math.inf or self._goes_on():
             self._no_end_since = math.inf
             return
         self._no_end_since = min(self._no_end_since, now)
@@ -158,7 +158,7 @@ class Run:
 
     def _apply_due(self) -> None:
         for phrase in self._lab.apply_due():
-            self._say(phrase)
+            self._notify(phrase)
 
     def _next(self, now: float) -> float:
         """Return the time of the next event that is known, or of the next regular look."""
@@ -174,7 +174,9 @@ class Run:
     def _linger(self) -> None:
         """Wait until every EV is back in use, at most as long as the scenario says."""
         deadline = self._world.now + self._scenario.linger
-        senders = sorted({host for traffic in self._traffics for host in traffic.senders if self._lab.hears(host)})
+        senders = sorted(
+            {host for traffic in self._traffics for host in traffic.senders if self._lab.is_subscribed(host)}
+        )
         while self._world.now < deadline:
             rows = {host: self._lab.paths(host) for host in senders}
             waiting = sum(traffic.bad_paths(rows, GOOD_STATES) for traffic in self._traffics)
@@ -188,7 +190,7 @@ def run_scenario(
     loaded: Loaded,
     parent: Path,
     progress: Progress,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     target: str | None = None,
     run_dir: Path = RUN_DIR,
     report: bool = True,
@@ -208,82 +210,82 @@ def run_scenario(
 
     lines, keeps = CompressedLog(), loaded.scenario.history == "full"
 
-    trace = _trace(loaded, say)
+    trace = _trace(loaded, notify)
 
     def shown(world: World) -> None:
         if trace is not None:
             trace.begin(world)
         show(world)
 
-    def take(world: World, trouble: str) -> Path:
+    def take(world: World, reason: str) -> Path:
         nonlocal lines
         lines = lines if keeps else world.hand_over()
-        directory = results.collect(world, loaded, parent, trouble)
+        directory = results.collect(world, loaded, parent, reason)
         if trace is not None:
             trace.store(directory)
         return directory
 
     def judge(directory: Path) -> Outcome:
         run = results.load(directory, loaded) if keeps else results.measured(lines, loaded, directory=directory)
-        return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=notify)
+        return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=report_once)
 
-    directory, interrupted = _taken(loaded, place, progress, say, shown, references, take)
+    directory, interrupted = _taken(loaded, place, progress, notify, shown, references, take)
     if parent.absolute() not in directory.absolute().parents:
-        say(f"results could not go to {parent}; they are in {directory}")
-    drawn, notify = loaded.scenario.report, _once(on_verdict)
+        notify(f"results could not go to {parent}; they are in {directory}")
+    drawn, report_once = loaded.scenario.report, _once(on_verdict)
     with guarded() as interrupts:
         try:
             results.forget()  # the world: its history is read into the memory that it had
             outcome = judge(directory)
         except OSError as error:
             moved = results.elsewhere(directory)
-            say(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
+            notify(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
             report, directory = True, moved
             outcome = judge(moved)
         except KeyboardInterrupt:
             interrupted = True
         interrupts.shield()
     if interrupted:
-        say(f"what was done until then is in {directory}")
+        notify(f"what was done until then is in {directory}")
         raise Interrupted("interrupted; the lab is down")
     return outcome
 
 
-def measure(loaded: Loaded, parent: Path, progress: Progress, say: Callable[[str], None]) -> Outcome:
+def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[str], None]) -> Outcome:
     """Run a scenario in virtual time for its figures alone: no file is written, and the outcome has no directory.
 
     Raises what `run_scenario` raises. `parent` gets the logs of a lab that does not come up.
     """
     check(loaded)
     references = _without_faults(loaded, parent, progress)
-    lines, trouble = _handed_over(loaded, parent, progress, say, references)
+    lines, reason = _handed_over(loaded, parent, progress, notify, references)
     results.forget()  # the world: its history is read into the memory that it had
-    run = results.measured(lines, loaded, trouble)
-    return Outcome(run.measures, run.judge(), run.directory, run.trouble)
+    run = results.measured(lines, loaded, reason)
+    return Outcome(run.measures, run.judge(), run.directory, run.error)
 
 
-def _trace(loaded: Loaded, say: Callable[[str], None]) -> "RunTrace | None":
+def _trace(loaded: Loaded, notify: Callable[[str], None]) -> "RunTrace | None":
     """Return the trace that a scenario asks for."""
     if loaded.scenario.trace is None:
         return None
     from mrclab.lab.capture.tracing import RunTrace  # noqa: PLC0415 - few runs are traced
 
-    return RunTrace(loaded.scenario.trace, loaded.fabric, say)
+    return RunTrace(loaded.scenario.trace, loaded.fabric, notify)
 
 
 def _handed_over(
     loaded: Loaded,
     parent: Path,
     progress: Progress,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     references: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[CompressedLog, str]:
     """Drive a run in virtual time; return its history, and the reason if it was aborted."""
 
-    def take(world: World, trouble: str) -> tuple[CompressedLog, str]:
-        return world.hand_over(), trouble
+    def take(world: World, reason: str) -> tuple[CompressedLog, str]:
+        return world.hand_over(), reason
 
-    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, say, lambda _: None, references, take)
+    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, notify, lambda _: None, references, take)
     if interrupted:
         raise Interrupted("interrupted; nothing is left of the run")
     return found
@@ -313,7 +315,7 @@ def _taken(
     loaded: Loaded,
     place: tuple[Path, str | None, Path],
     progress: Progress,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     show: Callable[[World], None],
     references: Sequence[Mapping[str, Any]],
     take: Callable[[World, str], T],
@@ -322,53 +324,53 @@ def _taken(
 
     `place`: of results, the P4 target, where the running lab keeps its files.
     """
-    asked, trouble, interrupted = loaded.scenario, "", False
+    spec, reason, interrupted = loaded.scenario, "", False
     parent, target, run_dir = place
     taken: T | None = None
     try:
         with world_up(
-            asked.world,
+            spec.world,
             loaded.fabric,
             progress,
             target=target,
-            seed=asked.seed,
+            seed=spec.seed,
             run_dir=run_dir,
-            mapper=asked.mapper,
-            transport=asked.transport,
-            of_hosts=asked.transports(loaded.fabric),
-            repeatable=asked.repeatable,
-            keeps_history=asked.history == "full",
-            on_failure=lambda failed, error: say(_keep(failed, loaded, parent, error)),
+            mapper=spec.mapper,
+            transport=spec.transport,
+            of_hosts=spec.transports(loaded.fabric),
+            repeatable=spec.repeatable,
+            keeps_history=spec.history == "full",
+            on_failure=lambda failed, error: notify(_keep(failed, loaded, parent, error)),
         ) as world:
-            world.on_notice(say)
-            say(world.greeting)
+            world.on_notice(notify)
+            notify(world.greeting)
             world.record(ScenarioText(text=loaded.text))
             for reference in references:
                 world.record(TrainingReference(**reference))
             show(world)
             try:
                 with world.realtime():
-                    Run(world, loaded, say, progress).go()
+                    Run(world, loaded, notify, progress).go()
             except NoResult as error:
                 world.record(MachineSlow(why=str(error)))
-                say(str(error))
+                notify(str(error))
             except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
-                trouble = exhausted(error) or str(error)
+                reason = exhausted(error) or str(error)
                 if type(error) is RuntimeError and not exhausted(error):
                     raise  # a bug of the lab itself
-                say(trouble)
+                notify(reason)
                 with contextlib.suppress(RunError):  # later ends are consequences
-                    world.record(RunBroken(why=trouble))
+                    world.record(RunBroken(why=reason))
                     world.pause(loaded.fabric.spec.quiet)
             except KeyboardInterrupt:
-                trouble, interrupted = "it was interrupted", True
-                say("interrupted; the lab goes down, and what was measured is kept")
+                reason, interrupted = "it was interrupted", True
+                notify("interrupted; the lab goes down, and what was measured is kept")
                 with contextlib.suppress(RunError):
-                    world.record(RunBroken(why=trouble))
+                    world.record(RunBroken(why=reason))
             began = time.monotonic()
             world.stop()
-            say(f"lab down in {time.monotonic() - began:.1f} s")
-            taken = take(world, trouble)
+            notify(f"lab down in {time.monotonic() - began:.1f} s")
+            taken = take(world, reason)
     except Interrupted:  # by a signal that was held back until all was collected
         if taken is None:
             raise
@@ -381,8 +383,8 @@ def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
     """Keep the logs of a lab that did not come up; return a sentence that says where."""
     try:
         directory = results.collect(world, loaded, parent, str(error))
-    except (OSError, LabError) as trouble:
-        return f"the logs could not be kept: {trouble}"
+    except (OSError, LabError) as failure:
+        return f"the logs could not be kept: {failure}"
     return f"the lab did not come up; all logs are in {directory / 'log'}"
 
 
@@ -405,7 +407,7 @@ def _judged(
     """Judge a run, write its `numbers`, tell its outcome, draw its `page`."""
     verdicts = run.judge()
     facts = results.write_numbers(run, verdicts) if numbers else None
-    outcome = Outcome(run.measures, verdicts, run.directory, run.trouble, facts)
+    outcome = Outcome(run.measures, verdicts, run.directory, run.error, facts)
     on_verdict(outcome)
     if facts and page:
         results.write_page(run, facts)

@@ -38,7 +38,7 @@ class SuiteEntry:
     seconds: float
     directory: Path | None = None
     verdicts: tuple[Verdict, ...] = ()
-    trouble: str = ""  # why it was aborted or is invalid
+    trouble: str = ""  # key of the JSON: why it was aborted or is invalid
     title: str = ""
     rtt: float = 0.0  # base round trip, seconds
 
@@ -55,7 +55,7 @@ class Repeated:
     label: str
     expectation: str  # its kind, and its name where it has one
     expected: str
-    held: int
+    held: int  # key of the JSON: runs that passed
     runs: int
     unit: str = ""
     figure: Figure | None = None  # None: it gives no number
@@ -92,9 +92,9 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
     for place, first in enumerate(entries[0].verdicts):
         verdicts = [entry.verdicts[place] for entry in entries if len(entry.verdicts) > place]
         values = [verdict.value for verdict in verdicts if verdict.value is not None]
-        held = sum(verdict.ok for verdict in verdicts)
+        passed = sum(verdict.ok for verdict in verdicts)
         figure = summary(values) if values else None
-        yield Repeated(label, first.kind, first.expected, held, len(verdicts), first.unit, figure)
+        yield Repeated(label, first.kind, first.expected, passed, len(verdicts), first.unit, figure)
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
@@ -178,11 +178,11 @@ def runs(loaded: Iterable[Loaded], seeds: Sequence[int] = (), repeat: int = 1, v
 
 @dataclass
 class Suite:
-    """Runs scenarios one after the other; `say` gets a line per run as it ends."""
+    """Runs scenarios one after the other; `notify` gets a line per run as it ends."""
 
     parent: Path  # parent of the suite's directory
     progress: Progress
-    say: Callable[[str], None]
+    notify: Callable[[str], None]
     target: str | None = None
     run_dir: Path = RUN_DIR
     again: int = 0  # times that an invalid run is repeated
@@ -193,17 +193,17 @@ class Suite:
         """Run all; a failed run does not stop the others. Raises Interrupted."""
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
         result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
-        with worlds.held(planned, self.run_dir):
+        with worlds.owned_run_dir(planned, self.run_dir):
             self._run_all(planned, result)
         return result
 
     def _run_all(self, planned: Sequence[Loaded], result: SuiteResult) -> None:
         for number, loaded in enumerate(planned, 1):
             what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
-            self.say(f"{number} of {len(planned)}: {what}")
+            self.notify(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
                 entry = self.one(loaded, result.directory / "runs")
-                self.say(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+                self.notify(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
                     break
@@ -217,27 +217,27 @@ class Suite:
 
     def _ran(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         began = time.monotonic()
-        asked = loaded.scenario
+        spec = loaded.scenario
         try:
             outcome = runner.run_scenario(
-                loaded, parent, self.progress, self.say, self.target, self.run_dir, self.report
+                loaded, parent, self.progress, self.notify, self.target, self.run_dir, self.report
             )
         except Interrupted:
             raise
         except (RunError, TopoError) as error:
             seconds = time.monotonic() - began
             state = "invalid" if isinstance(error, NoResult) else "aborted"
-            return SuiteEntry(loaded.base_name, loaded.variant, asked.seed, state, seconds, None, (), str(error))
+            return SuiteEntry(loaded.base_name, loaded.variant, spec.seed, state, seconds, None, (), str(error))
         invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
         return SuiteEntry(
             loaded.base_name,
             loaded.variant,
-            asked.seed,
+            spec.seed,
             outcome.state,
             time.monotonic() - began,
             outcome.directory,
             tuple(outcome.verdicts),
-            outcome.trouble or invalid,
-            asked.title,
+            outcome.error or invalid,
+            spec.title,
             outcome.measures.rtt,
         )

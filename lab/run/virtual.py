@@ -174,7 +174,7 @@ class VirtualWorld:
         """Remove a subscription."""
         self._event_queues = [other for other in self._event_queues if other is not hearing]
 
-    def on_notice(self, say: Callable[[str], None]) -> None:
+    def on_notice(self, notify: Callable[[str], None]) -> None:
         """Do nothing: a world of one process has no process that could be stopped."""
 
     def last_output(self, node: str) -> str:
@@ -236,7 +236,7 @@ class _EventQueue:
     def __init__(self, world: VirtualWorld, nodes: Iterable[str], kinds: Collection[str]) -> None:
         self._world = world
         self._kinds = {*kinds, GONE}
-        self._heard: deque[Event] = deque()
+        self._queue: deque[Event] = deque()
         self._joined: set[str] = set()
         for node in nodes:
             self.join(node)
@@ -246,25 +246,25 @@ class _EventQueue:
         self._world.call(host, "hello" if host in self._world.hosts else "status")
         self._joined.add(host)
 
-    def hears(self, host: str) -> bool:
+    def is_subscribed(self, host: str) -> bool:
         """Return True if a host's events are subscribed to."""
         return host in self._joined
 
     def take(self, host: str, event: dict[str, Any]) -> None:
         """Queue an event."""
         if host in self._joined and event["kind"] in self._kinds:
-            self._heard.append((host, event))
+            self._queue.append((host, event))
             if event["kind"] == GONE:
                 self._joined.discard(host)
 
     def wait(self, until: float) -> list[Event]:
         """Return all queued events; where there are none, let virtual time pass."""
-        if not self._heard:
+        if not self._queue:
             self._world.advance(until)
-        while not self._heard and self._world.now < until:
+        while not self._queue and self._world.now < until:
             self._world.advance(until)
-        found = list(self._heard)
-        self._heard.clear()
+        found = list(self._queue)
+        self._queue.clear()
         return found
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class EventQueue(Protocol):
     def join(self, host: str) -> None:
         """Subscribe to a host, again if it was gone; RunError where it does not answer."""
 
-    def hears(self, host: str) -> bool:
+    def is_subscribed(self, host: str) -> bool:
         """Return True if a host is subscribed to and not gone."""
 
     def wait(self, until: float) -> list[Event]:
@@ -105,7 +105,7 @@ class World(FaultContext, Protocol):
     def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> EventQueue:
         """Subscribe to events of these kinds of some hosts, or of the `controller`."""
 
-    def on_notice(self, say: Callable[[str], None]) -> None:
+    def on_notice(self, notify: Callable[[str], None]) -> None:
         """Report asynchronously that a signal has stopped a process."""
 
     def last_output(self, node: str) -> str:

@@ -172,7 +172,7 @@ def _needs_telemetry(transport: TransportSpec) -> bool:
 
 
 @contextmanager
-def held(runs: Sequence[Loaded], run_dir: Path) -> Iterator[None]:
+def owned_run_dir(runs: Sequence[Loaded], run_dir: Path) -> Iterator[None]:
     """Context manager: this process owns the wire's run directory, also between its runs."""
     if any(loaded.scenario.world == "wire" for loaded in runs):
         from mrclab.topo.linux import state  # noqa: PLC0415

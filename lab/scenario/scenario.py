@@ -263,17 +263,17 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         return loaded
     if loaded.variants:
         return replace(loaded, variants=tuple(with_values(variant, values) for variant in loaded.variants))
-    said = f"{loaded.source} with {', '.join(f'{path}={value}' for path, value in values.items())}"
+    label = f"{loaded.source} with {', '.join(f'{path}={value}' for path, value in values.items())}"
     try:
         given = Variant(name="set", set=dict(values))
         data, _ = variants.apply(loaded.content.data, given)
     except ValidationError as error:
-        raise ScenarioError([f"{said}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
+        raise ScenarioError([f"{label}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
     except variants.UnknownPlace as error:
-        raise ScenarioError([f"{said}: {error.path}: {error}"]) from None
+        raise ScenarioError([f"{label}: {error.path}: {error}"]) from None
     scenario, fabric, errors = _validate(data, loaded.source)
     if errors or scenario is None or fabric is None:
-        raise ScenarioError([f"{said}: {variants.spoken(data, location)}: {message}" for location, message in errors])
+        raise ScenarioError([f"{label}: {variants.dotted(data, location)}: {message}" for location, message in errors])
     content = ScenarioContent(loaded.source, data=data)
     return replace(loaded, scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
 
@@ -343,8 +343,8 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         mistakes.append((("variants",), document.at(("variants",), text)))
         count = 0
     for index in range(min(count, _MAX_VARIANTS) if len(mistakes) < _MAX_REPORTED else 0):
-        found, trouble = _variant(document, index, {message for _, message in errors}, files, within)
-        mistakes += trouble
+        found, wrong = _variant(document, index, {message for _, message in errors}, files, within)
+        mistakes += wrong
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
         listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
@@ -378,7 +378,7 @@ def _validate(
 
 
 def _variant(
-    document: yamlfile.Document, index: int, said: set[str], files: Mapping[str, str] | None, within: Path | None
+    document: yamlfile.Document, index: int, reported: set[str], files: Mapping[str, str] | None, within: Path | None
 ) -> tuple[Loaded | None, Mistakes]:
     """Return one variant as a scenario; mistakes of the file without the variant are not repeated."""
     try:
@@ -393,7 +393,7 @@ def _variant(
     scenario, fabric, errors = _validate(data, document.name, files, within)
     mistakes: Mistakes = []
     for location, message in errors:
-        if message not in said:
+        if message not in reported:
             place, field = variants.origin(data, places, location, index)
             mistakes.append((place, document.at(place, f"{field}: {message}" if field else message)))
     if mistakes or scenario is None or fabric is None:

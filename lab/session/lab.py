@@ -53,7 +53,7 @@ class Lab:
         self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
         self.began = world.now
-        self.heard = False  # True where the last step took in an event
+        self.received_events = False  # True where the last step took in an event
         self._qps = qps
         self._mortal = mortal
         self._events = world.subscribe((), kinds)
@@ -123,7 +123,7 @@ class Lab:
         Returns the traffics that this ended. RunError where a host ended that may not.
         """
         events = self._events.wait(until)
-        self.heard = bool(events)
+        self.received_events = bool(events)
         if (late := self.now - until) > _LATE:
             self.world.record(LabLate(late=round(late, 6)))
         for host, event in events:
@@ -294,12 +294,12 @@ class Lab:
     def subscribe_to(self, hosts: Iterable[str]) -> None:
         """Take in the events of hosts from now on, again where an agent was restarted."""
         for host in hosts:
-            if not self._events.hears(host):
+            if not self._events.is_subscribed(host):
                 self._events.join(host)
 
-    def hears(self, host: str) -> bool:
+    def is_subscribed(self, host: str) -> bool:
         """Return True if events of a host come in: a traffic has it, and its agent did not end since."""
-        return self._events.hears(host)
+        return self._events.is_subscribed(host)
 
     def paths(self, host: str) -> list[dict[str, Any]]:
         """EVs of a host's QPs: plane, uplink, state, packets sent and lost."""

@@ -164,9 +164,9 @@ class _Reader:
                     f"{words[0]!r} begins no line of a matrix; " + nearest(words[0], [*_COUNTS, "trigger"])
                 )
         except ValueError as error:
-            self._say(line, str(error))
+            self._mistake(line, str(error))
 
-    def _say(self, line: int, text: str) -> None:
+    def _mistake(self, line: int, text: str) -> None:
         self.sentences.append(f"{self.name}:{line}: {text}")
 
     def _take_count(self, line: int, words: list[str]) -> None:
@@ -239,19 +239,19 @@ class _Reader:
         """All of it, checked against what its header says."""
         nodes = self.counts.get("Nodes", (0, 1))[0]
         if "Nodes" not in self.counts:
-            self._say(1, "Nodes is missing; begin the file with for example Nodes 16")
+            self._mistake(1, "Nodes is missing; begin the file with for example Nodes 16")
         found = {"Connections": len(self.connections) + self._wrong, "Triggers": len(self.triggers)}
         for word, count in found.items():
-            said, line = self.counts.get(word, (0, 1))
-            if said != count and not self.sentences:
-                self._say(line, f"{word} {said} is said and {count} follow; write {word} {count}")
+            declared, line = self.counts.get(word, (0, 1))
+            if declared != count and not self.sentences:
+                self._mistake(line, f"{word} {declared} is declared and {count} follow; write {word} {count}")
         if not self.connections and not self.sentences:
-            self._say(1, "there is no connection; add for example 0->1 start 0 size 2000000")
+            self._mistake(1, "there is no connection; add for example 0->1 start 0 size 2000000")
         whole = not self.sentences  # else what is missing may stand in a line that could not be read
         for one in self.connections:
             for node in (one.source, one.destination):
                 if node >= nodes > 0:
-                    self._say(
+                    self._mistake(
                         one.line,
                         f"node {node} is none of {nodes}, which count from 0; write 0 to {nodes - 1}, or raise Nodes",
                     )
@@ -261,7 +261,9 @@ class _Reader:
                 ("recv_done_trigger", one.recv_done),
             ):
                 if whole and number and number not in self.triggers:
-                    self._say(one.line, f"{word} {number} is declared nowhere; add a line trigger id {number} oneshot")
+                    self._mistake(
+                        one.line, f"{word} {number} is declared nowhere; add a line trigger id {number} oneshot"
+                    )
         return Matrix(nodes, tuple(self.connections), tuple(self.triggers.values()))
 
 

@@ -42,9 +42,9 @@ def refused(text: str) -> dict[str, Any]:
     return {"ok": False, "mistakes": [{"line": 1, "text": text}]}
 
 
-def _mistake(said: str) -> dict[str, Any]:
-    found = _LINE.match(said)
-    return {"line": int(found[1]), "text": said[found.end() :]} if found else {"line": 1, "text": said}
+def _mistake(message: str) -> dict[str, Any]:
+    found = _LINE.match(message)
+    return {"line": int(found[1]), "text": message[found.end() :]} if found else {"line": 1, "text": message}
 
 
 class Checker:

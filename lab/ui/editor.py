@@ -90,16 +90,16 @@ class Editor:
             *options,
             *(["--world", world] if world else []),
         ]
-        with (place / "said").open("w") as said:
+        with (place / "said").open("w") as output:
             return subprocess.Popen(
-                command, cwd=place, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True,
+                command, cwd=place, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True,
                 start_new_session=True,
             )  # fmt: skip
 
     @staticmethod
     def _last_output(place: Path) -> str:
-        said = (place / "said").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return said[-1].removeprefix("mrclab: ") if said else "it ended without output"
+        lines = (place / "said").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1].removeprefix("mrclab: ") if lines else "it ended without output"
 
     def close(self) -> None:
         """End what runs."""

@@ -60,15 +60,15 @@ def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
     except Exception:  # what a judgement cannot do with half a run is said once it is whole
         return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
-        return _said("good" if verdict.ok else "bad", verdict)
+        return _row("good" if verdict.ok else "bad", verdict)
     return _final(verdict)
 
 
 def _final(verdict: Verdict) -> VerdictRow:
-    return _said("passed" if verdict.ok else "failed", verdict)
+    return _row("passed" if verdict.ok else "failed", verdict)
 
 
-def _said(state: str, verdict: Verdict) -> VerdictRow:
+def _row(state: str, verdict: Verdict) -> VerdictRow:
     return {"state": state, "expected": verdict.expected, "observed": verdict.observed, "when": verdict.when}
 
 
@@ -80,7 +80,7 @@ class Judge:
         self._before: deque[Record] = deque(maxlen=_MAX_BEFORE)
         self._records: list[Record] = []
         self._loaded: Loaded | None = None
-        self._trouble = ""
+        self._error = ""
         self._due = 0.0
 
     def take(self, record: Record) -> None:
@@ -91,7 +91,7 @@ class Judge:
             except LabError:  # of another version
                 self._loaded = None
         elif record.kind == "run.broken":
-            self._trouble = str(record["why"])
+            self._error = str(record["why"])
         if self._loaded is not None:
             self._records.append(record)
         else:
@@ -118,8 +118,8 @@ class Judge:
             return "ended", []
         measures = self._measures(self._loaded, self._records)
         found = standings(measures, over=True)
-        if self._trouble:
-            broken = {"state": "failed", "expected": "the run goes to its end", "observed": self._trouble, "when": ""}
+        if self._error:
+            broken = {"state": "failed", "expected": "the run goes to its end", "observed": self._error, "when": ""}
             return "aborted", [broken, *found]
         if measures.invalid:
             return "invalid", found

@@ -203,9 +203,9 @@ class PageModel:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)
-            said = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
+            common = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
             row = {name: record[name] for name in _STORY.get(kind, ()) if record.get(name) is not None}
-            self._events.append({**said, **row})
+            self._events.append({**common, **row})
 
     def frame(self, now: float) -> dict[str, Any]:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.

@@ -163,7 +163,7 @@ def test_a_run_that_fails_or_breaks_off_says_so(scenario):
     assert (failed.state, failed.passed) == ("failed", False)
     late = mrclab.run(scenario.with_values({"timeout": "1us"}))
     assert (late.state, late.passed) == ("aborted", False)
-    assert "more than 1e-06 s" in late.trouble
+    assert "more than 1e-06 s" in late.error
 
 
 def test_a_crashed_agent_ends_the_traffics_of_its_host_alone():
@@ -172,7 +172,7 @@ def test_a_crashed_agent_ends_the_traffics_of_its_host_alone():
     crash = {"name": "crash", "kind": "agent_crash", "host": "h4", "at": "20us"}
     run = mrclab.run(mrclab.scenario(fabric=fabric, traffic=pairs, faults=[crash]))
     errors = dict(zip(run.flows.column("traffic"), run.flows.column("error"), strict=True))
-    assert run.trouble == ""
+    assert run.error == ""
     assert errors["first"] == ""
     assert "the agent of h4 ended" in errors["second"]
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from mrclab.lab.command.live import held
+from mrclab.lab.command.live import rundir
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.place import Mirror
@@ -157,9 +157,9 @@ def test_a_link_in_place_of_the_virtual_labs_directory_is_refused_and_its_target
     (tmp_path / "mrclab").symlink_to(victim)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with pytest.raises(LabError, match="symbolic link"):
-        Mirror(Quiet(), held.virtual_run_dir())
+        Mirror(Quiet(), rundir.virtual_run_dir())
     with pytest.raises(UntrustedPlace, match="symbolic link"):
-        held.held_run_dir(held.RUN_DIR)
+        rundir.running_dir(rundir.RUN_DIR)
     assert {path.name: path.read_text() for path in victim.iterdir()} == {"fabric.yaml": "kept", "over": "kept"}
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from mrclab.lab.command import cli
 from mrclab.lab.command.live import shortcut, up
-from mrclab.lab.command.live.held import virtual_run_dir
+from mrclab.lab.command.live.rundir import virtual_run_dir
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.registry import COMMANDS

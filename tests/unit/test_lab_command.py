@@ -63,7 +63,7 @@ def test_a_sink_keeps_why_and_goes_on():
     for one in (broken, full):
         assert one.write("text") == 4
         one.flush()
-    assert (broken.trouble, full.trouble) == ("", "full")
+    assert (broken.error, full.error) == ("", "full")
 
 
 @pytest.mark.parametrize(

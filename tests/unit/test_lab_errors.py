@@ -70,7 +70,7 @@ def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkey
     ],
 )
 def test_what_the_machine_has_run_out_of_is_named(error, what, capsys):
-    assert ending._say(error) == 1
+    assert ending._report(error) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"mrclab: this machine has run out of {what}; ")
     assert said.count("\n") == 1

@@ -57,7 +57,7 @@ def quiet(*_arguments):
 
 
 def run(text, parent, **options):
-    return runner.run_scenario(scenario.loads(text), parent, quiet, options.get("say", quiet))
+    return runner.run_scenario(scenario.loads(text), parent, quiet, options.get("notify", quiet))
 
 
 def test_the_demo_holds_as_on_the_wire(tmp_path):
@@ -171,8 +171,8 @@ def test_a_run_that_waits_for_ever_says_who_waits_for_what(tmp_path):
     )
     outcome = run(text, tmp_path)
     assert outcome.state == "aborted"
-    assert "waits for file" in outcome.trouble
-    assert "h1 QP" in outcome.trouble
+    assert "waits for file" in outcome.error
+    assert "h1 QP" in outcome.error
 
 
 def test_a_run_whose_bytes_can_never_arrive_says_so_long_before_its_timeout(tmp_path):
@@ -182,8 +182,8 @@ def test_a_run_whose_bytes_can_never_arrive_says_so_long_before_its_timeout(tmp_
     )
     outcome = run(text, tmp_path)
     assert outcome.state == "aborted"
-    assert outcome.trouble.startswith("nothing can end the run any more: it waits for file")
-    assert "h1 QP" in outcome.trouble
+    assert outcome.error.startswith("nothing can end the run any more: it waits for file")
+    assert "h1 QP" in outcome.error
     assert outcome.measures.end - outcome.measures.start < 10
 
 
@@ -193,7 +193,7 @@ def test_a_cable_that_comes_back_at_a_known_time_is_waited_for(tmp_path):
         + "faults:\n  - {name: dead, kind: nic_down, host: h2, at: 50ms, until: 3s}\n"
     )
     outcome = run(text, tmp_path)
-    assert (outcome.state, outcome.trouble) == ("passed", "")
+    assert (outcome.state, outcome.error) == ("passed", "")
 
 
 def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tmp_path):
@@ -205,7 +205,7 @@ def test_a_signal_ends_a_run_between_two_events_and_what_was_done_is_reported(tm
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(Interrupted, match="interrupted"):
-        run(SMALL, tmp_path, say=say)
+        run(SMALL, tmp_path, notify=say)
     (directory,) = tmp_path.iterdir()
     assert (directory / "report.html").exists()
     assert str(directory) in said[-1]
@@ -246,7 +246,7 @@ def test_who_listens_hears_what_came_while_time_was_let_pass():
         assert world.now == pytest.approx(began + 0.5)
         assert [(host, event["kind"]) for host, event in first.wait(1.0)] == [("h1", "agent.gone")]
         assert [host for host, _ in second.wait(1.0)] == ["h1"]
-        assert (first.hears("h1"), second.hears("h2")) == (False, True)
+        assert (first.is_subscribed("h1"), second.is_subscribed("h2")) == (False, True)
         assert second.wait(2.0) == []
         assert world.now == 2.0
 
@@ -327,7 +327,7 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
     monkeypatch.setattr(results, moment, interrupted)
     said = []
     with pytest.raises(Interrupted):
-        run(SMALL, tmp_path, say=said.append)
+        run(SMALL, tmp_path, notify=said.append)
     (directory,) = tmp_path.iterdir()
     assert f"what was done until then is in {directory}" in said
     monkeypatch.undo()
@@ -366,9 +366,9 @@ def test_what_cannot_be_cleared_does_not_hide_why_the_run_ended(tmp_path, monkey
         return fail
 
     monkeypatch.setattr(TimeLine, "clear_all", fails("cut could not be cleared"))
-    assert run(SMALL, tmp_path).trouble == "cut could not be cleared"
+    assert run(SMALL, tmp_path).error == "cut could not be cleared"
     monkeypatch.setattr(TimeLine, "advance", fails("a helper was killed"))
-    assert run(SMALL, tmp_path).trouble == "a helper was killed"
+    assert run(SMALL, tmp_path).error == "a helper was killed"
 
 
 def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(tmp_path, monkeypatch):
@@ -380,7 +380,7 @@ def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(t
 
     fail(RuntimeError("can't start new thread"))
     outcome = run(SMALL, tmp_path)
-    assert outcome.trouble.startswith("this machine has run out of processes and threads; ")
+    assert outcome.error.startswith("this machine has run out of processes and threads; ")
     assert (outcome.directory / "history.jsonl").exists()
     fail(RuntimeError("a mistake"))
     with pytest.raises(RuntimeError, match="a mistake"):

@@ -125,7 +125,7 @@ def test_a_statement_passes_where_it_moves_the_list_up(p4c, tmp_path, monkeypatc
         ("hdr.ipv6.dst = 8w256;", "8w256 does not fit 8 bits"),
         ("hdr.ipv6.dst = nonsense;", "`nonsense` is not known here"),
         ("hdr.ipv6.src = hdr.ipv6.dst;", "`hdr.ipv6.src` cannot be assigned here"),
-        ("hdr.ipv6.dst = hdr.ipv6.dst", "`;` is wanted where the end stands"),
+        ("hdr.ipv6.dst = hdr.ipv6.dst", "expected `;`, found the end"),
         ("hdr.ipv6.dst = __import__('os');", "is nothing that an expression may have here"),
         ("hdr.ipv6.dst = " + "(" * 2000 + "1;", "the expression is nested too deeply"),
         ("hdr.ipv6.dst = hdr.ipv6.dst" + " + 1" * 900 + ";", "more than 100 operators"),

@@ -24,7 +24,7 @@ Kind = Literal["mrc", "roce"]
 _DEFAULT_CONTROL: dict[Kind, str] = {"mrc": "nscc", "roce": "dcqcn"}
 _DEFAULT_SELECTION = "rotation"
 _DEFAULT_SCHEDULER = "round_robin"
-SAID_BY_FIELDS = {
+SECTION_FIELDS = {
     "kind": "kind",
     "cc_profile": "congestion_control",
     "cc_config": "congestion_settings",
@@ -91,8 +91,8 @@ class TransportSpec(BaseModel):
         elif self.scheduler is not None or self.scheduler_settings:
             raise ValueError("QPs of roce send in turn, so scheduler and scheduler_settings must be left out")
         for name in self.attributes:
-            if name in SAID_BY_FIELDS:
-                raise ValueError(f"attributes.{name} is set by {SAID_BY_FIELDS[name]}; leave it out")
+            if name in SECTION_FIELDS:
+                raise ValueError(f"attributes.{name} is set by {SECTION_FIELDS[name]}; leave it out")
         return self
 
     @property

@@ -62,6 +62,6 @@ def shown(console: Console, at_once: bool = True) -> Iterator[ProgressBar]:
         bar.stop()
 
 
-def teller(bar: ProgressBar) -> Callable[[str], None]:
+def notifier(bar: ProgressBar) -> Callable[[str], None]:
     """Prints sentences above a bar."""
     return lambda text: bar.bar.console.print(f"  {escape(text)}", soft_wrap=True, highlight=False)

@@ -11,13 +11,13 @@ LOST = 4  # exit status of a command that went well and whose output could not b
 
 
 class Sink:
-    """A text stream that discards output its underlying stream refuses. `trouble` says why, except for a closed
+    """A text stream that discards output its underlying stream refuses. `error` says why, except for a closed
     pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._broken = False
-        self.trouble = ""
+        self.error = ""
 
     def write(self, text: str) -> int:
         """Write, or discard."""
@@ -39,7 +39,7 @@ class Sink:
     def _give_up(self, error: OSError) -> None:
         self._broken = True
         if not isinstance(error, BrokenPipeError):
-            self.trouble = error.strerror or str(error)
+            self.error = error.strerror or str(error)
         with contextlib.suppress(OSError, ValueError):  # what the stream still holds must go somewhere when Python ends
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())

@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import views
-from mrclab.lab.command.live.held import virtual
+from mrclab.lab.command.live.rundir import virtual
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt.remote import client
 from mrclab.rpc.client import Client
@@ -61,7 +61,7 @@ def link_map(
 ) -> None:
     """Show Clustermapper's map: health of every cable by the hosts' probes, and faulty elements."""
     if forget:
-        _print(_ask(context, "forget"), as_json, lambda _told: "Clustermapper begins again")
+        _print(_ask(context, "forget"), as_json, lambda _response: "Clustermapper begins again")
         return
     _print(_ask(context, "map"), as_json, views.link_map)
 

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from mrclab.lab import console
 from mrclab.lab.command.live import shortcut
-from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.command.live.rundir import running_dir
 
 app = typer.Typer()
 
@@ -44,7 +44,7 @@ def watch(context: typer.Context, as_json: AsJson = False) -> None:
     """Show a summary of the lab until q or Ctrl-C: goodput by plane, EV states, losses, events; once into a pipe."""
     from mrclab.lab.command.live import operations  # noqa: PLC0415 - the others do without it
 
-    place = held_run_dir(context.obj)
+    place = running_dir(context.obj)
     if not (place / "fabric.yaml").exists():
         operations.running_lab(context.obj)  # says what is wrong
     watch_lab(place, (place / "fabric.yaml").exists, as_json)
@@ -65,12 +65,12 @@ def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -
 @app.command("do")
 def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> None:
     """Run a command at the running lab's prompt, e.g. mrclab do up h1-p2."""
-    shortcut.say(context.obj, line or ["help"], as_json)
+    shortcut.run(context.obj, line or ["help"], as_json)
 
 
 def _register(name: str, hidden: bool = False) -> None:
     def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
-        shortcut.say(context.obj, [name, *(arguments or ())], as_json)
+        shortcut.run(context.obj, [name, *(arguments or ())], as_json)
 
     app.command(name, cls=_Command, hidden=hidden)(command)
 

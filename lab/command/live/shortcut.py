@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mrclab.lab import width
-from mrclab.lab.command.live.held import held_run_dir
+from mrclab.lab.command.live.rundir import running_dir
 from mrclab.lab.prompt.remote import client
 from mrclab.topo.linux.paths import RUN_DIR
 
@@ -48,9 +48,9 @@ def request(arguments: Sequence[str]) -> Request | None:
     return Request(run_dir, words, as_json)
 
 
-def say(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
+def run(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
     """Have the lab's prompt run a command, and print what it says."""
     response: dict[str, Any] = client.ask(
-        held_run_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width.of_output()
+        running_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width.of_output()
     )
     sys.stdout.write(json.dumps(response["data"]) + "\n" if as_json else response["text"])

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mrclab.lab.command.live.held import held_run_dir
 from mrclab.lab.command.live.operations import err, out, running_lab
+from mrclab.lab.command.live.rundir import running_dir
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.place import OVER
@@ -61,7 +61,7 @@ def ui(
         page = LivePage(
             source, operate, editor=editor, run_index=RunIndex(results), check=checker.check, packets=packets
         )
-        serve(page, port, _say, browser=browser, attended=attended)
+        serve(page, port, _announce, browser=browser, attended=attended)
     finally:
         checker.close()
         source.stop()
@@ -75,7 +75,7 @@ def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any
         return Blank(text, str(what), what.parent), None, text
     if what is not None and not (what / "history").is_dir():
         return Replay(what), None, ""
-    place = held_run_dir(run_dir) if what is None else what
+    place = running_dir(run_dir) if what is None else what
     if what is None and place == run_dir and not _runs(run_dir):
         err.print(
             "no lab is running: the page has the scenario editor, and *Runs* plays finished runs again", markup=False
@@ -101,6 +101,6 @@ def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:
     return lambda: (place / "fabric.yaml").exists() and not (place / OVER).exists()
 
 
-def _say(address: str) -> None:
+def _announce(address: str) -> None:
     out.print(address, soft_wrap=True)
     sys.stdout.flush()

@@ -13,7 +13,7 @@ import typer
 from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import operations
-from mrclab.lab.command.live.held import virtual_run_dir
+from mrclab.lab.command.live.rundir import virtual_run_dir
 from mrclab.lab.command.live.secondterminal import watch_lab
 from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs.send import keep_logs
@@ -62,24 +62,24 @@ def up(
 ) -> None:
     """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
     loaded = scenario.load(suite.find_one(path)) if path else None
-    asked = loaded.scenario if loaded else None
+    spec = loaded.scenario if loaded else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())
-    chosen: Any = world or (asked.world if asked else "wire")
-    probing = (asked and asked.mapper) or (MapperSpec() if mapper else None)
+    chosen: Any = world or (spec.world if spec else "wire")
+    probing = (spec and spec.mapper) or (MapperSpec() if mapper else None)
     lines = _lines(script) if script else None
     worlds.check_machine_for(chosen)
     if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
         err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
     with ExitStack() as stack:
-        page = stack.enter_context(PageProcess(context.obj, _say_plainly, browser=browser))
+        page = stack.enter_context(PageProcess(context.obj, _print_plain, browser=browser))
         with progressbar.shown(err) as progress:
             lab: Any = stack.enter_context(
                 worlds.world_up(
-                    chosen, fabric, progress, target=target, seed=asked.seed if asked else 1, run_dir=context.obj,
-                    mapper=probing, transport=asked.transport if asked else None, on_failure=keep_logs,
+                    chosen, fabric, progress, target=target, seed=spec.seed if spec else 1, run_dir=context.obj,
+                    mapper=probing, transport=spec.transport if spec else None, on_failure=keep_logs,
                 )
             )  # fmt: skip
-        lab.on_notice(_say_plainly)
+        lab.on_notice(_print_plain)
         out.print(lab.greeting)
         virtual = chosen == "sim"
         if not virtual:
@@ -87,7 +87,7 @@ def up(
         settings = stack.enter_context(_mirrored(lab, virtual_run_dir(context.obj))) if virtual else None
         run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab.run_dir)
-        setting = _setting(chosen, asked, probing)
+        setting = _setting(chosen, spec, probing)
         session = stack.enter_context(LabSession(lab, pace if virtual else None, mirror, controller, setting).open())
         stack.enter_context(service.served(session, run_dir))
         if ui or browser:
@@ -103,16 +103,16 @@ def up(
             raise Interrupted("interrupted; the lab is down")
 
 
-def _setting(world: str, asked: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
+def _setting(world: str, scenario: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
     """Return the scenario fields of this lab other than fabric and seed."""
-    models = {"transport": asked.transport if asked else None, "mapper": mapper}
+    models = {"transport": scenario.transport if scenario else None, "mapper": mapper}
     settings = {
         name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None
     }
     return {"world": world, **settings}
 
 
-def _say_plainly(text: str) -> None:
+def _print_plain(text: str) -> None:
     out.print(text, soft_wrap=True, highlight=False, markup=False)
 
 

@@ -40,8 +40,8 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
         console.print(_time_line(fabric, scenario))
         for expectation in scenario.expect:
             fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
-            said = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
-            console.print(f"  expect {expectation.kind_name}" + (f": {escape(said)}" if said else ""))
+            limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
+            console.print(f"  expect {expectation.kind_name}" + (f": {escape(limits)}" if limits else ""))
 
 
 def _as_text(value: object) -> str:

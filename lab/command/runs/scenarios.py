@@ -83,7 +83,7 @@ def run(
         from mrclab.lab.report import suitereport  # noqa: PLC0415 - single runs do without
 
         with progressbar.shown(err) as progress:
-            made = suite.Suite(results_dir, progress, progressbar.teller(progress), target, context.obj)
+            made = suite.Suite(results_dir, progress, progressbar.notifier(progress), target, context.obj)
             result = suitereport.run(made, chosen, loaded.scenario.name, err)
         suitereport.show(result, err if as_json else out)
         if as_json:
@@ -101,7 +101,7 @@ def run(
             chosen[0],
             results_dir,
             progress,
-            progressbar.teller(progress),
+            progressbar.notifier(progress),
             target,
             context.obj,
             show=shown.show,
@@ -138,11 +138,11 @@ def plan(
         if sets:  # of the scenario itself, where no variant is named
             loaded = scenario.with_values(dataclasses.replace(loaded, variants=()), scenario.parse_settings(sets))
         worlds.check(*loaded.runs)
-    fabric, asked = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
+    fabric, spec = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
     if as_json:
-        answer.give("plan", 0, **planning.as_json(fabric, asked, entries))
+        answer.give("plan", 0, **planning.as_json(fabric, spec, entries))
     else:
-        planning.show(fabric, asked, out, entries)
+        planning.show(fabric, spec, out, entries)
 
 
 @app.command()
@@ -189,6 +189,6 @@ def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
         verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
         directory = str(outcome.directory)
         answer.give(
-            command, status, state=outcome.state, directory=directory, trouble=outcome.trouble, expectations=verdicts
+            command, status, state=outcome.state, directory=directory, trouble=outcome.error, expectations=verdicts
         )
     return status

@@ -14,7 +14,7 @@ import typer
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.live import held
+from mrclab.lab.command.live import rundir
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
@@ -55,7 +55,7 @@ def send(
     if not file.is_file():
         raise LabError(f"there is no file {file}")
     _check_output(output)
-    if world is None and target is None and (place := held.virtual(context.obj)) is not None:
+    if world is None and target is None and (place := rundir.virtual(context.obj)) is not None:
         if output is not None:
             raise LabError(
                 "what arrives in virtual time stays there; leave --output out, or bring a lab up on the wire"
@@ -119,7 +119,7 @@ class _Notices:
 
     def __init__(self, lab: NodeAccess) -> None:
         self._lab = lab if isinstance(lab, LabClients) else None
-        self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._say) if self._lab else None
+        self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._print) if self._lab else None
         self._due = 0.0
 
     def poll(self) -> None:
@@ -130,7 +130,7 @@ class _Notices:
             self._stops.poll(now, self._lab.stopped())
 
     @staticmethod
-    def _say(text: str) -> None:
+    def _print(text: str) -> None:
         err.print(f"mrclab: {text}", soft_wrap=True, highlight=False, markup=False)
 
 

@@ -59,12 +59,12 @@ def run_suite(
     for warning in worlds.check_machine(*planned, force=force):
         err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
     with progress.shown(err) as bar:
-        made = suite.Suite(results_dir, bar, progress.teller(bar), target, context.obj, again)
+        made = suite.Suite(results_dir, bar, progress.notifier(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)
-    people = err if as_json else out
-    suitereport.show(result, people)
+    console = err if as_json else out
+    suitereport.show(result, console)
     if paper.book_of(entry.name for entry in result.entries):
-        people.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
+        console.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
     if as_json:
         answer.give("suite", result.status, directory=str(result.directory), **suitereport.as_json(result))
     if result.status:

@@ -64,13 +64,15 @@ def train(
     job = _job(loaded)
     log = context.obj / "log" / f"{job.name}-1-{job.places[0]}.log"
     with progressbar.shown(err) as progress, _shown(log):
-        outcome = runner.run_scenario(loaded, results_dir, progress, progressbar.teller(progress), target, context.obj)
+        outcome = runner.run_scenario(
+            loaded, results_dir, progress, progressbar.notifier(progress), target, context.obj
+        )
     status = max((end.get("exit_status") or 0 for end in outcome.measures.history.of("traffic.end")), default=0)
     failed = [f"{verdict.kind}: {verdict.observed}" for verdict in outcome.verdicts if not verdict.ok]
     err.print(f"{outcome.state.upper()}: {outcome.directory}", soft_wrap=True, highlight=False, markup=False)
     for text in failed if outcome.state == "failed" else ():
         err.print(text, soft_wrap=True, highlight=False, markup=False)
-    raise typer.Exit(int(status) or (1 if outcome.trouble else 0))
+    raise typer.Exit(int(status) or (1 if outcome.error else 0))
 
 
 def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | None, variant: str) -> Loaded:
@@ -128,7 +130,7 @@ def _shown(log: Path) -> Iterator[None]:
                         whole, newline, _ = file.read().rpartition(b"\n")
                     at += len(whole) + len(newline)
                     for line in whole.decode(errors="replace").splitlines():
-                        sys.stdout.write(console.printable(_for_people(line)) + "\n")
+                        sys.stdout.write(console.printable(_as_text(line)) + "\n")
                     sys.stdout.flush()
             if last:
                 return
@@ -142,7 +144,7 @@ def _shown(log: Path) -> Iterator[None]:
         thread.join()
 
 
-def _for_people(line: str) -> str:
+def _as_text(line: str) -> str:
     """A line of output; a step's as a person reads it."""
     step = steps.parse(line)
     if step is None:

@@ -24,28 +24,28 @@ class Watched:
     ) -> None:
         self._run_dir, self._place = run_dir, place
         self._err = err
-        self._wanted = ui or browser
+        self._with_page = ui or browser
         self._stack = ExitStack()
-        self._page = PageProcess(run_dir, self._say, browser=browser, results=results)
+        self._page = PageProcess(run_dir, self._print, browser=browser, results=results)
 
     def show(self, world: World) -> None:
         """The lab is up."""
         place = self._run_dir
         if isinstance(world, VirtualWorld):
-            if self._place is None and not self._wanted:
+            if self._place is None and not self._with_page:
                 return
             place = self._place or Path(
                 self._stack.enter_context(tempfile.TemporaryDirectory(prefix=killed.folder_prefix()))
             )
             world.mirror(place, keep=self._place is not None)
-        if self._wanted:
+        if self._with_page:
             self._page.show(place)
 
     def linger(self) -> None:
         """The run is over and reported."""
         self._page.linger("the live page stays until Ctrl-C")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._err.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def __enter__(self) -> "Watched":

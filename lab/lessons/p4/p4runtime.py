@@ -24,9 +24,9 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         socket = Path(place) / "p4rt.sock"
         with bench.served(socket) as device:
-            said = _run(path, socket, place)
-            if said:
-                return [Check(False, "the controller runs to its end", said)]
+            error = _run(path, socket, place)
+            if error:
+                return [Check(False, "the controller runs to its end", error)]
             if device.run(lambda: device.info is None):
                 return routes.checks(part, None)
             return routes.checks(part, lambda port, data: device.run(lambda: device.answer(port, data)))
@@ -39,5 +39,5 @@ def _run(path: Path, socket: Path, place: str) -> str:
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=_LONGEST, cwd=place)
     except subprocess.TimeoutExpired:
         return f"it took more than {_LONGEST:g} s; a write that a switch refuses hangs p4runtime-sh"
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return "" if done.returncode == 0 else said[-1] if said else f"exit status {done.returncode}"
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return "" if done.returncode == 0 else lines[-1] if lines else f"exit status {done.returncode}"

@@ -70,15 +70,15 @@ class _StatementReader:
     def _peek(self) -> str:
         return self._tokens[self._next][1] if not self.at_end() else "the end"
 
-    def _take(self, wanted: str = "") -> str:
+    def _take(self, expected: str = "") -> str:
         text = self._peek()
-        if self.at_end() or (wanted and text != wanted):
-            raise LabError(f"`{wanted or 'a value'}` is wanted where {text if self.at_end() else f'`{text}`'} stands")
+        if self.at_end() or (expected and text != expected):
+            raise LabError(f"expected `{expected or 'a value'}`, found {text if self.at_end() else f'`{text}`'}")
         self._next += 1
         return text
 
-    def _takes(self, *wanted: str) -> str:
-        return self._take() if not self.at_end() and self._peek() in wanted else ""
+    def _accept(self, *expected: str) -> str:
+        return self._take() if not self.at_end() and self._peek() in expected else ""
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class _StatementReader:
         if level == len(_LEVELS):
             return self._unary()
         left = self._expression(level + 1)
-        while sign := self._takes(*_LEVELS[level]):
+        while sign := self._accept(*_LEVELS[level]):
             left = self._applied(sign, left, self._expression(level + 1))
         return left
 
@@ -154,7 +154,7 @@ class _StatementReader:
         return made
 
     def _operand(self) -> Bits:
-        if self._takes("~"):
+        if self._accept("~"):
             inner = self._unary()
             if inner.width is None:
                 _refuse("`~` turns bits of a known width; write 16w0, not 0")

@@ -27,17 +27,17 @@ def checks(part: SwitchPart, answer: Answer | None) -> list[Check]:
 def _forwards(answer: Answer, switch: Switch, entered: int, left: int) -> Check:
     port = switch.port(left)
     sent = address(switch.usid, port.usid, _DOWNLINK)
-    wanted = f"what comes in at port {entered} for {srv6.text(sent)} goes to {port.peer.node}"
+    expected = f"what comes in at port {entered} for {srv6.text(sent)} goes to {port.peer.node}"
     out = answer(entered, frame(sent))
     if not out:
-        return Check(False, wanted, "it was dropped: my_usid needs its own uSID, usid_fib the one that is next")
+        return Check(False, expected, "it was dropped: my_usid needs its own uSID, usid_fib the one that is next")
     number, data = out[0]
     peer = bytes.fromhex(port.peer.mac.replace(":", ""))
     if number != left:
-        return Check(False, wanted, f"it left by port {number}, which leads to {_neighbour(switch, number)}")
+        return Check(False, expected, f"it left by port {number}, which leads to {_neighbour(switch, number)}")
     if destination(data) != srv6.shift_usid(sent):
-        return Check(False, wanted, f"it left for {srv6.text(destination(data))}")
-    return Check(data[:6] == peer, wanted, f"its destination MAC is {data[:6].hex(':')} and not {port.peer.mac}")
+        return Check(False, expected, f"it left for {srv6.text(destination(data))}")
+    return Check(data[:6] == peer, expected, f"its destination MAC is {data[:6].hex(':')} and not {port.peer.mac}")
 
 
 def _neighbour(switch: Switch, number: int) -> str:
@@ -46,5 +46,5 @@ def _neighbour(switch: Switch, number: int) -> str:
 
 def _drops(answer: Answer, switch: Switch, part: SwitchPart) -> Check:
     out = answer(1, frame(address(part.other, switch.port(2).usid, _DOWNLINK)))
-    wanted = "a list that begins with another switch's uSID is dropped"
-    return Check(not out, wanted, "my_usid takes what is not its own")
+    expected = "a list that begins with another switch's uSID is dropped"
+    return Check(not out, expected, "my_usid takes what is not its own")

@@ -85,15 +85,15 @@ def _compiled(text: str) -> str:
 def _shifts(config: str, name: str, usids: tuple[int, ...]) -> Check:
     sent = address(*usids)
     right = srv6.shift_usid(sent)
-    wanted = f"{name}: {srv6.text(sent)} becomes {srv6.text(right)}"
+    expected = f"{name}: {srv6.text(sent)} becomes {srv6.text(right)}"
     switch = MrcSwitch(config)
     _insert(switch, "my_usid", srv6.LOCATOR << 16 | _OWN, ACTION)
     for following in {srv6.LOCATOR << 16 | _NEXT, *_reachable(sent)}:
         _insert(switch, "usid_fib", following, "forward", _PORT, 1, 2)
     out = switch.answer(1, frame(sent))
     if not out:
-        return Check(False, wanted, "the switch dropped it: no route for what the shift left in front")
-    return Check(destination(out[0][1]) == right, wanted, f"it became {srv6.text(destination(out[0][1]))}")
+        return Check(False, expected, "the switch dropped it: no route for what the shift left in front")
+    return Check(destination(out[0][1]) == right, expected, f"it became {srv6.text(destination(out[0][1]))}")
 
 
 def _reachable(sent: int) -> set[int]:

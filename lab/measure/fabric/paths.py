@@ -139,8 +139,8 @@ class Paths:
     def _leads_over(self, host: str, qp: int, path: Path, links: tuple[str, ...]) -> bool:
         flow = self._flows.of_sender(host, qp) or self._flows.by_receiver.get((host, qp))
         flows = [flow] if flow else [f for f in self._flows if host in {f.source, f.destination}]
-        wanted = frozenset(links)
-        return any(self.links(flow, path) & wanted for flow in flows)
+        chosen = frozenset(links)
+        return any(self.links(flow, path) & chosen for flow in flows)
 
     @cached_property
     def sender_evs(self) -> dict[EvKey, Path]:

@@ -90,7 +90,7 @@ class Switches:
                     gauge.add(r.t, float(reading.get(switch, {}).get(str(port), 0)))
         return found
 
-    def told_depth(self, switches: Collection[str], begin: float, end: float) -> bool:
+    def has_depths(self, switches: Collection[str], begin: float, end: float) -> bool:
         """Return True if any of these switches reported its queue depths between two times."""
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 

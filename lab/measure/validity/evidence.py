@@ -20,7 +20,7 @@ class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
 
 def span(measures: "Measures", begin: float, end: float) -> str:
     """A stretch of time in words."""
-    return measures.said_span(begin, end)
+    return measures.span_text(begin, end)
 
 
 def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[MeasuredFlow]:
@@ -35,7 +35,7 @@ def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> li
     return flows
 
 
-def arrived(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
+def receivers_sampled(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
     """NoEvidence where none of the selected flows ran between two times, or no receiver was sampled."""
     flows = ran(measures, chosen, begin, end)
     by_acks = chosen.plane is not None and bool(chosen.flow or chosen.traffic)
@@ -44,7 +44,7 @@ def arrived(measures: "Measures", chosen: Selection, begin: float, end: float) -
         raise NoEvidence(f"no samples of {', '.join(sorted(hosts)[:3])} then", span(measures, begin, end))
 
 
-def senders_told(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
+def senders_sampled(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
     """NoEvidence where none of the chosen flows ran between two times, or one of their senders was not sampled then."""
     hosts = {flow.source for flow in ran(measures, chosen, begin, end)}
     silent = sorted(host for host in hosts if not _sampled(measures, host, begin, end))
@@ -57,7 +57,7 @@ def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
     return any(begin - around <= t <= end + around for t in measures.samples.times.get(host, ()))
 
 
-def went_well(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
+def completed(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
     """NoEvidence where a selected flow failed before a time, or never ended: its duration is unknown."""
     ends = {r["flow"]: r for r in measures.history.of("flow.end") if "flow" in r.data}
     whole = {r["traffic"]: r for r in measures.history.of("traffic.end")}
@@ -68,4 +68,4 @@ def went_well(measures: "Measures", chosen: Selection, until: float = float("inf
         if end is None and until == float("inf"):
             raise NoEvidence(f"{flow.name} did not end")
         if end is not None and end.get("error") and end.t <= until:
-            raise NoEvidence(f"{flow.name} broke off: {end['error']}", f"at {measures.said(end.t)}")
+            raise NoEvidence(f"{flow.name} broke off: {end['error']}", f"at {measures.time_text(end.t)}")

@@ -135,8 +135,8 @@ class Lateness:
 
     def _of_switches(self) -> list[Late]:
         found = [Late(late, switch, r.t) for r in self._between("depths") for switch, late in r.get("late", {}).items()]
-        tell = {late.who for late in found}
-        others = {switch for r in self._history.of("counters") for switch in r["switches"]} - tell
+        reporting = {late.who for late in found}
+        others = {switch for r in self._history.of("counters") for switch in r["switches"]} - reporting
         before = math.inf
         for r in self._history.of("cpu"):
             waits = r.get("waited", {})

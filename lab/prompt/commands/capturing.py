@@ -106,11 +106,11 @@ class _CaptureProcess:
             start_new_session=True,
         )  # fmt: skip
         assert self._process.stderr is not None
-        said = self._process.stderr.readline()  # that it has started, or an error
-        if not said.startswith("capturing"):
+        line = self._process.stderr.readline()  # that it has started, or an error
+        if not line.startswith("capturing"):
             self._process.kill()
             self._process.communicate()
-            raise LabError(said.removeprefix("mrclab: ").strip() or "mrclab capture ended without output")
+            raise LabError(line.removeprefix("mrclab: ").strip() or "mrclab capture ended without output")
 
     def note(self, text: str) -> None:
         """Faults stand in the history already."""
@@ -119,12 +119,12 @@ class _CaptureProcess:
         """End the process once its file is written."""
         self._process.send_signal(signal.SIGINT)
         try:
-            output, trouble = self._process.communicate(timeout=_ENDING)
+            output, errors = self._process.communicate(timeout=_ENDING)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
             raise LabError(f"mrclab capture did not end within {_ENDING:g} s; its file is not whole") from None
         count = output.strip().removesuffix(" frames").rpartition(" ")[2]
         if not count.isdigit():
-            raise LabError(f"mrclab capture: {trouble.strip() or 'it ended without output'}")
+            raise LabError(f"mrclab capture: {errors.strip() or 'it ended without output'}")
         return int(count)

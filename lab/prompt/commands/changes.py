@@ -83,8 +83,8 @@ def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     link = _link(session, arguments, "up")
     if _cut_name(link) in session.faults:
         session.clear(_cut_name(link))
-    if held := session.down().get(link.name):
-        raise LabError(f"{link.name} is still held by {', '.join(held)}; `clear NAME` ends a fault")
+    if owners := session.down().get(link.name):
+        raise LabError(f"{link.name} is still held by {', '.join(owners)}; `clear NAME` ends a fault")
     return Answer(f"{link.name} is up", {"link": link.name, "up": True})
 
 
@@ -97,15 +97,15 @@ def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Inject a fault."""
     if not arguments:
         wrong("fault")
-    said = session.inject(arguments[0], fields(arguments[1:]))
-    return Answer(escape(said), {"said": said})
+    text = session.inject(arguments[0], fields(arguments[1:]))
+    return Answer(escape(text), {"said": text})
 
 
 @command("clear [FAULT]", "clear a fault, or all of them, the last first")
 def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Clear faults."""
-    said = session.clear(arguments[0] if arguments else "")
-    return Answer(escape("\n".join(said) or "nothing to clear"), {"cleared": said})
+    lines = session.clear(arguments[0] if arguments else "")
+    return Answer(escape("\n".join(lines) or "nothing to clear"), {"cleared": lines})
 
 
 @command(
@@ -165,13 +165,13 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
         assert isinstance(seconds, float)
         session.wait_until(lambda: None, seconds, f"wait {name}")
     else:
-        wanted = [session.lab.traffics[name]] if name else session.lab.active
+        traffics = [session.lab.traffics[name]] if name else session.lab.active
 
         def share() -> float:
-            return min((each.share(session.world.now) for each in wanted), default=1.0)
+            return min((each.share(session.world.now) for each in traffics), default=1.0)
 
-        over = f"wait {', '.join(each.name for each in wanted)}"
-        session.wait_until(lambda: all(each.ended is not None for each in wanted) or None, stage=over, share=share)
+        over = f"wait {', '.join(each.name for each in traffics)}"
+        session.wait_until(lambda: all(each.ended is not None for each in traffics) or None, stage=over, share=share)
     states = {each: running.state for each, running in session.lab.traffics.items()}
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 

@@ -261,9 +261,9 @@ def counters(session: LabSession, arguments: Sequence[str]) -> Answer:
 def faults(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Faults in force, and errors of background work."""
     active = session.faults
-    trouble, session.trouble[:] = list(session.trouble), []
+    errors, session.errors[:] = list(session.errors), []
     lines = [f"{name}: {text}" for name, text in active.items()] or ["none"]
-    return Answer(escape("\n".join([*lines, *trouble])), {"faults": active, "trouble": trouble})
+    return Answer(escape("\n".join([*lines, *errors])), {"faults": active, "trouble": errors})
 
 
 @command("flows", "running and finished traffic")
@@ -363,14 +363,14 @@ def _path(fabric: Fabric, source: str, destination: str, text: str) -> tuple[int
         return known[0]
     try:
         plane, slash, uplink = text.partition("/")
-        wanted = (int(plane), int(uplink)) if slash else srv6.ev_fields(int(text, 16))[:2]
+        path = (int(plane), int(uplink)) if slash else srv6.ev_fields(int(text, 16))[:2]
     except ValueError:
         raise ValueError(f"{text!r} is no EV; write it in hexadecimal, or PLANE/UPLINK as 1/2") from None
-    if wanted not in known:
+    if path not in known:
         raise ValueError(
-            f"there is no path over plane {wanted[0]}, uplink {wanted[1]}; `paths {source} {destination}` lists them"
+            f"there is no path over plane {path[0]}, uplink {path[1]}; `paths {source} {destination}` lists them"
         )
-    return wanted
+    return path
 
 
 def _switches(fabric: Fabric, source: str, destination: str, plane: int, uplink: int) -> list[tuple[Switch, str, str]]:

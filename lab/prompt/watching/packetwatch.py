@@ -24,7 +24,7 @@ class PacketWatch:
         self._watch: Crossings | None = None
         self._seen: deque[list[float]] = deque(maxlen=_LIGHT)
         self._count = 0  # of all crossings so far
-        self._asked = 0.0
+        self._requested_at = 0.0
 
     def poll(self, since: int | None = None) -> dict[str, Any]:
         """Tell what crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
@@ -36,7 +36,7 @@ class PacketWatch:
             world, pace = self._session.world, self._session.pace
             if pace is None or not isinstance(world, VirtualWorld):
                 raise LabError(ON_THE_WIRE)
-            self._asked = time.monotonic()
+            self._requested_at = time.monotonic()
             self._take()
             if pace <= _SEEN and self._watch is None:
                 self._watch = world.watch()
@@ -48,7 +48,7 @@ class PacketWatch:
 
     def rest(self) -> None:
         """Stop watching where there was no request for a while."""
-        if self._watch is not None and time.monotonic() - self._asked > _FORGOTTEN:
+        if self._watch is not None and time.monotonic() - self._requested_at > _FORGOTTEN:
             self.close()
 
     def close(self) -> None:

@@ -21,14 +21,14 @@ def transport(measures: Measures) -> Figure | None:
     series = {key: measures.samples.qps[key] for key in senders if key in measures.samples.qps}
     packet = measures.fabric.spec.path_mtu
     rtt_unit, rtt_scale = ("ms", 1e-3) if measures.units.seconds == 1 else ("µs", 1e-6)
-    wanted = (
+    columns = (
         ("cwnd", "congestion window", "packets", packet),
         ("rate", "sending rate", measures.units.rate, measures.units.bytes_per_second),
         ("inflight", "in flight", "packets", packet),
         ("rtt", "round-trip time", rtt_unit, rtt_scale),
     )
     shown = []
-    for name, title, unit, scale in wanted:
+    for name, title, unit, scale in columns:
         gauges = {key: qp.gauges[name] for key, qp in series.items() if name in qp.gauges}
         if gauges:
             shown.append((name, title, unit, scale, gauges))
@@ -66,7 +66,7 @@ def _draw(
             ends.append((float(np.median(values)), names[key], colour))
         return ends if len(gauges) > 1 else []
     at = np.array(bins(measures))
-    grid = np.array([_held(measures, key, gauge, at) for key, gauge in gauges.items()]) / scale
+    grid = np.array([_values_at(measures, key, gauge, at) for key, gauge in gauges.items()]) / scale
     seen = ~np.all(np.isnan(grid), axis=0)
     if not seen.any():  # the run was over before anybody was sampled twice
         return []
@@ -78,7 +78,7 @@ def _draw(
     return [(float(np.median(middle)), f"median of {len(gauges)} QPs;\n5 to 95%; maximum", style.BLUE)]
 
 
-def _held(measures: Measures, key: QpKey, gauge: Gauge, at: "np.typing.NDArray[np.float64]") -> Any:
+def _values_at(measures: Measures, key: QpKey, gauge: Gauge, at: "np.typing.NDArray[np.float64]") -> Any:
     """The gauge's last value at each time while its flow ran; not a number before and after."""
     place = np.searchsorted(gauge.times, at, side="right") - 1
     values = np.array(gauge.values)[np.maximum(place, 0)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import Refused, RunError, Stopped, as_run_error
-from mrclab.lab.run.wire.watchdog import spoken
+from mrclab.lab.run.wire.watchdog import title_of
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
@@ -60,7 +60,7 @@ class LabClients:
             return self._clients[node].call(op, rpc_timeout=limit, **arguments)
         except RpcStopped as error:
             self.forget(node)
-            raise Stopped(f"{spoken(self.fabric, node)} {stopped_text(error.pid)}; it was to answer {op}") from None
+            raise Stopped(f"{title_of(self.fabric, node)} {stopped_text(error.pid)}; it was to answer {op}") from None
         except RpcTimeout:
             self.forget(node)
             raise as_run_error(adaptive.error(node, f"answer {op}")) from None

@@ -37,7 +37,7 @@ class Listener:
         if client is not None:
             client.close()
 
-    def hears(self, host: str) -> bool:
+    def is_subscribed(self, host: str) -> bool:
         """Return True if the connection to a host stands."""
         return host in self._clients
 

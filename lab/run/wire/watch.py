@@ -108,14 +108,14 @@ class Watch(ProcessWatcher):
             self._look_into_queues(self._depths)
 
     def _look_into_queues(self, depths: QueueDepths) -> None:
-        asked = time.monotonic()
+        began = time.monotonic()
         sampled = depths.sample()
         waiting = {switch: {port: n for port, n in it.depths.items() if n} for switch, it in sampled.items()}
         silent = [switch for switch in depths.switches if switch not in sampled]
         late = {switch: it.late for switch, it in sampled.items() if it.late is not None}
         switches = {switch: ports for switch, ports in waiting.items() if ports}
         self.depths = {name: {str(port): n for port, n in ports.items()} for name, ports in switches.items()}
-        self._log.add(QueueDepthSample(switches=self.depths, silent=silent, late=late), asked)
+        self._log.add(QueueDepthSample(switches=self.depths, silent=silent, late=late), began)
 
 
 def cpu_seconds(pid: int) -> float | None:

@@ -19,11 +19,11 @@ from mrclab.topo.model import Fabric
 _INTERVAL = 0.1  # seconds between two looks
 _FULL = 65_536  # free bytes of a file system on which nothing can be written any more
 _WORDS = 300  # characters of a process's last output in a message
-_TELL = 1.0  # seconds that a process is stopped before a line is written about it
+_REPORT_AFTER = 1.0  # seconds that a process is stopped before a line is written about it
 _CONTROLLER = "controller"
 
 
-def spoken(fabric: Fabric, process: str) -> str:
+def title_of(fabric: Fabric, process: str) -> str:
     """Return the name of a process for a sentence: `the agent of h1`."""
     if fabric.has_host(process):
         return f"the agent of {process}"
@@ -35,15 +35,15 @@ def spoken(fabric: Fabric, process: str) -> str:
 class Stops:
     """Processes stopped by a signal: each is recorded, and reported once if it stays stopped.
 
-    `record` gets `process.stopped` and `process.resumed` with their fields, `say` one line per stop. Times of records
-    are monotonic, of the first and last look at which the process was stopped.
+    `record` gets `process.stopped` and `process.resumed` with their fields, `notify` one line per stop. Times of
+    records are monotonic, of the first and last look at which the process was stopped.
     """
 
-    def __init__(self, fabric: Fabric, record: Callable[..., object], say: Callable[[str], None]) -> None:
-        self._fabric, self._record, self.say = fabric, record, say
+    def __init__(self, fabric: Fabric, record: Callable[..., object], notify: Callable[[str], None]) -> None:
+        self._fabric, self._record, self.notify = fabric, record, notify
         self._since: dict[str, tuple[float, int]] = {}
         self._recorded: set[str] = set()
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def poll(self, now: float, stopped: Mapping[str, int]) -> None:
         """Update the set of stopped processes (name → pid)."""
@@ -51,10 +51,10 @@ class Stops:
             since, _ = self._since.pop(name)
             if name in self._recorded:
                 self._record(ProcessResume(process=name, seconds=round(now - since, 3)))
-            if name in self._said:
-                self.say(f"{spoken(self._fabric, name)} goes on after {now - since:.1f} s")
+            if name in self._reported:
+                self.notify(f"{title_of(self._fabric, name)} goes on after {now - since:.1f} s")
             self._recorded.discard(name)
-            self._said.discard(name)
+            self._reported.discard(name)
         for name, pid in stopped.items():
             since, _ = self._since.setdefault(name, (now, pid))
             if (
@@ -62,16 +62,16 @@ class Stops:
             ):  # one that was just resumed is seen as stopped at one look only
                 self._recorded.add(name)
                 self._record(ProcessStop(process=name, pid=pid), since)
-            if now - since >= _TELL and name not in self._said:
-                self._said.add(name)
-                self.say(f"{spoken(self._fabric, name)} {stopped_text(pid)}")
+            if now - since >= _REPORT_AFTER and name not in self._reported:
+                self._reported.add(name)
+                self.notify(f"{title_of(self._fabric, name)} {stopped_text(pid)}")
 
     def standing(self, seconds: float) -> str:
         """Return the line on the first process stopped for so long; empty where there is none."""
         now = time.monotonic()
         every = list(self._since.items())
         found = [(name, pid) for name, (since, pid) in every if now - since >= seconds]
-        return f"{spoken(self._fabric, found[0][0])} {stopped_text(found[0][1])}" if found else ""
+        return f"{title_of(self._fabric, found[0][0])} {stopped_text(found[0][1])}" if found else ""
 
 
 class Watchdog(ProcessWatcher):
@@ -89,13 +89,13 @@ class Watchdog(ProcessWatcher):
         super().__init__()
         self._fabric, self._run_dir, self._endings, self._look_beside = fabric, run_dir, endings, look_beside
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-        self._on_trouble: Callable[[], None] = lambda: None
-        self.trouble = ""  # first trouble, a sentence
+        self._on_problem: Callable[[], None] = lambda: None
+        self.problem = ""  # first trouble, a sentence
         self._woken = ""  # the trouble already reported
 
-    def start(self, on_trouble: Callable[[], None]) -> None:
-        """Start; `on_trouble` is called in the watchdog's thread at the first trouble."""
-        self._on_trouble = on_trouble
+    def start(self, on_problem: Callable[[], None]) -> None:
+        """Start; `on_problem` is called in the watchdog's thread at the first trouble."""
+        self._on_problem = on_problem
         self._thread.start()
 
     def stop(self) -> None:
@@ -107,23 +107,23 @@ class Watchdog(ProcessWatcher):
     def poll(self) -> str:
         """Look now; return the trouble so far, if any."""
         with self._lock:
-            if not self.trouble and not self._stopped.is_set():
-                self.trouble = self._what_happened()
-            return self.trouble
+            if not self.problem and not self._stopped.is_set():
+                self.problem = self._what_happened()
+            return self.problem
 
     def accept(self) -> None:
         """Accept the processes that have ended so far; the lab goes on without them."""
         with self._lock:
             self._excused.update(self._endings())
-            self.trouble = ""
+            self.problem = ""
 
     def _run(self) -> None:
         while not self._stopped.wait(_INTERVAL):
             self._look_beside()
-            trouble = self.poll()
-            if trouble != self._woken:
-                self._woken = trouble
-                self._on_trouble()
+            problem = self.poll()
+            if problem != self._woken:
+                self._woken = problem
+                self._on_problem()
 
     def _what_happened(self) -> str:
         try:
@@ -138,11 +138,13 @@ class Watchdog(ProcessWatcher):
             return ""
         name, how = ended[0]
         if why := exhausted_by_log(self._run_dir / "log" / f"{name}.log"):
-            return f"{spoken(self._fabric, name)} {how}: {why}"
+            return f"{title_of(self._fabric, name)} {how}: {why}"
         more = f"; so did {len(ended) - 1} more" if len(ended) > 1 else ""
         hint = "; the kernel does that when memory runs out (`dmesg`), or a user did" if "SIGKILL" in how else ""
         log = f"its log is log/{name}.log" if (self._run_dir / "log" / f"{name}.log").exists() else "it has no log"
-        return f"{spoken(self._fabric, name)} {how}{more}: its last output was: {self.last_output(name)} ({log}{hint})"
+        return (
+            f"{title_of(self._fabric, name)} {how}{more}: its last output was: {self.last_output(name)} ({log}{hint})"
+        )
 
     def last_output(self, process: str) -> str:
         """Return the last line of a process's log."""

@@ -95,7 +95,7 @@ class WireWorld(LabClients):
 
     def _bring_up(self, progress: Progress) -> None:
         began = time.monotonic()
-        self.emulation.start(functools.partial(self._hear_of_remains, progress), keep_files=True)
+        self.emulation.start(functools.partial(self._on_cleanup, progress), keep_files=True)
         self._watchdog.start(self._abort)
         for folder in ("history", "node", "files"):
             (self.run_dir / folder).mkdir()
@@ -111,7 +111,7 @@ class WireWorld(LabClients):
         self.bring_up_seconds = time.monotonic() - began
         self.log.add(LabUp(seconds=round(self.bring_up_seconds, 3)))
 
-    def _hear_of_remains(self, progress: Progress, stage: str, done: int, total: int) -> None:
+    def _on_cleanup(self, progress: Progress, stage: str, done: int, total: int) -> None:
         """Keep the start-up's message on an earlier run that was killed, if that left something for users."""
         if " kept in " in stage:
             self._remains.append(stage)
@@ -130,11 +130,11 @@ class WireWorld(LabClients):
 
     # --- unexpected ends --------------------------------------------------------------------------------------------
 
-    def on_notice(self, say: Callable[[str], None]) -> None:
-        """Report processes that a signal stops, as it happens; `say` is called in another thread."""
-        self._stops.say = say
+    def on_notice(self, notify: Callable[[str], None]) -> None:
+        """Report processes that a signal stops, as it happens; `notify` is called in another thread."""
+        self._stops.notify = notify
         for text in self._remains:
-            say(text)
+            notify(text)
 
     def stopped(self) -> dict[str, int]:
         """Return name → pid of the processes stopped by a signal, not by a fault."""
@@ -153,10 +153,10 @@ class WireWorld(LabClients):
 
     def check(self) -> None:
         """Raise RunError if a process ended unexpectedly; at a prompt, only the first time."""
-        if trouble := self._watchdog.poll():
+        if problem := self._watchdog.poll():
             if self.forgiving:
                 self._watchdog.accept()
-            raise RunError(trouble)
+            raise RunError(problem)
 
     def _abort(self) -> None:
         """Wake all callers that wait for an answer; they raise the trouble."""
@@ -307,8 +307,8 @@ class WireWorld(LabClients):
     def _start_controller(self, progress: Progress) -> None:
         progress("controller", 0, 1)
         self._run_controller()
-        wanted = [self.run_dir / "node" / f"{host.name}.json" for host in self.fabric.hosts]
-        self._wait(lambda: all(path.exists() for path in wanted), "controller", "the node config files")
+        files = [self.run_dir / "node" / f"{host.name}.json" for host in self.fabric.hosts]
+        self._wait(lambda: all(path.exists() for path in files), "controller", "the node config files")
         progress("controller", 1, 1)
 
     def _start_agents(self, progress: Progress) -> None:
@@ -348,9 +348,9 @@ class WireWorld(LabClients):
                 raise Stopped(f"the fabric was not verified: {standing}")
             if state == "failed" or adaptive.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
-                trouble = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
-                trouble = trouble or [f"the agent of {host} does not respond" for host in unanswered]
-                detail = status.get("message") or "; ".join(str(item) for item in trouble[:3])
+                problems = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []
+                problems = problems or [f"the agent of {host} does not respond" for host in unanswered]
+                detail = status.get("message") or "; ".join(str(item) for item in problems[:3])
                 if state != "failed":
                     what = "hear every agent" if state == "verified" else f"verify the fabric ({state})"
                     raise as_run_error(adaptive.error("the controller", f"{what}: {detail}"))

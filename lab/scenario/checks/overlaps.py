@@ -76,8 +76,8 @@ class _Overlaps:
         """Return faults by each claim that one of them takes and another one takes or needs."""
         taken = frozenset[str]().union(*(claimed for claimed, _ in self._claims))
         found: dict[str, list[int]] = {}
-        for index, (_, wanted) in enumerate(self._claims):
-            for key in wanted & taken:
+        for index, (_, needed) in enumerate(self._claims):
+            for key in needed & taken:
                 found.setdefault(key, []).append(index)
         return {key: holders for key, holders in found.items() if len(holders) > 1}
 

@@ -103,8 +103,8 @@ class Document:
             for key in node:
                 if not isinstance(key, str):
                     at = _line_of(node, key, line)
-                    said = sentences.shown(key)
-                    raise ScenarioError([f"{self.name}:{at + 1}: {said}: a field is named by text; put it in quotes"])
+                    name = sentences.shown(key)
+                    raise ScenarioError([f"{self.name}:{at + 1}: {name}: a field is named by text; put it in quotes"])
             return {
                 str(key): self._plain(value, left, depth + 1, _line_of(node, key, line)) for key, value in node.items()
             }
@@ -257,8 +257,8 @@ def message(item: Any, model: type[BaseModel]) -> str:
         return f"kind {sentences.shown(tag)} is unknown; " + nearest(_short(tag), known)
     if kind == "union_tag_not_found":
         return "the field kind is missing; it says what this entry is"
-    said = _EXPECTED.get(kind)
-    text = said.format(**item.get("ctx", {})) if said else str(item["msg"]).removeprefix("Value error, ")
+    template = _EXPECTED.get(kind)
+    text = template.format(**item.get("ctx", {})) if template else str(item["msg"]).removeprefix("Value error, ")
     shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 

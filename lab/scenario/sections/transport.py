@@ -12,11 +12,11 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
-from mrclab.topo.config.transport import SAID_BY_FIELDS, SETTINGS, TransportSpec
+from mrclab.topo.config.transport import SECTION_FIELDS, SETTINGS, TransportSpec
 from mrclab.topo.input.quantities import parse_duration
 
 MAX_QPS = 64  # of one flow
-SET_ELSEWHERE = frozenset({*SAID_BY_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})
+SET_ELSEWHERE = frozenset({*SECTION_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})
 """Fields of the transport section that the fabric or other fields of a scenario determine."""
 
 

@@ -83,7 +83,7 @@ def _names(node: Any, place: Place) -> Iterator[str]:
     for part in place:
         node = node[part]
         named = isinstance(part, int) and isinstance(node, dict) and node.get("name")
-        yield str(named) if named else _spoken(part)
+        yield str(named) if named else _part_text(part)
 
 
 def leaves(data: Any, path: str = "") -> dict[str, Any]:
@@ -102,16 +102,16 @@ def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Plac
     real = _without_tags(data, location)
     for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:
-            return ("variants", index, field, path), ".".join(_spoken(part) for part in real[len(place) :])
-    return ("variants", index), "with this variant, " + ".".join(_spoken(part) for part in real)
+            return ("variants", index, field, path), ".".join(_part_text(part) for part in real[len(place) :])
+    return ("variants", index), "with this variant, " + ".".join(_part_text(part) for part in real)
 
 
-def spoken(data: Any, location: Place) -> str:
+def dotted(data: Any, location: Place) -> str:
     """Return a pydantic location as a dotted path."""
-    return ".".join(_spoken(part) for part in _without_tags(data, location))
+    return ".".join(_part_text(part) for part in _without_tags(data, location))
 
 
-def _spoken(part: int | str) -> str:
+def _part_text(part: int | str) -> str:
     return str(part + 1) if isinstance(part, int) else part
 
 

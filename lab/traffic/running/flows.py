@@ -219,9 +219,9 @@ class Running:
             if event.get("rests"):
                 self._rests(host, number)
         elif kind == "flow.done":
-            self._close(self._flows[event["flow"]], _said(host, event["error"]), event)
+            self._close(self._flows[event["flow"]], _error_text(host, event["error"]), event)
         elif kind == "flow.failed":
-            self._close(self._flows[event["flow"]], _said(host, event["error"]))
+            self._close(self._flows[event["flow"]], _error_text(host, event["error"]))
 
     def take_progress(self, host: str, event: Mapping[str, Any]) -> None:
         """Note that a QP of a host makes no progress, or resumes."""
@@ -275,10 +275,10 @@ class Running:
             digests[1].append(received)
             self._record_flow(state, answers, sent, received, ended)
         errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
-        wanted, got = self._reduced()
+        expected, got = self._reduced()
         self.outcome = {
             "bytes": sum(self._bytes(state, answers) for state in self._flows.values()),
-            "sent_sha256": _joined([*digests[0], *wanted]),
+            "sent_sha256": _joined([*digests[0], *expected]),
             "received_sha256": _joined([*digests[1], *got]),
             "iterations": self._durations(),
             "iteration_ends": [round(end, 9) for _, end in self._whole_iterations()],
@@ -366,7 +366,7 @@ def _peer(flow: Flow, host: str) -> str:
     return flow.destination if host == flow.source else flow.source
 
 
-def _said(host: str, error: str) -> str:
+def _error_text(host: str, error: str) -> str:
     return f"{host}: {error}" if error else ""
 
 

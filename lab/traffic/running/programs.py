@@ -36,7 +36,7 @@ class _Process:
     read: int = 0  # bytes of output already searched for steps
     steps: int = 0
 
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text(errors="replace")
 
 
@@ -99,7 +99,7 @@ class RunningPrograms(Running):
         """Start the next program if the last one is ready; if it never will be, the traffic has failed."""
         while len(self._processes) < len(self.entry.places) and not self._error:
             last = self._processes[-1]
-            if not re.search(last.spec.ready or "", last.said()):
+            if not re.search(last.spec.ready or "", last.printed()):
                 too_long = self._world.now > last.began + _READY_LIMIT * self._lab.pace.stretch
                 if last.process.poll() is not None or too_long:
                     self._error = f"{last.spec.host}: {last.spec.command} did not say {last.spec.ready!r}"
@@ -129,9 +129,9 @@ class RunningPrograms(Running):
             self._note_steps()
         if self.ended is not None:
             return 1.0
-        wanted = self.entry.ranks.steps if self.entry.ranks is not None else None
+        steps = self.entry.ranks.steps if self.entry.ranks is not None else None
         done = min((one.steps for one in self._processes), default=0)
-        return min(done / wanted, 0.9999) if wanted else 0.0
+        return min(done / steps, 0.9999) if steps else 0.0
 
     def _note_steps(self) -> None:
         """Record the steps that programs have reported since the last call."""
@@ -191,7 +191,9 @@ class RunningPrograms(Running):
         worst = next((one for one in self._processes if one.process.returncode), None)
         if worst is not None and not self._error:
             status = worst.process.returncode
-            self._error = f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {_reason(worst.said())}"
+            self._error = (
+                f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {_reason(worst.printed())}"
+            )
         error = self._error or error
         flows = self.entry.flows(self._lab.fabric, 0)
         self._world.record(
@@ -230,7 +232,7 @@ class RunningPrograms(Running):
         """Record how each program ended: a negative exit status is the signal that ended it."""
         for place, one in enumerate(self._processes):
             status = one.process.returncode
-            reason = "" if not status else _reason(one.said()) if status > 0 else f"ended by signal {-status}"
+            reason = "" if not status else _reason(one.printed()) if status > 0 else f"ended by signal {-status}"
             self._world.record(
                 ProgramEnd(traffic=self.name, host=one.spec.host, place=place, exit_status=status, error=reason)
             )
@@ -246,8 +248,8 @@ class RunningPrograms(Running):
         return 0
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """Return the line of a program's output that most likely gives the reason of its failure."""
-    lines = [line for line in said.splitlines() if line.strip() and steps.parse(line) is None]
+    lines = [line for line in output.splitlines() if line.strip() and steps.parse(line) is None]
     errors = [line for line in lines if re.search(r"\w(Error|Exception)\b", line)]
     return (errors or lines or [""])[-1].strip()

@@ -18,7 +18,7 @@ class RunningRing(Running):
     @override
     def _reduced(self) -> tuple[list[str], list[str]]:
         size = self.entry.size
-        wanted, got = [], []
+        sums, got = [], []
         sources: list[bytearray] = []
         for number, parts in sorted(self._iterations.items()):
             digests = [digest for _, _, digest in parts.values()]
@@ -26,6 +26,6 @@ class RunningRing(Running):
             if number < _CHECKED_ITERATIONS:
                 sources = sources or [content(self._content(host), size) for host in self.entry.hosts]
                 expected = ring.expected(sources, size, number)
-            wanted += [expected] * len(self.hosts)
+            sums += [expected] * len(self.hosts)
             got += digests + [""] * (len(self.hosts) - len(digests))
-        return wanted, got
+        return sums, got

@@ -57,7 +57,7 @@ class Wildcards:
                 for k in range(1, count + 1)
             )
         if not found:
-            raise JobError(f"{file}: {node.text} receives {_said(pattern)}, which no rank sends to it; add a send")
+            raise JobError(f"{file}: {node.text} receives {_text(pattern)}, which no rank sends to it; add a send")
         return found
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ class Wildcards:
         for node in competing:
             sent = len(self.accepts(rank, node, file))
             if (received := counts[node.peer, node.tag]) > sent:
-                text = _said((node.peer, node.tag))
+                text = _text((node.peer, node.tag))
                 raise JobError(
                     f"{file}: rank {rank} has {received} receives like that of {node.text}, {text}, and is sent {sent}"
                     " such messages; add sends"
@@ -91,6 +91,6 @@ def _fits(pattern: _Class, one: _Class) -> bool:
     return pattern[0] in {ANY, one[0]} and pattern[1] in {ANY, one[1]}
 
 
-def _said(pattern: _Class) -> str:
+def _text(pattern: _Class) -> str:
     source = "any rank" if pattern[0] == ANY else f"rank {pattern[0]}"
     return f"from {source} with {'any tag' if pattern[1] == ANY else f'tag {pattern[1]}'}"

@@ -82,10 +82,10 @@ class P4Tab:
         """Run a learner's controller on an empty switch of the fabric, which has its entries from then on."""
         name, device = str(request["switch"]), shell.ShellDevice()
         self._fabric.switch(name)
-        printed, trouble = shell.run(str(request["text"]), device)
+        printed, error = shell.run(str(request["text"]), device)
         if device.programmed is not None:
             self._switches[name] = device.programmed
-        return {"printed": printed, "trouble": trouble, "programmed": device.programmed is not None}
+        return {"printed": printed, "trouble": error, "programmed": device.programmed is not None}
 
     def _reset(self, _: dict[str, Any]) -> dict[str, str]:
         self._program = None

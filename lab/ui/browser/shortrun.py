@@ -79,9 +79,9 @@ class Figures:
         try:
             if path != "api/figure":
                 raise LabError(f"figures have no {path}")
-            wanted = json.loads(body)
+            request = json.loads(body)
             return json.dumps(
-                frames_of(str(wanted["text"]), *(float(wanted[name]) for name in ("begin", "end", "step")))
+                frames_of(str(request["text"]), *(float(request[name]) for name in ("begin", "end", "step")))
             )
         except (LabError, TopoError, ValueError, TypeError, KeyError) as error:
             return json.dumps({"error": str(error)})

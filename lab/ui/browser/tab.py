@@ -103,12 +103,12 @@ class Followed:
             self._due = time.monotonic() + _OFTEN
         self._push()
 
-    def decide(self, digest: str, trouble: str = "") -> None:
-        """Say what came out; `digest` is the SHA-256 of the history, `trouble` why nothing came out."""
+    def decide(self, digest: str, error: str = "") -> None:
+        """Say what came out; `digest` is the SHA-256 of the history, `error` why nothing came out."""
         state, standings = self._judge.outcome()
-        if trouble:
+        if error:
             state = "broken"
-            standings = [{"state": "failed", "expected": "the run goes to its end", "observed": trouble, "when": ""}]
+            standings = [{"state": "failed", "expected": "the run goes to its end", "observed": error, "when": ""}]
         self._model.expectations = standings
         self._add([self._model.frame(self.film.last.get("t", 0.0))])
         self._push()
@@ -169,7 +169,7 @@ class Tab:
     """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
 
     def __init__(self, publish: Publish, folder: Path = Path("results"), pace: float = 1.0) -> None:
-        self._tell = publish
+        self._publish = publish
         self._run_index = RunIndex(folder)
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
@@ -236,12 +236,12 @@ class Tab:
             self._side.step()
             if self._rival is not None:
                 self._rival.follow(self._side)
-            self._tell_packets()
+            self._publish_packets()
 
-    def _tell_packets(self) -> None:
+    def _publish_packets(self) -> None:
         for side in self._sides():
             if message := side.packets():
-                self._tell(json.dumps({"kind": "packets", "rival": side is self._rival, **message}))
+                self._publish(json.dumps({"kind": "packets", "rival": side is self._rival, **message}))
 
     def source(self) -> None:
         """Publish all of what is shown now."""
@@ -250,7 +250,7 @@ class Tab:
         message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
         if message["layout"].get("beside") and self._rival is not None:
             message["rival"] = [json.loads(change) for change in self._rival.frames.film.changes_since(0)[1]]
-        self._tell(f'{json.dumps(message)[:-1]}, "frames": [{",".join(changes)}]}}')
+        self._publish(f'{json.dumps(message)[:-1]}, "frames": [{",".join(changes)}]}}')
 
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._side.frames
@@ -270,11 +270,11 @@ class Tab:
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
         if self._open and source is self._shown:
-            self._tell(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
+            self._publish(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
 
     def _rivals_frames(self, _: Followed, changes: list[str]) -> None:
         if self._open and self._shown is self._side.frames:
-            self._tell(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
+            self._publish(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
     def _beside(self, on: bool) -> dict[str, str]:
         """Begin again, with the same fabric and RoCEv2 beside it or without."""
@@ -304,7 +304,7 @@ class Tab:
         for side in self._sides():
             side.frames.take_in()
         if request["operation"] == "slow":
-            self._tell_packets()
+            self._publish_packets()
         return {"said": message[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
@@ -343,7 +343,7 @@ class Tab:
         return {"said": f"{message['name']} runs"}
 
     def _run_now(self, loaded: scenario.Loaded) -> None:
-        source, digest, trouble = self._shown, "", ""
+        source, digest, failure = self._shown, "", ""
         self._write_numbers()
         assert isinstance(source, Followed)
 
@@ -361,10 +361,10 @@ class Tab:
             run = results.CollectedRun(outcome.directory, loaded, outcome.measures, info)
             self._unwritten, self._ended = (run, outcome.verdicts), outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:
-            trouble = str(error) or "the browser gave it no more memory"
-        source.decide(digest, trouble)
+            failure = str(error) or "the browser gave it no more memory"
+        source.decide(digest, failure)
         source.stop()
-        self._tell(json.dumps({"kind": "outcome", "outcome": source.outcome()}))
+        self._publish(json.dumps({"kind": "outcome", "outcome": source.outcome()}))
 
     def _write_numbers(self) -> None:
         """Write the figures of the run that ended last, unless they are written: the page has its verdict before."""

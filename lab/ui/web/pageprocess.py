@@ -20,11 +20,11 @@ class PageProcess:
     """Inside the block `show` starts the page of a lab; it ends with the block, which is after the lab."""
 
     def __init__(
-        self, run_dir: Path, say: Callable[[str], None], *, browser: bool = False, results: Path = Path("results")
+        self, run_dir: Path, notify: Callable[[str], None], *, browser: bool = False, results: Path = Path("results")
     ) -> None:
         self._results = results
         self._run_dir = run_dir
-        self._say = say
+        self._notify = notify
         self._browser = browser
         self._process: subprocess.Popen[str] | None = None
 
@@ -42,11 +42,11 @@ class PageProcess:
         if not address:
             status = process.wait(_GONE)
             if status < 0:
-                self._say("the page's process was killed or stopped by a signal; the lab goes on without the page")
+                self._notify("the page's process was killed or stopped by a signal; the lab goes on without the page")
                 return
             raise LabError("the page did not start; what it said stands above")
         self._process = process
-        self._say(f"live page: {address}")
+        self._notify(f"live page: {address}")
 
     @staticmethod
     def _address(process: "subprocess.Popen[str]") -> str:
@@ -67,7 +67,7 @@ class PageProcess:
     def linger(self, text: str) -> None:
         """Leave the page up until Ctrl-C at a terminal."""
         if self._process is not None and sys.stdin.isatty():
-            self._say(text)
+            self._notify(text)
             with contextlib.suppress(KeyboardInterrupt):
                 self._process.wait()
 

@@ -23,9 +23,9 @@ _POLL = 0.05  # seconds
 
 
 def serve(
-    page: "LivePage", port: int, say: Callable[[str], None], *, browser: bool = False, attended: bool = False
+    page: "LivePage", port: int, notify: Callable[[str], None], *, browser: bool = False, attended: bool = False
 ) -> None:
-    """Serve a page; `say` gets its address once it answers. LabError where the port is taken.
+    """Serve a page; `notify` gets its address once it answers. LabError where the port is taken.
 
     `attended`: end once standard input has ended, and the lab with it, and browsers are notified.
     """
@@ -52,7 +52,7 @@ def serve(
     server = PageServer(config)
     if attended:
         threading.Thread(target=_attend, args=(page, server), daemon=True).start()
-    say(address)
+    notify(address)
     if browser:
         webbrowser.open(address)
     server.run(sockets=[listener])

@@ -199,8 +199,8 @@ class LivePage:
         if self._operate is None:
             return JSONResponse({"error": "nothing can be done to a run that is over"}, 409)
         try:
-            wanted = await _object(request)
-            operation, arguments = str(wanted["operation"]), dict(wanted.get("arguments", {}))
+            body = await _object(request)
+            operation, arguments = str(body["operation"]), dict(body.get("arguments", {}))
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
         if why := allowed.refusal(operation, arguments):
@@ -225,8 +225,8 @@ class LivePage:
                 {"error": "this page shows a run that goes on by itself; `mrclab ui` runs scenarios"}, 409
             )
         try:
-            wanted = await _object(request)
-            text, world = str(wanted["text"]), str(wanted.get("world", ""))
+            body = await _object(request)
+            text, world = str(body["text"]), str(body.get("world", ""))
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with text and world, of a megabyte at most"}, 400)
         try:
@@ -312,10 +312,10 @@ def _carry_out(operate: Operate, operation: str, arguments: dict[str, Any]) -> d
 
 async def _object(request: Request) -> dict[str, Any]:
     """Return the JSON object that a request holds; one of _UNREADABLE where it holds none."""
-    wanted = json.loads(await _body(request))
-    if not isinstance(wanted, dict):
+    body = json.loads(await _body(request))
+    if not isinstance(body, dict):
         raise TypeError
-    return wanted
+    return body
 
 
 async def _body(request: Request) -> bytes:

@@ -18,7 +18,7 @@ def virtual_run_dir(run_dir: Path = RUN_DIR) -> Path:
     return Path(base) / "mrclab" if base else Path(f"/tmp/mrclab-{os.getuid()}")
 
 
-def held_run_dir(run_dir: Path) -> Path:
+def running_dir(run_dir: Path) -> Path:
     """Directory of the running lab: the given one, else this user's virtual one."""
     places = [run_dir] if run_dir != RUN_DIR else [run_dir, virtual_run_dir()]
     return next((place for place in places if _served(place)), run_dir)
@@ -28,7 +28,7 @@ def virtual(run_dir: Path) -> Path | None:
     """The directory of the lab in virtual time; None where none runs, or one runs on the wire."""
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 
-    place = held_run_dir(run_dir)
+    place = running_dir(run_dir)
     on_the_wire = place == RUN_DIR or state.running(place.parent) is not None
     return place if _served(place) and not on_the_wire else None
 
