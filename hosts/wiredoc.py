@@ -70,8 +70,8 @@ def _split(title: str, size: int, parts: dict[str, list[int]]) -> Iterator[str]:
             low -= 1
         first, last = name, names.get(low, "0")
         field, _, bit = first.partition(" bit ")
-        held = "0" if first == "0" else f"{field}, bits {bit}–{last.rpartition(' ')[2]}"
-        yield f"| {place}–{low} | {held} |"
+        content = "0" if first == "0" else f"{field}, bits {bit}–{last.rpartition(' ')[2]}"
+        yield f"| {place}–{low} | {content} |"
         place = low - 1
 
 

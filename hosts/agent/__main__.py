@@ -54,7 +54,7 @@ class Agent:
         self._server: Server | None = None
         rng, secrets = draws(seed, config.host.name, repeatable)
         host = RunningHost(
-            config, rng, self._make_nic, Mapped(), self._record, self._tell, transport, time.monotonic(), secrets
+            config, rng, self._make_nic, Mapped(), self._record, self._publish, transport, time.monotonic(), secrets
         )
         self._waker = _stop_on_signals(self._nic)
         process = ProcessOperations(host, config_path, self._nic.stop)
@@ -96,7 +96,7 @@ class Agent:
             self._server.publish(whole)
         return whole
 
-    def _tell(self, now: float, event: dict[str, Any]) -> None:
+    def _publish(self, now: float, event: dict[str, Any]) -> None:
         if self._server is not None and self._server.has_subscribers:
             self._server.publish({"t": round(now, 6), **event})
 

@@ -49,7 +49,7 @@ class Lane:
         self._posted = self._completed = self._credited = 0  # segments sent
         self._consumed = self._reported = 0  # segments received
         self.connected = False
-        self._asked_at = 0.0  # time since which the NIC has had requests and completed none
+        self._stalled_since = 0.0  # time since which the NIC has had requests and completed none
         self._controls = 0  # zero-length requests in flight
         self.waiting: deque[Outgoing] = deque()
 
@@ -92,7 +92,7 @@ class Lane:
 
     def completed(self, kind: int) -> None:
         """The NIC has completed a request."""
-        self._asked_at = time.monotonic()
+        self._stalled_since = time.monotonic()
         if kind == DATA:
             self._completed += 1
         else:
@@ -105,11 +105,11 @@ class Lane:
 
     def silent_since(self) -> float | None:
         """Time of the last acknowledgement while something is in flight; None if nothing is."""
-        return self._asked_at if self._posted > self._completed or self._controls else None
+        return self._stalled_since if self._posted > self._completed or self._controls else None
 
     def _asks(self) -> None:
         if self._posted == self._completed and not self._controls:
-            self._asked_at = time.monotonic()
+            self._stalled_since = time.monotonic()
 
     def _control(self, imm: int | None) -> None:
         self._asks()

@@ -149,7 +149,7 @@ class Mesh:
         self._settle(until)
         if not self._broken:
             with contextlib.suppress(CollectiveError):
-                self._on_thread(self._say_goodbye)
+                self._on_thread(self._send_goodbye)
             self._settle(until)
         self._command(self._stop)
         self._thread.join()
@@ -163,7 +163,7 @@ class Mesh:
                 return
             time.sleep(0.005)
 
-    def _say_goodbye(self) -> None:
+    def _send_goodbye(self) -> None:
         header = HEADER.pack(GOODBYE, 0, 0, 0, 0, 0, 0, 0, 0)
         for peer, lane in self._lanes:
             if not peer.lost and not peer.left:
@@ -266,8 +266,8 @@ class Mesh:
         peer = None if rank is None else operation.group.ranks[rank]
         self.forget(operation)
         operation.finish(self._failure(operation, peer, why, late))
-        said = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
-        self._break(operation.group, self._error(said, peer))
+        text = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
+        self._break(operation.group, self._error(text, peer))
 
     def _break(self, group: Group, cause: CollectiveError, notify: bool = True, prefix: str = "") -> None:
         """Fail a group: end its operations, and notify its other ranks of the reason."""
@@ -309,8 +309,8 @@ class Mesh:
             return
         for group in list(self._groups.values()):
             if peer.rank in group.ranks:
-                said = f"rank {self.rank} ({self.host}) reports: "
-                self._break(group, self._error(peer.lost, peer.rank), prefix=said)
+                text = f"rank {self.rank} ({self.host}) reports: "
+                self._break(group, self._error(peer.lost, peer.rank), prefix=text)
 
     def _end(self, why: str) -> None:
         """Handle the loss of the NIC itself."""
@@ -426,7 +426,7 @@ class Mesh:
             peer.goodbyes += 1
             return
         if kind == NOTICE:
-            self._hear(number, tag, bytes(payload).decode(errors="replace"))
+            self._on_group_broken(number, tag, bytes(payload).decode(errors="replace"))
             return
         key = (number, kind, tag, sequence, peer.rank if kind == MESSAGE else -1)
         operation = self._operations.get(key)
@@ -447,7 +447,7 @@ class Mesh:
             if not queue:
                 del self._anybody[number, tag]
 
-    def _hear(self, number: int, blamed: int, why: str) -> None:
+    def _on_group_broken(self, number: int, blamed: int, why: str) -> None:
         """A rank reports that a group is broken. It is passed on: that rank may not reach all others any more."""
         group = self._groups.get(number)
         if group is None:

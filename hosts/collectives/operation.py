@@ -175,8 +175,8 @@ class MeshOperation:
         if self._when_over is not None:
             try:
                 self._when_over(self)
-            except Exception as trouble:
-                self.error = self.error or CollectiveError(str(trouble), self._mesh.rank, None, str(trouble))
+            except Exception as failure:
+                self.error = self.error or CollectiveError(str(failure), self._mesh.rank, None, str(failure))
         if error is not None and self._generator is not None:
             with contextlib.suppress(Exception):  # the error that ended it is the one to report
                 self._generator.close()

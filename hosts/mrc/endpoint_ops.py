@@ -111,9 +111,9 @@ class _ResponseItem(OpItem):
 
     def body(self, now: float) -> bytes:
         """An EETH with the port mask and the service time."""
-        held = int((now - self._came_at) * 1e9)
+        delay = int((now - self._came_at) * 1e9)
         return h.EndpointResponse(
-            self._kind, self._entropy, self._endpoint.reported_mask, self._stamp, min(max(held, 0), 0xFFFFFFFF)
+            self._kind, self._entropy, self._endpoint.reported_mask, self._stamp, min(max(delay, 0), 0xFFFFFFFF)
         ).pack()
 
 

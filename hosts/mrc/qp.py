@@ -166,7 +166,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     @property
     def idle(self) -> bool:
         """True if there is nothing to send, now or when a window opens."""
-        return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_wanted or self.prober.queued)
+        return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_probe_due or self.prober.queued)
 
     # --- EV set -----------------------------------------------------------------------------------
 

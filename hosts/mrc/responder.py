@@ -30,7 +30,7 @@ _ALL_EVERY: Final = 4  # of SACKs that show older packets, every fourth also sho
 _MAX_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
 _QUIET_RTTS: Final = 16.0  # base RTTs without a packet after which a QP gives up its share of the host's bitmaps
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
-_ASKS: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
+_REQUESTS_SACK: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
 _NO_MARK: Final = int(h.Mark.NONE)
 _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
@@ -41,11 +41,42 @@ class MrcResponder(ReceiveHalf):
     """Receive window of one QP."""
 
     __slots__ = (
-        "_ack_due", "_all_at", "_asked", "_bad_after", "_delivered", "_echo", "_ends", "_gap_at", "_grants_credit",
-        "_held",
-        "_held_entropy", "_held_seq", "_held_since", "_held_timestamp", "_idle", "_idle_after", "_limits", "_memory",
-        "_pd", "_penalised", "_quiet", "_receiving", "_restoring_until", "_stats", "_streaks", "_threshold", "_turn",
-        "_units", "_unreported", "_waiting", "base", "bits", "highest", "qp", "rcvd_bytes", "window",
+        "_ack_due",
+        "_all_at",
+        "_bad_after",
+        "_delayed_entropy",
+        "_delayed_seq",
+        "_delayed_since",
+        "_delayed_timestamp",
+        "_delivered",
+        "_echo",
+        "_ends",
+        "_gap_at",
+        "_grants_credit",
+        "_idle",
+        "_idle_after",
+        "_limits",
+        "_memory",
+        "_pd",
+        "_penalised",
+        "_quiet",
+        "_receiving",
+        "_restoring_until",
+        "_sack_delayed",
+        "_sack_requested",
+        "_stats",
+        "_streaks",
+        "_threshold",
+        "_turn",
+        "_units",
+        "_unreported",
+        "_waiting",
+        "base",
+        "bits",
+        "highest",
+        "qp",
+        "rcvd_bytes",
+        "window",
     )  # fmt: skip
 
     def __init__(self, qp: MrcQueuePair) -> None:
@@ -76,10 +107,10 @@ class MrcResponder(ReceiveHalf):
         self._unreported = 0  # bytes towards the SACK trigger
         self._threshold = qp.settings.sack_gen_threshold
         self._ack_due = False  # messages were completed without a Transport ACK
-        self._asked = 0  # not 0: one of them requested it
-        self._held = False  # a SACK is delayed; the fields that it will reflect:
-        self._held_entropy = self._held_timestamp = self._held_seq = 0
-        self._held_since = 0.0
+        self._sack_requested = 0  # not 0: one of them requested it
+        self._sack_delayed = False  # a SACK is delayed; the fields that it will reflect:
+        self._delayed_entropy = self._delayed_timestamp = self._delayed_seq = 0
+        self._delayed_since = 0.0
         self._idle = qp.endpoint.timers.timer(self._on_idle)
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
         self._receiving = False  # lately, and so it has a share of the host's bitmaps
@@ -185,7 +216,7 @@ class MrcResponder(ReceiveHalf):
     def _note_end(self, packet: MrcPacket, seq: int) -> None:
         """The last packet of a message: it is complete once everything up to here has arrived."""
         imm = packet.imm if packet.op in h.WITH_IMM else None
-        heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _ASKS))
+        heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _REQUESTS_SACK))
 
     def _advance(self, packet: MrcPacket, now: float) -> bool:
         """Advance past the oldest gap, which this packet closed, and complete messages; False if the QP failed."""
@@ -196,8 +227,8 @@ class MrcResponder(ReceiveHalf):
             self._give_bitmaps(units_of(self.bits.bit_length()))
         ends = self._ends
         while ends and ends[0][0] < self.base:
-            _, msn, rqmsn, imm, length, asked = heappop(ends)
-            self._asked |= asked
+            _, msn, rqmsn, imm, length, requested = heappop(ends)
+            self._sack_requested |= requested
             with_imm = imm is not None
             if msn != self.msn + 1 & 0xFFFF or rqmsn != self._delivered + with_imm & 0xFFFF:
                 self._unexpected(packet, f"message {msn} with {rqmsn} immediates is not the next one", now)
@@ -229,25 +260,30 @@ class MrcResponder(ReceiveHalf):
         """
         size = packet.size
         self._unreported += max(_MIN_COUNTED, size)
-        if self._unreported > self._threshold or packet.flags & _ASKS or (packet.ce and self._echo) or self._asked:
+        if (
+            self._unreported > self._threshold
+            or packet.flags & _REQUESTS_SACK
+            or (packet.ce and self._echo)
+            or self._sack_requested
+        ):
             self._sack(packet, seq)
         else:
-            self._held = True
-            self._held_entropy, self._held_timestamp, self._held_seq = packet.entropy, packet.timestamp, seq
-            self._held_since = now
+            self._sack_delayed = True
+            self._delayed_entropy, self._delayed_timestamp, self._delayed_seq = packet.entropy, packet.timestamp, seq
+            self._delayed_since = now
             self._idle.arm(now + self._idle_after)
 
     def _on_idle(self, now: float) -> None:
         """Send the delayed SACK, its timestamp advanced by the delay, and the gaps: no packet arrived for a while."""
-        if not self._held:
+        if not self._sack_delayed:
             return
-        self._held = False
+        self._sack_delayed = False
         self._unreported = 0
-        timestamp = self._held_timestamp
+        timestamp = self._delayed_timestamp
         if timestamp:
-            timestamp = timestamp + int((now - self._held_since) * 1e6) & h.TS_MASK
-        self._queue_sack(SackItem(self.qp, _NO_MARK, self._held_entropy, timestamp, self._held_seq, None))
-        self._show_gaps(self._held_entropy)
+            timestamp = timestamp + int((now - self._delayed_since) * 1e6) & h.TS_MASK
+        self._queue_sack(SackItem(self.qp, _NO_MARK, self._delayed_entropy, timestamp, self._delayed_seq, None))
+        self._show_gaps(self._delayed_entropy)
         self._acknowledge()
 
     def _show_gaps(self, entropy: int) -> None:
@@ -261,7 +297,7 @@ class MrcResponder(ReceiveHalf):
 
     def _sack(self, packet: MrcPacket, seq: int) -> None:
         self._unreported = 0
-        self._held = False
+        self._sack_delayed = False
         self._idle.cancel()
         mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
@@ -285,7 +321,7 @@ class MrcResponder(ReceiveHalf):
         """Behind a SACK one Transport ACK for all messages that were completed since the last."""
         if self._ack_due:
             self._ack_due = False
-            self._asked = 0
+            self._sack_requested = 0
             self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
 
     def _nack(self, packet: MrcPacket, reason: h.Reason) -> None:
@@ -426,4 +462,4 @@ class MrcResponder(ReceiveHalf):
         self._give_bitmaps(0)
         self._need_no_share()
         self._idle.cancel()
-        self._held = False
+        self._sack_delayed = False

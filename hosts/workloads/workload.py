@@ -42,7 +42,7 @@ class FlowSpec(BaseModel):
     size: int | None = Field(default=None, ge=1)  # bytes of a stream, if they differ from the workload's
     start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's start; None: started by `start_flows`
     rank: int = 0  # of the peer, in a graph
-    tells_arrival: bool = False  # a receiver that writes `flow.received` after all `size` bytes
+    reports_arrival: bool = False  # a receiver that writes `flow.received` after all `size` bytes
 
 
 class WorkloadSpec(BaseModel):
@@ -322,7 +322,7 @@ class Workload:
             received = end.received(completion, now)
             if self._is_collective:
                 self._make_collective().received(received, now)
-            elif self._flows[end.name].tells_arrival and end.bytes == self._flows[end.name].size:
+            elif self._flows[end.name].reports_arrival and end.bytes == self._flows[end.name].size:
                 self._record({"kind": "flow.received", "traffic": self.name, "flow": end.name, "bytes": end.bytes})
         if end.error and end.name not in self._failed:
             self._failed.add(end.name)

@@ -58,7 +58,7 @@ class EvQueue:
         self._dropped = 0
         if self._armed and self.channel is not None:
             self._armed = False
-            self.channel.tell(self.handle)
+            self.channel.notify(self.handle)
 
     def arm(self) -> None:
         """Notify the program of the next event."""
@@ -232,7 +232,7 @@ class ProgramCtl(Control):
         timeout = timeout_ns * 1e-9
         if not 0 < timeout <= MAX_PROBE_TIMEOUT:
             raise invalid(f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
-        asked = []
+        probes = []
         for n in range(count):
             gid, value, port, fmt, ident = wire.PROBE.unpack_from(data, n * wire.PROBE.size)
             if fmt not in FORMATS:
@@ -242,7 +242,7 @@ class ProgramCtl(Control):
             peer = self._endpoint.peers.peer(str(ipaddress.IPv6Address(gid)))
             size = FORMATS[fmt].value
             uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
-            asked.append((ident, peer, peer.path(plane, uplink, srv6.ev_tag(n))))
+            probes.append((ident, peer, peer.path(plane, uplink, srv6.ev_tag(n))))
         answers: list[bytes] = []
         waiting = count
 
@@ -256,5 +256,5 @@ class ProgramCtl(Control):
                 done(([], b"".join(answers)))
 
         control = traffic_class >> 2 == Dscp.CONTROL
-        for ident, peer, path in asked:
+        for ident, peer, path in probes:
             self._endpoint.ops.probe(peer, path, timeout, partial(one, ident), self._loop.now, control=control)

@@ -108,7 +108,7 @@ class ProgramContext:
         for qp in self.qps.values():
             qp.pump()
 
-    def tell(self, kind: int, handle: int) -> None:
+    def notify(self, kind: int, handle: int) -> None:
         """Send an asynchronous event; events are lost if the program does not read them and the pipe is full."""
         with contextlib.suppress(OSError):
             os.write(self._events, wire.EVENT.pack(kind, handle))
@@ -311,11 +311,11 @@ class ProgramContext:
         qp = self.qps.get(number) if isinstance(number, int) else None
         if event["event"] == "QP_FATAL" and qp is not None:
             if qp.failed():
-                self.tell(wire.EVENT_QP_FATAL, qp.number)
+                self.notify(wire.EVENT_QP_FATAL, qp.number)
         elif event["event"] == "CQ_ERR":
             for queue in self._cqs.values():
                 if queue.number == event.get("cq"):
-                    self.tell(wire.EVENT_CQ_ERR, queue.handle)
+                    self.notify(wire.EVENT_CQ_ERR, queue.handle)
 
     # --- EV events ----------------------------------------------------------------------------------------------------
 

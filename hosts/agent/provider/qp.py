@@ -127,7 +127,7 @@ class ProgramQp:
         self.made = False  # the transport has a QP with this number
         self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; posted to the transport
         self._stuck = False  # the next request waits for earlier ones
-        self._asked = False  # the program requested ERROR
+        self._error_requested = False  # the program requested ERROR
         self._gone = False
         self._set: dict[str, int] = {}
         self._peer = b""
@@ -262,9 +262,9 @@ class ProgramQp:
             self._set, self._peer = {}, b""
             self._enter(target)
         elif self.made:
-            self._asked = True
+            self._error_requested = True
             self._verbs.modify_qp(self.number, "ERROR", self._loop.now)
-            self._asked = False
+            self._error_requested = False
             self._enter(target)
             self.pump()
         else:
@@ -278,7 +278,7 @@ class ProgramQp:
         """
         self._enter(IbvQpState.ERR)
         self._loop.call_soon(self._pump_later)
-        return not self._asked
+        return not self._error_requested
 
     def _enter(self, state: IbvQpState) -> None:
         self.state = state

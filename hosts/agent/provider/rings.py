@@ -59,7 +59,7 @@ class Channel:
         self.descriptor = descriptor
         self.users = 0
 
-    def tell(self, handle: int) -> None:
+    def notify(self, handle: int) -> None:
         """Notify the program of a queue. If it never reads its channel, only the notification is lost."""
         with contextlib.suppress(OSError):
             os.write(self.descriptor, wire.U64.pack(handle))
@@ -106,7 +106,7 @@ class SharedQueue(CompletionQueue):
                 armed = counters[wire.CQ_ARMED]
             if armed == 1 or (armed and solicited):
                 counters[wire.CQ_ARMED] = 0
-                self.channel.tell(self.handle)
+                self.channel.notify(self.handle)
         return True
 
     def close(self) -> None:

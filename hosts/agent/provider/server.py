@@ -130,9 +130,9 @@ class Provider:
         packet = wire.ANSWER.pack(error, len(numbers)) + b"".join(map(wire.U64.pack, numbers)) + data
         try:
             program.connection.send(packet, socket.MSG_NOSIGNAL)
-        except OSError as trouble:
-            if trouble.errno != errno.EPIPE:
-                log.warning("a program does not read its responses (%s); it is disconnected", trouble)
+        except OSError as failure:
+            if failure.errno != errno.EPIPE:
+                log.warning("a program does not read its responses (%s); it is disconnected", failure)
             self._drop(program)
 
     def _drop(self, program: ProgramContext) -> None:
@@ -155,4 +155,4 @@ class Provider:
             if up != known:
                 self._ports[number] = up
                 for program in self._programs.values():
-                    program.tell(wire.EVENT_PORT_ACTIVE if up else wire.EVENT_PORT_ERR, number)
+                    program.notify(wire.EVENT_PORT_ACTIVE if up else wire.EVENT_PORT_ERR, number)

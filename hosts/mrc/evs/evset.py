@@ -43,7 +43,7 @@ class EvSet:
         self.floor_hits = 0  # losses that only set SKIP because of the floor
         self.skips_ignored = 0  # marks ignored because most of the set was in SKIP already
         self.changes = 0  # changes of the set of active EVs
-        self._held_back = False
+        self._is_lazy = False
         grouped: dict[int, list[Ev]] = {}
         for ev in evs:
             self._by_value[ev.value] = ev
@@ -61,21 +61,21 @@ class EvSet:
 
     # --- those of a set whose paths are known, made one by one as packets take them -----------------
 
-    def hold_back(self) -> None:
+    def make_lazily(self) -> None:
         """Make EVs lazily, all at the first access besides `take` and `find`: for supplies without random draws."""
-        self._held_back = True
+        self._is_lazy = True
         self.changes += sum([plane.target for plane in self._plane_list])
 
     def complete(self) -> None:
         """Make all EVs that were deferred; the set is then as if they had been made with it."""
-        if not self._held_back:
+        if not self._is_lazy:
             return
         for plane in self._plane_list:
             while plane.supply is not None:
                 ev = self._next_of(plane, plane.supply)
                 if len(plane.active) < plane.target:
                     self._join(plane, ev)
-        self._held_back = False
+        self._is_lazy = False
         self._by_value = {ev.value: ev for plane in self._plane_list for ev in plane.evs}
 
     @property
@@ -420,7 +420,7 @@ class EvSet:
         if not plane.active:
             plane.share = self._level(plane)
         ev.active = True
-        if not self._held_back:  # else it was counted when the set was made
+        if not self._is_lazy:  # else it was counted when the set was made
             self.changes += 1
         plane.active.append(ev)
 

@@ -45,7 +45,7 @@ class Prober:
         self._rtt = qp.settings.base_rtt
         self.last_tail = float("-inf")
         self.tail_backoff = 1  # doubles with each tail loss probe that is not answered
-        self.tail_wanted = False
+        self.tail_probe_due = False
         self.tail_rtt = 0.0  # of the last answered tail loss probe, until data gives a round-trip time
         self._tail_plane = 0  # plane of the next tail loss probe
         self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
@@ -103,13 +103,13 @@ class Prober:
         planes = sorted(plane for plane in evs.planes if evs.usable(plane)) or sorted(evs.planes)
         self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
         self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
-        self.tail_wanted = True
+        self.tail_probe_due = True
         self._qp.urgent()
 
     def stop(self) -> None:
         """End all probes with the QP."""
         self.tail_backoff = 1
-        self.tail_wanted = False
+        self.tail_probe_due = False
         self.queued.clear()
         self._sent.clear()
         self._overdue.clear()
@@ -165,11 +165,11 @@ class Prober:
     @property
     def waiting(self) -> bool:
         """True if a probe waits for a port."""
-        return self.tail_wanted or bool(self.queued)
+        return self.tail_probe_due or bool(self.queued)
 
     def has_probe(self, plane: int) -> bool:
         """Return True if a probe waits for this plane."""
-        return bool(self.queued.get(plane)) or (self.tail_wanted and plane == self._tail_plane)
+        return bool(self.queued.get(plane)) or (self.tail_probe_due and plane == self._tail_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:
         """Return the next probe of this plane."""
@@ -184,16 +184,16 @@ class Prober:
                     del self.queued[plane]
                 return self._build(ev, now, path_test=True)
         self.queued.pop(plane, None)
-        if not self.tail_wanted or plane != self._tail_plane:
+        if not self.tail_probe_due or plane != self._tail_plane:
             return None
         if self._qp.requestor.in_flight:
             chosen = self._qp.evs.select(plane, now)
             if chosen is not None:
-                self.tail_wanted = False
+                self.tail_probe_due = False
                 self._qp.stats.tail_probes += 1
                 return self._build(chosen, now, path_test=False)
         else:
-            self.tail_wanted = False
+            self.tail_probe_due = False
         return None
 
     def _build(self, ev: Ev, now: float, path_test: bool) -> Frame:

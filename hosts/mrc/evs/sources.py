@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.peers import Peer
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_HELD_BACK: Final = 16  # EVs of a set from which they are made lazily
+_LAZY_FROM: Final = 16  # EVs of a set from which they are made lazily
 
 
 def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
@@ -71,8 +71,8 @@ def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
     if qp.settings.spray and _has_many_paths(qp):
         return _evs_on_demand(qp, policy, drawn)
     active = policy.active_per_plane
-    if drawn is not None and len(drawn) >= _HELD_BACK:
-        return _evs_held_back(qp, policy, drawn)
+    if drawn is not None and len(drawn) >= _LAZY_FROM:
+        return _lazy_evs(qp, policy, drawn)
     evs = _random_evs(qp, policy.ev_count, drawn)
     if not qp.settings.spray:
         plane = rng.choice(evs).plane
@@ -116,7 +116,7 @@ def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] 
     return EvSet((), active, least, qp.endpoint.rng, qp.ev_changed, supplies, qp.ev_made)
 
 
-def _evs_held_back(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
+def _lazy_evs(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
     """Many EVs, few of which a short transfer uses: each is made with its first packet, or all at any other access."""
     supplies: list[_Known] = []
     at = 0
@@ -126,7 +126,7 @@ def _evs_held_back(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int])
             supplies.append(_Known(qp.peer, port.plane, drawn, at, end))
         at = end
     made = EvSet((), policy.active_per_plane, _least_active(qp, policy), qp.endpoint.rng, qp.ev_changed, supplies)
-    made.hold_back()
+    made.make_lazily()
     return made
 
 

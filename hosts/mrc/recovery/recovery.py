@@ -169,11 +169,11 @@ class LossRecovery:
         packet = self.window.get(seq)
         if packet is None:
             return None
-        held = 0  # µs
+        hold = 0  # µs
         last_copy = True
         if packet.sends == 1:
             if ts:
-                held = ts - packet.ts & h.TS_MASK
+                hold = ts - packet.ts & h.TS_MASK
         else:
             last_copy = bool(ts) and ts == packet.ts
             if ts and not last_copy and ts - packet.previous_ts & h.TS_MASK <= self._longest_hold:
@@ -188,7 +188,7 @@ class LossRecovery:
         if packet.sampled or not last_copy or not (ts or (self._unstamped and not known)):
             return None
         packet.sampled = True
-        return now - packet.sent_at + self._lead(packet) - (held * h.TS_UNIT if held <= self._longest_hold else 0.0)
+        return now - packet.sent_at + self._lead(packet) - (hold * h.TS_UNIT if hold <= self._longest_hold else 0.0)
 
     def _lead(self, packet: SentPacket) -> float:
         """Return the seconds by which the round trip of a packet is shorter than that of a full one, without queues."""
