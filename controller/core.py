@@ -65,7 +65,7 @@ class ControllerCore:
         self._driver.forget(chosen)
         outcome = await self.wait_verified(timeout)
         right = not (audited.wrong or audited.unread)
-        return {**outcome, "verified": outcome["verified"] and right, **_told(audited)}
+        return {**outcome, "verified": outcome["verified"] and right, **_audit_result(audited)}
 
     async def precheck(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Return True if a job may start: switches, entries, cables, hosts, NIC ports, denylist."""
@@ -80,7 +80,7 @@ class ControllerCore:
     async def audit(self, switch: str | None = None) -> Result:
         """Compare the entries of all switches, or one, with the intended ones; `unread`: switches that could not be
         read."""
-        return _told(await self._driver.audit(None if switch is None else self._fabric.switch(switch).name))
+        return _audit_result(await self._driver.audit(None if switch is None else self._fabric.switch(switch).name))
 
     async def repair(self, switch: str | None = None) -> Result:
         """Write the entries in which an audit finds differences, on all switches or on one, which waits for no
@@ -214,5 +214,5 @@ class ControllerCore:
         }
 
 
-def _told(audited: Audit) -> Result:
+def _audit_result(audited: Audit) -> Result:
     return {"entries": audited.wrong, "unread": audited.unread}

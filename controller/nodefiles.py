@@ -290,7 +290,7 @@ def publish(
     disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` gets
     each file (by host, with what is wrong) that is there and cannot be read.
     """
-    stored = {host.name: _held(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
+    stored = {host.name: _load(directory / f"{host.name}.json", host.name, on_damage) for host in fabric.hosts}
     intended = node_configs(fabric, 1, denylists, mapper, choice)
     current = {name: config for name, config in stored.items() if config is not None and _same(config, intended[name])}
     if len(current) == len(intended):
@@ -303,7 +303,7 @@ def publish(
     return fresh
 
 
-def _held(path: Path, host: str, on_damage: Callable[[str, str], None]) -> NodeConfig | None:
+def _load(path: Path, host: str, on_damage: Callable[[str, str], None]) -> NodeConfig | None:
     """Return a file's content; None where it cannot be read and is written again."""
     try:
         return nodeconfig.load(path)

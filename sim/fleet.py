@@ -48,7 +48,7 @@ class SimFleet:
         self.verified_at: float | None = None
         self._clock = fabric.clock
         self._record = record
-        self._tell_verified = verified
+        self._on_verified = verified
         self._probing = False
         self._fabric = fabric
         fabric.packet_in = self._packet_in
@@ -154,7 +154,7 @@ class SimFleet:
         if self.verified_at is None and self.book.settled and not self.unready():
             self.verified_at = self._clock.seconds
             self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
-            self._tell_verified()
+            self._on_verified()
 
     # --- entries ------------------------------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class SimFaultInjector:
     def __init__(self, fabric: SimFabric, nodes: NodeControl, seed: int) -> None:
         self._fabric = fabric
         self._seed = seed
-        self._held: dict[int, list[str]] = {}  # cable → owners that hold it down
+        self._down_by: dict[int, list[str]] = {}  # cable → owners that hold it down
         self._count = 0
         self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
         self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
@@ -114,18 +114,18 @@ class SimFaultInjector:
         """Take the carrier from both ends of cables for as long as `owner` holds them."""
         for link in links:
             cable = self._touch(link)
-            owners = self._held.setdefault(cable.index, [])
+            owners = self._down_by.setdefault(cable.index, [])
             if owner not in owners:
                 owners.append(owner)
             cable.set_carrier(False)
 
     def release(self, owner: str) -> None:
         """Give it back, except on cables that another owner holds."""
-        for index, owners in list(self._held.items()):
+        for index, owners in list(self._down_by.items()):
             if owner in owners:
                 owners.remove(owner)
                 if not owners:
-                    del self._held[index]
+                    del self._down_by[index]
                     self._fabric.cable_at(index).set_carrier(True)
 
     # --- packets ----------------------------------------------------------------------------------------------------

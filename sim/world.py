@@ -201,7 +201,7 @@ class SimWorld:
             functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
             local_memory(),
             functools.partial(self._host_record, name),
-            functools.partial(self._tell, name),
+            functools.partial(self._on_event, name),
             began=self.now,
             secrets=secrets,
             codecs=WIRE if self._wire_format else OBJECTS,
@@ -271,7 +271,7 @@ class SimWorld:
             _nic(host).disconnect()
             self.sim.host_end(node).nic = None
             self._last_output[node] = "it was ended on purpose"
-            self._tell(node, self.now, {"kind": GONE})
+            self._on_event(node, self.now, {"kind": GONE})
         self.record(ProcessEnded(process=node))
 
     def restart(self, node: str) -> None:
@@ -333,7 +333,7 @@ class SimWorld:
             self._publish(name, whole)
         return whole
 
-    def _tell(self, name: str, t: float, event: dict[str, Any]) -> None:
+    def _on_event(self, name: str, t: float, event: dict[str, Any]) -> None:
         if event["kind"] in PUBLISHED:
             self._publish(name, {"t": round(t, _DIGITS), **event})
 

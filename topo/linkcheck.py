@@ -73,11 +73,11 @@ def probe(origin: str, origin_port: int, nonce: int, source_mac: bytes, destinat
 
 def answer(frame: bytes | memoryview, name: str, port: int, mac: bytes) -> bytes:
     """Frame that a NIC port sends back for a probe. LinkCheckError where `frame` is no probe."""
-    asked = parse(frame)
-    if asked.kind is not Kind.PROBE:
+    probe = parse(frame)
+    if probe.kind is not Kind.PROBE:
         raise LinkCheckError("a link-check answer is not answered")
     return LinkCheck(
-        Kind.ANSWER, asked.nonce, asked.origin, asked.origin_port, name, port, mac, asked.source_mac
+        Kind.ANSWER, probe.nonce, probe.origin, probe.origin_port, name, port, mac, probe.source_mac
     ).encode()
 
 

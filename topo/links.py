@@ -51,7 +51,7 @@ class LinkRule(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _says_something(self) -> "LinkRule":
+    def _has_a_setting(self) -> "LinkRule":
         if self.rate is None and self.delay is None and self.length is None:
             raise ValueError("says nothing; give rate, delay or length")
         if self.delay is not None and self.length is not None:

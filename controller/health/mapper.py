@@ -82,7 +82,7 @@ class Clustermapper:
         if not self._reports:
             return Decision()
         self._looks += 1
-        self._tell(self.health.judge())
+        self._record_changes(self.health.judge())
         self._record_map(now)
         denied = [denial.element for denial in self._denials() if denial.source == SOURCE]
         self._undeniable &= set(self._known)
@@ -99,7 +99,7 @@ class Clustermapper:
         """Forget all that was seen: while the fabric was being set up, or before a repair."""
         self.health = HealthMap(self._fabric)
         self._unsettled = {host.name for host in self._fabric.hosts}
-        self._tell(())
+        self._record_changes(())
 
     def map(self) -> dict[str, Any]:
         """Links with their state, and the elements at fault. `looks` counts the cycles that were judged."""
@@ -112,7 +112,7 @@ class Clustermapper:
             "verdicts": [_given(verdict).fields() for verdict in self.health.verdicts],
         }
 
-    def _tell(self, verdicts: tuple[LocalisedFault, ...]) -> None:
+    def _record_changes(self, verdicts: tuple[LocalisedFault, ...]) -> None:
         """Record new verdicts, and those that ended."""
         now = {verdict.element: verdict for verdict in verdicts}
         for element, verdict in now.items():

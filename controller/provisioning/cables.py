@@ -50,7 +50,7 @@ class CableBook:
         self._fabric = fabric
         self._doubted: dict[End, None] = {} if known else dict.fromkeys(self.ends)
         self._seen: dict[End, End] = {}  # where the probes of ends in doubt came to, if they came anywhere
-        self._asked: dict[int, End] = {}
+        self._outstanding: dict[int, End] = {}
         self._nonces = itertools.count(1)
 
     @property
@@ -86,12 +86,12 @@ class CableBook:
         gone = dict.fromkeys(self.ends if ends is None else ends)
         self._doubted |= gone
         self._seen = {end: peer for end, peer in self._seen.items() if end not in gone}
-        self._asked = {nonce: end for nonce, end in self._asked.items() if end not in gone}
+        self._outstanding = {nonce: end for nonce, end in self._outstanding.items() if end not in gone}
 
     def probe(self, end: End) -> bytes:
         """A frame to send out of `end`."""
         nonce = next(self._nonces) & 0xFFFF_FFFF
-        self._asked[nonce] = end
+        self._outstanding[nonce] = end
         return linkcheck.probe(end.node, end.port, nonce, mac_bytes(self._port(end).mac))
 
     def arrived(self, switch: str, port: int, frame: bytes) -> Sighting | None:
@@ -100,7 +100,7 @@ class CableBook:
             check = linkcheck.parse(frame)
         except linkcheck.LinkCheckError:
             return None
-        origin = self._asked.get(check.nonce)
+        origin = self._outstanding.get(check.nonce)
         if origin is None or origin != (check.origin, check.origin_port):
             return None
         here = End(switch, port)
@@ -109,7 +109,7 @@ class CableBook:
             reached = End(check.answer_name, check.answer_port) if here == origin else here
         else:
             reached = here
-        del self._asked[check.nonce]
+        del self._outstanding[check.nonce]
         known = self._port(origin)
         peer = _peer(known)
         if reached == (self._seen.get(origin) if origin in self._doubted else peer):

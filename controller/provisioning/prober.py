@@ -30,7 +30,7 @@ class CableProber:
         self._on_change = on_change
         self._wake = asyncio.Event()
         self._complained: dict[str, str] = {}
-        self._asked_since: dict[str, float] = {}
+        self._unanswered_since: dict[str, float] = {}
 
     def wake(self) -> None:
         """Probe pending cables now: a switch became ready."""
@@ -42,7 +42,7 @@ class CableProber:
         self.book.forget(ends)
         for link in {self._link_of(end) for end in ends}:
             self._complained.pop(link, None)
-            self._asked_since.pop(link, None)
+            self._unanswered_since.pop(link, None)
 
     async def run(self) -> None:
         """Probe cables not seen right: soon after something changed, then ever more rarely."""
@@ -81,15 +81,15 @@ class CableProber:
             return
         link = self._link_of(end)
         if all(self._fleet.is_ready(ref.node) for ref in self._fabric.link(link).ends):
-            self._asked_since.setdefault(link, time.monotonic())
+            self._unanswered_since.setdefault(link, time.monotonic())
         else:
-            self._asked_since.pop(link, None)
+            self._unanswered_since.pop(link, None)
 
     def _complain(self) -> None:
         """Name cables that stay silent although the switches at their ends are ready."""
         now = time.monotonic()
         for link in self.book.links("silent"):
-            if now - self._asked_since.get(link, now) >= SILENT_AFTER:
+            if now - self._unanswered_since.get(link, now) >= SILENT_AFTER:
                 self._complain_about(link, "silent")
 
     def _complain_about(self, link: str, state: str) -> None:

@@ -263,10 +263,10 @@ def tested() -> str:
     made = []
     rows = (("as it is", "passes", "var(--good)"), ("without the fault", "must fail", "var(--bad)"),
             ("with damaged bytes", "must fail", "var(--bad)"))  # fmt: skip
-    for n, (name, wanted, colour) in enumerate(rows):
+    for n, (name, outcome, colour) in enumerate(rows):
         y = 35 + 52 * n
         made += [line((190, y), (330, y)), line((610, y), (690, y)), box(100, y, "test_my_lab.py", 170, 34)]
-        made += [box(470, y, f"the lab, {name}", 280, 34), text(770, y, wanted, "b", f' style="fill:{colour}"')]
+        made += [box(470, y, f"the lab, {name}", 280, 34), text(770, y, outcome, "b", f' style="fill:{colour}"')]
     return svg(175, "A test run three times: as it is, without the fault, with damaged bytes", made)
 
 

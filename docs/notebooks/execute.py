@@ -46,12 +46,12 @@ def execute(notebook: dict[str, Any]) -> None:
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells, 1):
         lines = [line for line in "".join(cell["source"]).splitlines() if not line.startswith("%")]
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             value = _run(ast.parse("\n".join(lines)), space)
-        text = [{"output_type": "stream", "name": "stdout", "text": said.getvalue().splitlines(keepends=True)}]
+        text = [{"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)}]
         cell["execution_count"] = number
-        cell["outputs"] = (text if said.getvalue() else []) + _shown(value, number)
+        cell["outputs"] = (text if printed.getvalue() else []) + _shown(value, number)
 
 
 def _run(code: ast.Module, space: dict[str, Any]) -> Any:

@@ -163,12 +163,12 @@ def first_packet() -> dict[str, Any]:
     """The packet that its page shows before Python runs there: its way, and the tables of the switches on it."""
     switches = P4Tab()
 
-    def asked(path: str, **body: Any) -> Any:
+    def request(path: str, **body: Any) -> Any:
         return json.loads(switches.request(path, json.dumps(body)))
 
-    hops = asked("api/p4/walk", **FIRST_PACKET)["hops"]
-    tables = {hop["node"]: asked("api/p4/tables", switch=hop["node"]) for hop in hops if hop.get("tables")}
-    return {"layout": asked("api/p4/layout"), "packet": FIRST_PACKET, "hops": hops, "tables": tables}
+    hops = request("api/p4/walk", **FIRST_PACKET)["hops"]
+    tables = {hop["node"]: request("api/p4/tables", switch=hop["node"]) for hop in hops if hop.get("tables")}
+    return {"layout": request("api/p4/layout"), "packet": FIRST_PACKET, "hops": hops, "tables": tables}
 
 
 def lessons() -> list[dict[str, Any]]:
@@ -190,8 +190,8 @@ def _lesson(number: int) -> dict[str, Any]:
 
 
 def _explained(text: str, _anchor: str, meaning: str) -> str:
-    says = html.escape(meaning)
-    return f'<span class="word" tabindex="0" data-says="{says}" aria-description="{says}">{text}</span>'
+    meaning = html.escape(meaning)
+    return f'<span class="word" tabindex="0" data-says="{meaning}" aria-description="{meaning}">{text}</span>'
 
 
 def span(figure: dict[str, Any]) -> tuple[float, float, float]:

@@ -207,7 +207,7 @@ class HalfLinkDetour:
             clock.call_at(at, self._release, (half_link, frame if number == 0 else frame.copy()))
         return None
 
-    def _release(self, held: tuple[HalfLink, SimFrame]) -> None:
-        half_link, frame = held
+    def _release(self, pending: tuple[HalfLink, SimFrame]) -> None:
+        half_link, frame = pending
         if half_link.leave_detour(frame):
             self.sent += 1

@@ -213,11 +213,11 @@ class PausablePort(SimSwitchPort):
     """
 
     __slots__ = (
+        "_blocked_since",
         "_buffer",
         "_control_queue",
         "_data_queue",
         "_forwards",
-        "_held_since",
         "_in_service",
         "_paused_since",
         "_paused_ticks",
@@ -258,7 +258,7 @@ class PausablePort(SimSwitchPort):
         self._watchdog: i64 = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
         self._restoration: i64 = ticks(pfc.watchdog_restoration or 0) if pfc is not None else 0
         self._forwards = pfc is not None and pfc.watchdog_action == "forward"
-        self._held_since: i64 = NEVER  # since when a pause holds data here
+        self._blocked_since: i64 = NEVER  # since when a pause holds data here
         self._resumed_at: i64 = 0
 
     def send(self, frame: SimFrame) -> None:
@@ -280,7 +280,7 @@ class PausablePort(SimSwitchPort):
             self._data_queue.append(frame)
             self.waiting += 1
             self._backlog += frame.size
-            if self.paused and self._held_since == NEVER:
+            if self.paused and self._blocked_since == NEVER:
                 self._hold()
         if self._in_service is None:
             self._serve()
@@ -332,7 +332,7 @@ class PausablePort(SimSwitchPort):
                 self._hold()
             return
         self._paused_ticks += now - self._paused_since
-        self._held_since = NEVER
+        self._blocked_since = NEVER
         self._resumed_at = now
         if self._storming:
             if self._restoration:
@@ -345,14 +345,14 @@ class PausablePort(SimSwitchPort):
     def _hold(self) -> None:
         """Begin the watchdog's detection time: a pause holds data from now on."""
         if self._watchdog < NEVER and not self._storming:
-            self._held_since = now = self._clock.now
+            self._blocked_since = now = self._clock.now
             self._clock.schedule(now + self._watchdog, _Watchdog(self, now))
 
     def watch(self, since: i64) -> None:
         """Act on a storm where a pause has held data since then."""
-        if self._held_since != since:
+        if self._blocked_since != since:
             return
-        self._held_since = NEVER
+        self._blocked_since = NEVER
         self._storming = True
         self.storms += 1
         if not self._forwards:
@@ -399,4 +399,4 @@ class PausablePort(SimSwitchPort):
             if not TRIMMED <= kind_of(frame.dscp) <= CONTROL:
                 self._buffer.release(frame)
         self.waiting = self._backlog = 0
-        self._held_since = NEVER
+        self._blocked_since = NEVER

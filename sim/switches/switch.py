@@ -134,14 +134,14 @@ class SimSwitch(CableEnd):
         """Write one uSID route, right or wrong; None removes it."""
         self._near = []
         self._wrong[usid] = port or 0
-        if port == self._wanted(usid):
+        if port == self._intended_port(usid):
             del self._wrong[usid]
 
     def wrong_routes(self) -> dict[int, int]:
         """By uSID: the port of each route that differs from the intended one; 0 for none."""
         return dict(self._wrong)
 
-    def _wanted(self, usid: int) -> int:
+    def _intended_port(self, usid: int) -> int:
         """The intended port of a uSID; 0 for none."""
         try:
             kind, plane, number = srv6.usid_fields(usid)
@@ -157,7 +157,7 @@ class SimSwitch(CableEnd):
             return None
         number = self._wrong.get(usid)
         if number is None:
-            number = self._wanted(usid)
+            number = self._intended_port(usid)
         if not number:
             return None
         found = self.ports[number - 1]

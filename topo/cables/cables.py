@@ -60,7 +60,7 @@ class Cables:
         sides = (f"{link.index}{side}" for link in fabric.links for side in "ab")
         self._index = {side: _FIRST_INDEX + place for place, side in enumerate(sides)}
         self._down: set[int] = set()
-        self._held: dict[int, set[str]] = {}  # cable → who wants it down
+        self._down_by: dict[int, set[str]] = {}  # cable → who wants it down
         self._faults: dict[int, AppliedFault] = {}
         self._detours: dict[str, bool] = {}  # direction → in use
         self._next_fault = 1
@@ -106,17 +106,17 @@ class Cables:
     def hold_down(self, owner: str, *links: Link | str) -> float:
         """Take the carrier from these cables until `owner` releases them. Returns the time."""
         for link in links:
-            self._held.setdefault(self._resolve(link).index, set()).add(owner)
+            self._down_by.setdefault(self._resolve(link).index, set()).add(owner)
         return self.down(*links)
 
     def release(self, owner: str) -> float:
         """Give the carrier back to the cables of `owner` that no other owner holds down. Returns the time."""
         free = []
-        for index, owners in list(self._held.items()):
+        for index, owners in list(self._down_by.items()):
             if owner in owners:
                 owners.discard(owner)
                 if not owners:
-                    del self._held[index]
+                    del self._down_by[index]
                     free.append(self._fabric.links[index])
         return self.up(*free)
 
@@ -198,7 +198,7 @@ class Cables:
                         if me in self._detours:
                             self._detours[me] = False
                         self._join(me)
-        self._held.clear()
+        self._down_by.clear()
         self.up(*(link for link in self._fabric.links if link.index in self._down))
 
     def count(self, *faults: AppliedFault) -> Count:

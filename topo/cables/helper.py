@@ -38,7 +38,7 @@ class Helper:
         with (lab.run_dir / "log" / f"{name}.log").open("ab") as log:
             process = lab.popen(node, argv, log=name, namespace=namespace, stdout=subprocess.PIPE, stderr=log)
         helper = cls(lab, name, process)
-        if helper._said(START_TIMEOUT, "get ready", upto=_READY) != _READY:
+        if helper._output(START_TIMEOUT, "get ready", upto=_READY) != _READY:
             process.kill()
             process.wait()
             raise EmulationError(f"{name} did not start; {helper._last_output}")
@@ -61,7 +61,7 @@ class Helper:
             return None
         self._process.terminate()
         self._process.send_signal(signal.SIGCONT)  # a stopped process would not receive SIGTERM
-        output = self._said(END_TIMEOUT, "end")
+        output = self._output(END_TIMEOUT, "end")
         assert self._process.stdout is not None
         self._process.stdout.close()
         if status := self._process.wait():
@@ -74,7 +74,7 @@ class Helper:
         last = last_line(self._lab.run_dir / "log" / f"{self.name}.log")
         return f"its last output was: {last} (its log is log/{self.name}.log)"
 
-    def _said(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
+    def _output(self, seconds: float, what: str, upto: bytes = b"") -> bytes:
         """Return its output up to `upto`, or until it closes its output; one that hangs is killed."""
         assert self._process.stdout is not None
         terminal, output = self._process.stdout.fileno(), b""

@@ -56,7 +56,7 @@ class AdaptiveTimeout:
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
         self._before = glance(pid)
-        self._trouble = ""
+        self._problem = ""
 
     @property
     def over(self) -> bool:
@@ -72,8 +72,8 @@ class AdaptiveTimeout:
         waited = now - self._began - self._stopped_s
         if waited < limit:
             return False
-        self._trouble = self._hindrance(waited)
-        return not self._trouble or waited >= limit * _MORE
+        self._problem = self._hindrance(waited)
+        return not self._problem or waited >= limit * _MORE
 
     def error(self, who: str, what: str) -> EmulationError:
         """Why the wait for `who` (`h1`) to do `what` (`make its socket: …`) was given up; MachineTooSlow where the
@@ -84,7 +84,7 @@ class AdaptiveTimeout:
             return ProcessStopped(f"{name or who} {peers.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
         text = f"{who} took more than {waited:.3g} s to {what}"
-        if hindrance := self._trouble or self._hindrance(waited):
+        if hindrance := self._problem or self._hindrance(waited):
             return MachineTooSlow(f"the machine is too slow: {text} ({hindrance})")
         return EmulationError(f"{text}, though the machine had CPU to spare")
 

@@ -27,14 +27,14 @@ class _ProfileHandler:
             raise invalid_id()
         return profile
 
-    def _held(self, profile: P4InfoActionProfile) -> ActionProfileState:
+    def _stored(self, profile: P4InfoActionProfile) -> ActionProfileState:
         return self._state.profiles[profile.id].by_members()
 
     def _readable(self, profile_id: int) -> Iterator[tuple[P4InfoActionProfile, ActionProfileState]]:
         """Yield the profiles a read asks for; those in one-shot use have no members or groups to show."""
         if profile_id:
             profile = self._profile(profile_id)
-            yield profile, self._held(profile)
+            yield profile, self._stored(profile)
             return
         for profile in self._state.index.profiles.values():
             yield profile, self._state.profiles[profile.id]
@@ -83,7 +83,7 @@ class MemberHandler(_ProfileHandler):
         return lambda: self._modify(profile, message.member_id, call)
 
     def _create(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
-        stored = self._held(profile)
+        stored = self._stored(profile)
         if member_id in stored.members:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate member id: {member_id}")
         stored.members[member_id] = MemberState(call, [])
@@ -94,7 +94,7 @@ class MemberHandler(_ProfileHandler):
             raise
 
     def _modify(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
-        member = _member(self._held(profile), member_id)
+        member = _member(self._stored(profile), member_id)
         try:
             for handle in member.handles:
                 self._switch.profile(profile.name).modify_member(ProfileMember(handle, call))
@@ -103,7 +103,7 @@ class MemberHandler(_ProfileHandler):
         member.action = call
 
     def _delete(self, profile: P4InfoActionProfile, member_id: int) -> None:
-        stored = self._held(profile)
+        stored = self._stored(profile)
         member = _member(stored, member_id)
         while member.handles:
             self._drop_copy(profile, stored, member)
@@ -143,7 +143,7 @@ class GroupHandler(_ProfileHandler):
         return lambda: self._modify(profile, message)
 
     def _create(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        stored = self._held(profile)
+        stored = self._stored(profile)
         if message.group_id in stored.groups:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate group id: {message.group_id}")
         members = _memberships(profile, stored, message, message.max_size)
@@ -162,7 +162,7 @@ class GroupHandler(_ProfileHandler):
         stored.group_ids[group.handle] = message.group_id
 
     def _modify(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        stored = self._held(profile)
+        stored = self._stored(profile)
         group = _group(stored, message.group_id)
         if message.max_size not in {0, group.max_size}:
             raise invalid("Cannot change group max_size after group creation")
@@ -180,7 +180,7 @@ class GroupHandler(_ProfileHandler):
         self._shrink(profile, stored, old)
 
     def _delete(self, profile: P4InfoActionProfile, group_id: int) -> None:
-        stored = self._held(profile)
+        stored = self._stored(profile)
         group = _group(stored, group_id)
         try:
             self._switch.profile(profile.name).delete_group(group.handle)
