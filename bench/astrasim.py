@@ -65,10 +65,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run all and print a table in Markdown."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.astrasim", description=__doc__)
     parser.add_argument("folder", type=Path)
-    asked = parser.parse_args(words)
-    found = list(traces(asked.folder))
+    options = parser.parse_args(words)
+    found = list(traces(options.folder))
     if not found:
-        parser.error(f"{asked.folder} has no traces such as all_reduce/8npus_1MB/all_reduce.0.et; see --help")
+        parser.error(f"{options.folder} has no traces such as all_reduce/8npus_1MB/all_reduce.0.et; see --help")
     sys.stdout.write("| Trace | here | analytical | |\n|---|---|---|---|\n")
     for kind, ranks, stem in found:
         here, there = simulated(stem, ranks), analytical(kind, ranks)

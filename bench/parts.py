@@ -86,12 +86,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant", default="")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="as in mrclab run")
-    asked = parser.parse_args(words)
-    loaded = scenario.in_world(scenario.load(asked.scenario), "sim")
-    loaded = loaded.pick(asked.variant) if asked.variant else loaded.runs[0]
-    loaded = scenario.with_values(loaded, scenario.parse_settings(asked.set))
+    options = parser.parse_args(words)
+    loaded = scenario.in_world(scenario.load(options.scenario), "sim")
+    loaded = loaded.pick(options.variant) if options.variant else loaded.runs[0]
+    loaded = scenario.with_values(loaded, scenario.parse_settings(options.set))
     stopwatch, rounds = watch(), []
-    for _ in range(asked.rounds):
+    for _ in range(options.rounds):
         stopwatch.seconds = {}
         with tempfile.TemporaryDirectory() as place:
             runner.measure(loaded, Path(place), *_quiet)

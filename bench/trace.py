@@ -57,19 +57,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=128)
     parser.add_argument("--size", type=int, default=1_000_000, help="bytes of each flow")
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     kinds: dict[str, dict[str, object]] = {
-        "matrix": {"kind": "matrix", "file": "flows.cm", "message": asked.size, "depth": 1},
+        "matrix": {"kind": "matrix", "file": "flows.cm", "message": options.size, "depth": 1},
         "trace": {"kind": "trace", "file": "flows.goal"},
     }
-    packets = asked.hosts * -(-asked.size // _MTU)
+    packets = options.hosts * -(-options.size // _MTU)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        write(folder, asked.hosts, asked.size)
-        for _ in range(asked.rounds):
+        write(folder, options.hosts, options.size)
+        for _ in range(options.rounds):
             for kind, traffic in kinds.items():
-                found[kind].append(1e6 * seconds(folder, asked.hosts, traffic) / packets)
+                found[kind].append(1e6 * seconds(folder, options.hosts, traffic) / packets)
     for kind, took in found.items():
         each = ", ".join(f"{one:.1f}" for one in took)
         sys.stdout.write(f"{kind:8} {statistics.median(took):6.1f} µs CPU per packet ({each})\n")

@@ -89,11 +89,11 @@ def _by_program(names: tuple[str, str], clients: list[Client], load: PairLoad, c
     try:
         sides = [_line(end) for end in ends]
         for end, peer in zip(ends, reversed(sides), strict=True):
-            _say(end, peer)
+            _send(end, peer)
         for end in ends:
             _line(end)
         before = _cpu(clients)
-        _say(ends[0], "go")
+        _send(ends[0], "go")
         elapsed, post_ns = map(float, _line(ends[0]).split())
         after = _cpu(clients)
         return VerbsRun(*_costs(count, elapsed, before, after), post_ns)
@@ -137,7 +137,7 @@ def _line(end: "subprocess.Popen[str]") -> str:
     return line.strip()
 
 
-def _say(end: "subprocess.Popen[str]", text: str) -> None:
+def _send(end: "subprocess.Popen[str]", text: str) -> None:
     assert end.stdin is not None
     end.stdin.write(text + "\n")
     end.stdin.flush()

@@ -51,26 +51,26 @@ def entries(count: int) -> tuple[IntendedEntry, ...]:
     return (*routes, IntendedEntry("my_usid", (("locator_usid", LOCATOR << 16 | 0x2101),), (Act("shift_usid"),)))
 
 
-async def provision_all(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> float:
+async def provision_all(directory: Path, switches: int, intended: tuple[IntendedEntry, ...]) -> float:
     """Provision all switches in parallel, as the controller does; return the seconds."""
     program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
     begun = time.monotonic()
-    await asyncio.gather(*(_provision_one(directory, number, program, wanted) for number in range(1, switches + 1)))
+    await asyncio.gather(*(_provision_one(directory, number, program, intended) for number in range(1, switches + 1)))
     return time.monotonic() - begun
 
 
-async def _twice(directory: Path, switches: int, wanted: tuple[IntendedEntry, ...]) -> tuple[float, float]:
+async def _twice(directory: Path, switches: int, intended: tuple[IntendedEntry, ...]) -> tuple[float, float]:
     """Run both measurements in one event loop: grpc.aio does not survive a second one in a process."""
-    return await provision_all(directory, switches, wanted), await provision_all(directory, switches, wanted)
+    return await provision_all(directory, switches, intended), await provision_all(directory, switches, intended)
 
 
 async def _provision_one(
-    directory: Path, number: int, program: PipelineConfig, wanted: tuple[IntendedEntry, ...]
+    directory: Path, number: int, program: PipelineConfig, intended: tuple[IntendedEntry, ...]
 ) -> Provisioned:
     session = SwitchSession(f"s{number}", address(directory, number), number, program, 100, lambda _port, _frame: None)
     try:
         await session.open(START_TIMEOUT)
-        return await provision(session, program, wanted)
+        return await provision(session, program, intended)
     finally:
         await session.close()
 
@@ -104,11 +104,11 @@ def servers(directory: Path, switches: int) -> Iterator[None]:
 
 def measure(switches: int, count: int) -> ControllerResult:
     """Run the benchmark."""
-    wanted = entries(count)
+    intended = entries(count)
     with tempfile.TemporaryDirectory(prefix="mrcbench") as name:
         directory = Path(name)
         with servers(directory, switches):
-            from_empty, adopted = asyncio.run(_twice(directory, switches, wanted))
+            from_empty, adopted = asyncio.run(_twice(directory, switches, intended))
         with servers(directory, 1):
             return ControllerResult(switches, count, from_empty, adopted, _p4sh(directory, count))
 

@@ -165,11 +165,11 @@ def _part(kind: str, interface: str, size: int, seconds: float) -> None:
     if kind == "send":
         cost = benchparts.bare_send(interface, size, seconds)
     else:
-        cost, _lost = benchparts.bare_receive(interface, size, seconds, lambda: _say("ready"))
-    _say(json.dumps(asdict(cost)))
+        cost, _lost = benchparts.bare_receive(interface, size, seconds, lambda: _print("ready"))
+    _print(json.dumps(asdict(cost)))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.error("the host benchmark needs root for network namespaces")
         return 1
     result = run(options.planes, options.packets)
-    _say(json.dumps(asdict(result)) if options.json else table(result))
+    _print(json.dumps(asdict(result)) if options.json else table(result))
     return 0
 
 

@@ -111,17 +111,17 @@ def sizes() -> list[int]:
 def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) -> BringUp:
     """Bring a lab up, verified, and take it down again. Raises the errors of a lab that does not come up."""
     _wait_for_the_kernel(f"{run_dir.parent.name}-wait-{os.getpid()}")
-    wanted = fabric(switches)
+    model = fabric(switches)
     watch = Stopwatch(run_dir.parent)
-    with wire_world(wanted, watch.progress, target=target, run_dir=run_dir) as lab:
+    with wire_world(model, watch.progress, target=target, run_dir=run_dir) as lab:
         watch.lap("")
         weights: dict[str, list[Weight]] = {}
         for name, pid in lab.emulation.processes().items():
-            kind = "switch" if wanted.has_switch(name) else "agent" if wanted.has_host(name) else name
+            kind = "switch" if model.has_switch(name) else "agent" if model.has_host(name) else name
             weights.setdefault(kind, []).append(_weight(pid))
         memory = {kind: _mean(some) for kind, some in weights.items()}
         name = lab.emulation.target.name
-    return BringUp(switches, len(wanted.hosts), len(wanted.links), name, watch.parts, memory)
+    return BringUp(switches, len(model.hosts), len(model.links), name, watch.parts, memory)
 
 
 def _wait_for_the_kernel(name: str) -> None:

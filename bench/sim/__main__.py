@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--flows {options.flows}: each host sends one at least; give for example {FLOWS}")
     if options.page is not None and not options.page.parent.is_dir():
         parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
-    loads = list(_asked(parser, options))
+    loads = list(_loads(parser, options))
     beside = not options.alone and htsim.program() is not None
     if not options.alone and not beside:
         sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
+def _loads(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
     for hosts in _sizes(parser, options.hosts or "128"):
         usual = _LARGE_TRAFFIC if hosts > _LARGE_HOSTS else tuple(_SIZES)
         for traffic in options.traffic.split(",") if options.traffic else usual:
@@ -134,10 +134,10 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool) -> 
 def _as_json(found: Sequence[SimRow]) -> None:
     for row in found:
         one, cost = row.load, row.cost
-        said = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
-        said |= {"seeds": len(row.cpus), "packets": cost.packets, "again": cost.again, "wall": cost.wall}
-        said |= {"cpu": cost.cpu, "memory": cost.memory, "completions": row.times()}
-        sys.stdout.write(json.dumps(said) + "\n")
+        fields = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
+        fields |= {"seeds": len(row.cpus), "packets": cost.packets, "again": cost.again, "wall": cost.wall}
+        fields |= {"cpu": cost.cpu, "memory": cost.memory, "completions": row.times()}
+        sys.stdout.write(json.dumps(fields) + "\n")
 
 
 if __name__ == "__main__":

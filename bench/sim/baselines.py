@@ -112,29 +112,29 @@ class Compared:
     again: tuple[float, float]
 
 
-def compare(case: Case, asked: SimLoad, seeds: int, turns: Turns) -> Compared:
+def compare(case: Case, spec: SimLoad, seeds: int, turns: Turns) -> Compared:
     """Run one baseline in both simulators with seeds 1 to `seeds`; RuntimeError if a simulator does not finish."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     again: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
-        one = replace(asked, seed=seed)
+        one = replace(spec, seed=seed)
         costs = [turns.here(one), *([turns.there(one)] if case.reference else [])]
         for side, cost in enumerate(costs):
             again[side].append(cost.again / max(1, cost.packets))
             for what, share in SHARES.items():
                 times[side].setdefault(what, []).append(cost.completed(share) * 1e6)
     means = [sum(found) / len(found) if found else 0.0 for found in again]
-    traffic = f"{asked.traffic} of {asked.size // 1000} kB, {asked.hosts} hosts"
+    traffic = f"{spec.traffic} of {spec.size // 1000} kB, {spec.hosts} hosts"
     return Compared(traffic, case.name, *times, (means[0], means[1]))
 
 
 def rows(seeds: int, kept: Path | None = None) -> Iterator[Compared]:
     """Yield all of them; runs are kept in a folder, if one is named."""
     turns = Turns(kept)
-    for asked in (PERMUTATION, INCAST, LARGE, *_OF_ROCE, _SMALL):
+    for spec in (PERMUTATION, INCAST, LARGE, *_OF_ROCE, _SMALL):
         for case in CASES:
-            if asked in case.loads:
-                yield compare(case, replace(asked, **case.changes), seeds, turns)
+            if spec in case.loads:
+                yield compare(case, replace(spec, **case.changes), seeds, turns)
 
 
 def text(found: Sequence[Compared]) -> str:

@@ -44,11 +44,11 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder) as process:
         assert process.stdout is not None
-        said = process.stdout.read().decode(errors="replace")
+        output = process.stdout.read().decode(errors="replace")
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began
     if process.returncode:
-        last = (said.strip().splitlines() or ["nothing"])[-1]
+        last = (output.strip().splitlines() or ["nothing"])[-1]
         raise RuntimeError(f"{command[0]} ended with status {process.returncode}; it said last: {last}")
-    return said, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)
+    return output, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)

@@ -30,12 +30,12 @@ def run(load: SimLoad, folder: Path) -> SimCost:
     assert found is not None
     topology = ["-topo", "load.topo"] if load.kind == "mrc" else []  # the others make their own fat trees
     files = ["-tm", "load.cm", *topology, "-o", "log"]
-    said, cost = measure([found, *files, *load.options()], folder)
+    output, cost = measure([found, *files, *load.options()], folder)
     begun = {str(one.number): one.start for one in matrix.connections if one.start}
-    completions = sorted((float(at) - begun.get(number, 0.0)) * 1e-6 for number, at in _FINISHED.findall(said))
-    sent = _SENT.search(said)
+    completions = sorted((float(at) - begun.get(number, 0.0)) * 1e-6 for number, at in _FINISHED.findall(output))
+    sent = _SENT.search(output)
     if len(completions) != len(matrix.connections) or (sent is None and load.kind == "mrc"):
-        lines = said.strip().splitlines()[-1:] or ["nothing"]
+        lines = output.strip().splitlines()[-1:] or ["nothing"]
         raise RuntimeError(
             f"{found} ended {len(completions)} of {len(matrix.connections)} connections; it said last: {lines[0]}"
         )

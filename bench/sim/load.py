@@ -29,8 +29,8 @@ _LOOK_S = 5e-6  # of virtual time between two checks for completions
 
 def run(load: SimLoad) -> SimCost:
     """Run `simulate` in a process of its own."""
-    said, cost = measure([sys.executable, "-m", "mrclab.bench.sim.load", json.dumps(asdict(load))])
-    found = json.loads(said.splitlines()[-1])
+    output, cost = measure([sys.executable, "-m", "mrclab.bench.sim.load", json.dumps(asdict(load))])
+    found = json.loads(output.splitlines()[-1])
     return cost.of(NAME, found["packets"], found["again"], found["completions"])
 
 

@@ -31,28 +31,28 @@ class Turns:
     def __init__(self, folder: Path | None = None, minutes: float = math.inf) -> None:
         self._folder, self._until = folder, time.monotonic() + minutes * 60
 
-    def once(self, asked: SimLoad, seed: int, *, beside: bool) -> list[SimCost]:
+    def once(self, spec: SimLoad, seed: int, *, beside: bool) -> list[SimCost]:
         """Do one run here, and one of uet-htsim if requested; RuntimeError if a simulator does not finish."""
-        one = replace(asked, seed=seed)
+        one = replace(spec, seed=seed)
         return [self.here(one), self.there(one)] if beside else [self.here(one)]
 
-    def both(self, asked: SimLoad, seeds: int, *, beside: bool) -> list[SimRow]:
+    def both(self, spec: SimLoad, seeds: int, *, beside: bool) -> list[SimRow]:
         """Return a row for each simulator, of all seeds."""
-        rounds = [self.once(asked, seed, beside=beside) for seed in range(1, seeds + 1)]
-        return rows(asked, rounds)
+        rounds = [self.once(spec, seed, beside=beside) for seed in range(1, seeds + 1)]
+        return rows(spec, rounds)
 
-    def here(self, asked: SimLoad) -> SimCost:
+    def here(self, spec: SimLoad) -> SimCost:
         """Do one run of MRC Lab."""
-        return self._kept([load.NAME, asdict(asked)], lambda: load.run(asked))
+        return self._kept([load.NAME, asdict(spec)], lambda: load.run(spec))
 
-    def there(self, asked: SimLoad) -> SimCost:
+    def there(self, spec: SimLoad) -> SimCost:
         """Do one run of uet-htsim."""
 
         def run() -> SimCost:
             with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
-                return htsim.run(asked, Path(folder))
+                return htsim.run(spec, Path(folder))
 
-        return self._kept([htsim.NAME, asdict(asked)], run)
+        return self._kept([htsim.NAME, asdict(spec)], run)
 
     def _kept(self, key: list[object], run: Callable[[], SimCost]) -> SimCost:
         """Return the stored run if there is one; else do a new one and store it."""
@@ -70,6 +70,6 @@ class Turns:
         return cost
 
 
-def rows(asked: SimLoad, rounds: Sequence[Sequence[SimCost]]) -> list[SimRow]:
+def rows(spec: SimLoad, rounds: Sequence[Sequence[SimCost]]) -> list[SimRow]:
     """Return a row for each simulator, of the rounds of one load."""
-    return [SimRow.of(asked, costs) for costs in zip(*rounds, strict=True)]
+    return [SimRow.of(spec, costs) for costs in zip(*rounds, strict=True)]

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
     if switch_cpu is None:
         console.print("one CPU only: switch and generator share it, and the rates show that")
     pin(cpus[0])
-    wanted, results = effort(args), []
+    chosen, results = effort(args), []
     with console.status("starting") as status:
         for key in args.target or NAMES:
             reason = targets.missing(key)
@@ -59,9 +59,9 @@ def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
                 title = targets.TARGETS[key].title
                 results.append(SwitchResult(key, title, skipped=reason))
             elif key == KERNEL:
-                results.append(measure_kernel(wanted, status.update))
+                results.append(measure_kernel(chosen, status.update))
             else:
-                results.append(measure_process(targets.TARGETS[key], wanted, switch_cpu, status.update))
+                results.append(measure_process(targets.TARGETS[key], chosen, switch_cpu, status.update))
     return results
 
 

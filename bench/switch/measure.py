@@ -25,7 +25,7 @@ LOSS = 0.001
 LATE = 0.02
 """Share of the trial's time by which frames may be late; more means a buffer that fills."""
 INSERTS = 1000
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class SwitchResult:
         return asdict(self)
 
 
-def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, say: Say) -> SwitchResult:
+def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify: Notify) -> SwitchResult:
     """Measure one P4 switch. Raises BenchError."""
     result = SwitchResult(target.key, target.title)
     with tempfile.TemporaryDirectory(prefix="mrclab-bench-") as text, _bench() as (cables, generator):
         directory = Path(text)
-        say(f"{target.title}: start-up")
+        notify(f"{target.title}: start-up")
         result.start_seconds = statistics.median(_starts(target, directory, cables, effort.starts, cpu))
         with process(target, directory, cables.name, cpu=cpu) as one:
             one.wait()
@@ -103,21 +103,21 @@ def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, say: S
             _check(generator, target.title)
             result.resident_bytes, result.private_bytes = one.memory()
             for size in effort.sizes:
-                say(f"{target.title}: {size}-byte frames")
+                notify(f"{target.title}: {size}-byte frames")
                 result.speeds[size] = _speed(generator, size, effort, one)
                 if target is SOFT:
                     result.speeds[size] = replace(result.speeds[size], program=program_seconds(size))
-            say(f"{target.title}: inserts")
+            notify(f"{target.title}: inserts")
             result.inserts_seconds, result.inserts_single_seconds, result.insert_seconds = _inserts(one)
         result.rpc_floor_seconds = rpc_floor(directory, cpu, INSERTS)
         if effort.switches:
-            say(f"{target.title}: {effort.switches} switches")
+            notify(f"{target.title}: {effort.switches} switches")
             result.fleet = effort.switches
             result.fleet_seconds = _fleet(target, directory, cables.name, effort.switches)
     return result
 
 
-def measure_kernel(effort: Effort, say: Say) -> SwitchResult:
+def measure_kernel(effort: Effort, notify: Notify) -> SwitchResult:
     """Measure the kernel's forwarding; `skipped` has the reason if it is not available."""
     result = SwitchResult("kernel", "Linux seg6local")
     with _bench() as (cables, generator):
@@ -125,7 +125,7 @@ def measure_kernel(effort: Effort, say: Say) -> SwitchResult:
             with kernel_forwarding(cables):
                 _check(generator, result.title)
                 for size in effort.sizes:
-                    say(f"{result.title}: {size}-byte frames")
+                    notify(f"{result.title}: {size}-byte frames")
                     result.speeds[size] = _kernel_speed(generator, size, effort)
         except BenchError as error:
             result.skipped = str(error)
@@ -146,12 +146,12 @@ def _check(generator: TrafficGenerator, title: str) -> None:
     """Check the forwarded frames. Raises BenchError."""
     for size in frames.SIZES:
         got = generator.send_one(size)
-        wanted = frames.forwarded(frames.frame(size, bytes(6)))
+        expected = frames.forwarded(frames.frame(size, bytes(6)))
         if got is None:
             raise BenchError(f"{title} does not forward frames of {size} bytes")
-        if got != wanted:
+        if got != expected:
             raise BenchError(
-                f"{title} forwards frames of {size} bytes wrongly: {got[:64].hex()} for {wanted[:64].hex()}"
+                f"{title} forwards frames of {size} bytes wrongly: {got[:64].hex()} for {expected[:64].hex()}"
             )
 
 

@@ -93,19 +93,19 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
     else:
         rows = processes.rows(left, workers or os.cpu_count() or 1, work.run, work.killed)
     with progress.shown(err) as bar, contextlib.closing(batch.keep(table, rows)) as kept:
-        say = progress.notifier(bar)
+        notify = progress.notifier(bar)
         for number, (job, row) in enumerate(kept, 1):
             if row["state"] != "passed":
                 failed += 1
                 if failed <= _LISTED:
-                    say(f"{row['state']}: {job.replay}")
+                    notify(f"{row['state']}: {job.replay}")
             more = (time.monotonic() - begun) / number * (total - there - number)
             bar(f"{there + number} of {total}, {failed} not passed, {progress.left(more)}", there + number, total)
 
 
 def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int:
     """Write page and Parquet file, say what there is; returns the exit status."""
-    people = err if as_json else out
+    terminal = err if as_json else out
     mine = [(table.rows[job.key], job.replay) for job in planned]
     failing = [(row, replay) for row, replay in mine if row["state"] != "passed"]
     written = table.directory / "index.html"
@@ -114,16 +114,18 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
     with naming(written):
         written.write_text(html, encoding="utf-8")
     states = Counter(row["state"] for row, _ in mine)
-    people.print(f"{len(mine)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
+    terminal.print(f"{len(mine)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
     summaries = page.summaries([row for row, _ in mine], planned.fields)
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        people.print(f"{escape(one.name)}: passed {one.passed} of {one.runs}{because}", highlight=False, soft_wrap=True)
+        terminal.print(
+            f"{escape(one.name)}: passed {one.passed} of {one.runs}{because}", highlight=False, soft_wrap=True
+        )
     parquet = journal.write_parquet(table.directory)
     rows_at = table.directory / journal.ROWS
     table_at = parquet or f"{rows_at} (Parquet: pip install '.[campaign]')"
-    people.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
+    terminal.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
     status = 1 if failing else 0
     if as_json:
         again = [

@@ -182,9 +182,9 @@ class Drill:
         self, one: Disturbance, process: "subprocess.Popen[bytes]", shown: Path, done: float
     ) -> float | None:
         """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
-        while one.says and time.monotonic() < done + _END_S:
+        while one.reason_words and time.monotonic() < done + _END_S:
             ended = process.poll() is not None
-            if any(word in shown.read_text(errors="replace") for word in one.says):
+            if any(word in shown.read_text(errors="replace") for word in one.reason_words):
                 return round(time.monotonic() - done, 2)
             if ended:
                 break
@@ -192,7 +192,7 @@ class Drill:
         return None
 
     def _judge(self, one: Disturbance, made: Round, shown: str) -> None:
-        lines = [line.strip() for line in shown.splitlines() if any(word in line for word in one.says)]
+        lines = [line.strip() for line in shown.splitlines() if any(word in line for word in one.reason_words)]
         made.reason = lines[0][:300] if lines else ""
         if not made.to:
             made.reason = "what it was to be done to was gone"
@@ -213,7 +213,7 @@ class Drill:
         if made.status not in statuses:
             made.wrong.append(f"exit status {made.status}: {shown[-800:]}")
         stood = one.named and made.during != "tear-down" and made.stood > REASON_S
-        if (ends or stood) and one.says and made.after is None:
+        if (ends or stood) and one.reason_words and made.after is None:
             made.wrong.append(f"no reason was given: {shown[-800:]}")
         if made.after is not None and made.after > REASON_S:
             made.wrong.append(f"the reason came after {made.after:.1f} s")

@@ -51,14 +51,14 @@ class Scene:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One thing to do. `says` are words of which one must be in the reason that is given, where the run ends by it."""
+    """One thing to do. If it ends the run, the reason given must contain one of `reason_words`."""
 
     name: str
     do: Callable[[Scene, random.Random], str]  # what was done, to which
     fatal: bool  # the run cannot go on
-    says: tuple[str, ...] = ()
+    reason_words: tuple[str, ...] = ()
     part: str = ""  # beginning of the names of parts of which one must be there
-    named: bool = False  # it takes long, and meanwhile `says` must be said, though the run may go on
+    named: bool = False  # it takes long, and one of `reason_words` must be printed meanwhile, though the run may go on
     harmless: bool = False  # the run has to hold
     options: tuple[str, ...] = ()  # of `mrclab run`
     hosts: int = 1  # on each T0

@@ -37,9 +37,9 @@ def explore(
     What does not hold is shown with the run that leads there, and the command that shows it again. Exit status 1 then,
     2 where a world was given up before its end.
     """
-    people = err if as_json else out
+    terminal = err if as_json else out
     if names:
-        _list(people)
+        _list(terminal)
         return
     chosen = [_world(name) for name in worlds or ()] or [world for world in WORLDS if world.small or every]
     if compiled.state().runs:
@@ -48,9 +48,9 @@ def explore(
         if len(chosen) != 1:
             raise Refused("--replay is of one world; name it")
         for line in replayed(chosen[0], parsed(replay)):
-            people.print(escape(line), soft_wrap=True, highlight=False)
+            terminal.print(escape(line), soft_wrap=True, highlight=False)
         return
-    results = [_explore(world, seconds, check_merging, people) for world in chosen]
+    results = [_explore(world, seconds, check_merging, terminal) for world in chosen]
     status = 1 if any(one.found for one in results) else 0 if all(one.whole for one in results) else 2
     if as_json:
         answer.give("explore", status, worlds=[_facts(one) for one in results])
@@ -69,36 +69,36 @@ def _again_in_plain_python() -> None:
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, compiled.VARIABLE: "0"})
 
 
-def _list(people: Console) -> None:
+def _list(terminal: Console) -> None:
     for world in WORLDS:
         size = "" if world.small else " (large)"
-        people.print(f"{world.name:12} {world.about}{size}", soft_wrap=True, highlight=False)
+        terminal.print(f"{world.name:12} {world.about}{size}", soft_wrap=True, highlight=False)
 
 
-def _explore(world: Space, seconds: float, merging: int, people: Console) -> Result:
+def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> Result:
     result = Search(world, most_seconds=seconds, merging=merging).run()
     if result.found is not None:
         result.found = shortened(world, result.found)
     whole = "all" if result.whole else "not all"
-    people.print(
+    terminal.print(
         f"{world.name}: {result.states} states, {whole} seen, {result.steps} steps, {result.ends} ends,"
         f" {result.circles} circles; {result.seconds:.1f} s",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
     if result.found is not None:
-        _show(world, result.found, people)
+        _show(world, result.found, terminal)
     return result
 
 
-def _show(world: Space, found: Found, people: Console) -> None:
-    people.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
+def _show(world: Space, found: Found, terminal: Console) -> None:
+    terminal.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
     for line in replayed(world, found.trace):
-        people.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+        terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
     if found.circle:
-        people.print("  and then round and round:", highlight=False)
+        terminal.print("  and then round and round:", highlight=False)
         for line in replayed(world, [*found.trace, *found.circle])[len(found.trace) :]:
-            people.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
-    people.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
+            terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+    terminal.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
 
 
 def again(world: Space, found: Found) -> str:

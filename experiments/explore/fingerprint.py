@@ -74,7 +74,7 @@ class Fingerprint:
         self._next_ids: dict[int, int] = {}
         youngest = min((one.due - system.base_rtt / 2 for one in system.network), default=system.now)
         self._stamps_matter = bool(system.down) or system.now - youngest > _OLD_RTTS * system.base_rtt
-        self._held = round(system.base_rtt * 1e6)  # µs: no peer holds an answer for longer
+        self._max_hold = round(system.base_rtt * 1e6)  # µs: no peer holds an answer for longer
         self._answered = {(one.subject, one.stamp) for one in system.network if one.stamp}
         self._first_psn = 0  # of the requestor that is visited
         for index, host in enumerate(system.hosts):
@@ -254,7 +254,7 @@ class Fingerprint:
         if (
             matters
             or self._stamps_matter
-            or any(subject == psn and one - stamp & _STAMP_MASK <= self._held for subject, one in self._answered)
+            or any(subject == psn and one - stamp & _STAMP_MASK <= self._max_hold for subject, one in self._answered)
         ):
             return self._stamp - stamp & _STAMP_MASK
         return None

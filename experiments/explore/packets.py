@@ -127,8 +127,8 @@ def _id_of(op: int, data: bytes) -> tuple[str, int, int]:
         return "reply", _REPLY_ID_AT, 2
     if op in {h.MrcOpcode.ENDPOINT_REQUEST, h.MrcOpcode.ENDPOINT_RESPONSE}:
         update = data[h.BODY_AT] == h.EndpointOp.PORT_STATUS_UPDATE
-        asked = op == h.MrcOpcode.ENDPOINT_REQUEST
-        return ("update" if update else "request") + ("" if asked else " answer"), _PSN_AT, 3
+        is_request = op == h.MrcOpcode.ENDPOINT_REQUEST
+        return ("update" if update else "request") + ("" if is_request else " answer"), _PSN_AT, 3
     return "", 0, 0
 
 

@@ -316,7 +316,7 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
             raise Refused(
                 f"{action[0]}:{action[1]} cannot happen there; the run is of another version of the transport"
             )
-        what = _said(system, action)
+        what = _describe(system, action)
         known = {one.serial for one in system.network}
         broken = ""
         try:
@@ -330,7 +330,7 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
     return lines
 
 
-def _said(system: System, action: Action) -> str:
+def _describe(system: System, action: Action) -> str:
     """An action in words."""
     kind, which = action
     frame = next((one for one in system.network if one.serial == which), None)

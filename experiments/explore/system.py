@@ -191,8 +191,8 @@ class System:
     def _of_applications(self) -> Iterator[Action]:
         if self.receives and self.restarted < 0:
             yield "receive", 0
-        asked = self.world.probes - self.probes
-        if self.probes and asked - self.probed < _PROBES_AT_ONCE:
+        sent = self.world.probes - self.probes
+        if self.probes and sent - self.probed < _PROBES_AT_ONCE:
             yield "probe", 0
         for at in range(len(self.down)):
             yield "up", at

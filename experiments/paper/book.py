@@ -147,9 +147,9 @@ def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     values.update({f"{name}{SECONDS}": rtt * values[name] for name in rtts if rtt})
     missed = tuple(f"{v['expected']}: {v['observed']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
-    trouble = (entry["trouble"],) if entry["trouble"] else ()
+    reason = (entry["trouble"],) if entry["trouble"] else ()
     return SuiteRun(
-        entry["name"], entry["variant"], entry["seed"], state_of(entry["state"]), place, values, (*trouble, *missed)
+        entry["name"], entry["variant"], entry["seed"], state_of(entry["state"]), place, values, (*reason, *missed)
     )
 
 

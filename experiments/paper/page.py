@@ -30,7 +30,7 @@ class Appendix:
     """Appendix of a page: a picture of measurements, and the figures in it."""
 
     title: str
-    said: str
+    text: str
     picture: Path
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -45,8 +45,8 @@ AT_ITS_SPEED = Book("paper-scale", AT_SPEED, "at-speed.md.j2", by_interval=True)
 
 def book_of(names: Iterable[str]) -> Book | None:
     """Return the page with experiments of these names; None where there is none."""
-    wanted = set(names)
-    return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & wanted), None)
+    chosen = set(names)
+    return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & chosen), None)
 
 
 def write(

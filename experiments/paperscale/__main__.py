@@ -22,32 +22,32 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=Path("results/paper-scale"), help="where runs are kept")
     parser.add_argument("--page", type=Path, help="where a copy of the page goes")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that run the curves")
-    asked = parser.parse_args(words)
-    directory: Path = asked.results
-    table.run(table.planned(asked.names), directory, _say)
+    options = parser.parse_args(words)
+    directory: Path = options.results
+    table.run(table.planned(options.names), directory, _print)
     table.write(directory)
     place = directory / page.AT_ITS_SPEED.name
     place.mkdir(exist_ok=True)
-    sweeps = () if asked.names else curves.SWEEPS
-    rows = [curves.run(sweep, directory / "curves", asked.workers, _say) for sweep in sweeps]
+    sweeps = () if options.names else curves.SWEEPS
+    rows = [curves.run(sweep, directory / "curves", options.workers, _print) for sweep in sweeps]
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
     varied: list[page.Appendix] = []
-    if not asked.names:
-        made.append(flapping.appendix(flapping.run(directory, _say), place))
-        varied = models.appendices(models.run_all(directory / "models", _say), place)
+    if not options.names:
+        made.append(flapping.appendix(flapping.run(directory, _print), place))
+        varied = models.appendices(models.run_all(directory / "models", _print), place)
     written, chapters = page.write(directory, appendices=made, varied=varied)
-    if asked.page:
-        shutil.copytree(place, asked.page, dirs_exist_ok=True)
-    _say(f"Page: {written}")
+    if options.page:
+        shutil.copytree(place, options.page, dirs_exist_ok=True)
+    _print(f"Page: {written}")
     wrong = [f"{c.experiment.scenario}: {line.row.what}" for c in chapters for line in c.lines if line.unexplained]
     wrong += [f"{c.experiment.scenario}: {line.row.what} was not measured" for c in chapters for line in c.lines
-              if line.state == "missing" and c.experiment.scenario.startswith(tuple(asked.names))]  # fmt: skip
+              if line.state == "missing" and c.experiment.scenario.startswith(tuple(options.names))]  # fmt: skip
     for text in wrong:
-        _say(f"no explanation given: {text}")
+        _print(f"no explanation given: {text}")
     return 1 if wrong else 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

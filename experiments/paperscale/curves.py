@@ -50,7 +50,7 @@ class Sweep:
 
     name: str  # of the scenario below curves/, and of the picture
     title: str
-    said: str
+    text: str
     swept: Mapping[str, Sequence[Any]]  # dotted path → values
     x: Callable[[Mapping[str, Any]], float]  # of a run's values
     x_label: str
@@ -192,14 +192,14 @@ def _scenario(sweep: Sweep) -> Loaded:
     return scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
 
 
-def run(sweep: Sweep, directory: Path, workers: int, say: Callable[[str], None]) -> Rows:
+def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], None]) -> Rows:
     """Run jobs without a row; return all rows."""
     planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
     table = journal.Journal(directory / sweep.name).begin(planned)
 
     def report(job: plan.Job, row: Row) -> None:
         done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
-        say(f"{done}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
+        notify(f"{done}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
 
     work.do(table, planned, workers, report)
     return table.of(planned)
@@ -235,9 +235,9 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
     ]
     if sweep.beside:
         columns.append(sweep.beside[0])
-        for told_row, mine in zip(table, groups.values(), strict=True):
-            told_row.append(number(sweep.beside[1](mine[0]["values"])))
-    return Appendix(sweep.title, sweep.said, path, columns, table)
+        for row, mine in zip(table, groups.values(), strict=True):
+            row.append(number(sweep.beside[1](mine[0]["values"])))
+    return Appendix(sweep.title, sweep.text, path, columns, table)
 
 
 def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:

@@ -13,7 +13,7 @@ from mrclab.lab.scenario import scenario
 SHARES = {"one": "1 %", "five": "5 %", "twenty": "20 %"}
 """Variants of the scenario, and the share of links that flap."""
 
-_TOLD = (
+_COLUMNS = (
     ("goodput (before)", "before, Gb/s", 8e-9),
     ("goodput (during)", "while they flap, Gb/s", 8e-9),
     ("goodput_floor (lowest)", "least sample of 50 µs, Gb/s", 8e-9),
@@ -21,7 +21,7 @@ _TOLD = (
     ("lost (lost-per-qp)", "packets lost by a QP", 1.0),
     ("ev_swaps (swaps)", "EVs taken out, times", 1.0),
 )
-_SAID = (
+_TEXT = (
     "Four NICs of 4 × 100 Gb/s send to another T0 group at 70 % of their rate. From 300 µs to 1.3 ms some of the 96 "
     "T0–T1 links flap, each about every 200 µs for some 80 µs, a million times as often as links do. An EV that failed "
     "returns after some answered probes, waits the longer for them each time, and so stays out while its link flaps: "
@@ -29,10 +29,10 @@ _SAID = (
 )
 
 
-def run(directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:
+def run(directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
     """Run what is missing; return all runs."""
     loaded = scenario.load(table.SCENARIOS / "curves" / "flapping.yaml")
-    return table.run(loaded.runs, directory, say)
+    return table.run(loaded.runs, directory, notify)
 
 
 def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
@@ -47,7 +47,7 @@ def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
     rows = []
     for one in entries:
         values = {verdict.kind: verdict.value for verdict in one.verdicts}
-        figures = ((values.get(kind), factor) for kind, _, factor in _TOLD)
+        figures = ((values.get(kind), factor) for kind, _, factor in _COLUMNS)
         rows.append([SHARES[one.variant], *(number(None if v is None else v * factor) for v, factor in figures)])
-    columns = ["links that flap", *(label for _, label, _ in _TOLD)]
-    return Appendix("Recovery while 1 %, 5 % and 20 % of links flap", _SAID, path, columns, rows)
+    columns = ["links that flap", *(label for _, label, _ in _COLUMNS)]
+    return Appendix("Recovery while 1 %, 5 % and 20 % of links flap", _TEXT, path, columns, rows)

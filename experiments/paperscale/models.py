@@ -165,11 +165,11 @@ def points(nics: int, kinds: Sequence[str] = KINDS, models: Sequence[Model] = MO
 
 
 def run(
-    directory: Path, chosen: Sequence[Point], seeds: Sequence[int], say: Callable[[str], None]
+    directory: Path, chosen: Sequence[Point], seeds: Sequence[int], notify: Callable[[str], None]
 ) -> dict[tuple[Point, int], SuiteEntry]:
     """Run what is missing, seed by seed."""
     jobs = [(point, seed, point.loaded(seed)) for seed in seeds for point in chosen]
-    entries = table.run([job for _, _, job in jobs], directory, say)
+    entries = table.run([job for _, _, job in jobs], directory, notify)
     found = {(entry.name, entry.seed): entry for entry in entries}
     return {(p, seed): found[p.name, seed] for p, seed, _ in jobs if (p.name, seed) in found}
 
@@ -189,9 +189,9 @@ def chosen() -> list[Point]:
     return [*points(16, KINDS[:1]), *few, *ring]
 
 
-def run_all(directory: Path, say: Callable[[str], None]) -> Entries:
+def run_all(directory: Path, notify: Callable[[str], None]) -> Entries:
     """Do what the page shows and is missing."""
-    return run(directory, chosen(), SEEDS, say)
+    return run(directory, chosen(), SEEDS, notify)
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def ahead_of(found: Mapping[Point, Figure], kind: str, nics: int, model: Model, 
     return ours.median / theirs.median if ours and theirs else None
 
 
-def appendix(kind: str, title: str, said: str, entries: Entries, place: Path) -> Appendix:
+def appendix(kind: str, title: str, text: str, entries: Entries, place: Path) -> Appendix:
     """Draw MRC's rate over RoCE's in every model beside the paper's, and tell the rates."""
     found = rates(entries)
     lines = [
@@ -231,10 +231,10 @@ def appendix(kind: str, title: str, said: str, entries: Entries, place: Path) ->
     path = place / f"models-{'ring' if kind == 'ring_all_reduce' else 'exchange'}.png"
     _draw(kind, lines, found, paper[0][1] / paper[1][1], path)
     heads = [f"{one.name}{', ' if loss else ''}{loss}" for one in TRANSPORTS for loss in ("no loss", "0.1 %", "1 %")]
-    return Appendix(title, said, path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
+    return Appendix(title, text, path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
 
 
-_SAID = {
+_TEXTS = {
     KINDS[0]: (
         "Figure 16's ring, 2 MB among 64 NICs, under one set of settings for both transports",
         (
@@ -258,7 +258,7 @@ _SAID = {
 
 def appendices(entries: Entries, place: Path) -> list[Appendix]:
     """Both collectives."""
-    return [appendix(kind, *said, entries, place) for kind, said in _SAID.items()]
+    return [appendix(kind, *text, entries, place) for kind, text in _TEXTS.items()]
 
 
 def _over(ours: float, theirs: float) -> str:

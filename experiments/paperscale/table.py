@@ -34,16 +34,16 @@ def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loa
     return [job for seed in seeds for job in suite.runs(chosen, (seed,))]
 
 
-def run(runs: Sequence[Loaded], directory: Path, say: Callable[[str], None]) -> list[SuiteEntry]:
+def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
     """Do the runs that have no line; all of them that went to their end."""
     store = _store(directory)
-    made = Suite(directory, lambda *_: None, say, report=False)
+    made = Suite(directory, lambda *_: None, notify, report=False)
     for number, loaded in enumerate(runs, 1):
         if digest(loaded) in store:
             continue
-        say(f"{number} of {len(runs)}: {loaded.scenario.name}")
+        notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
         entry = made.one(loaded, directory / _RUNS)
-        say(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+        notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
         if entry.state != "aborted":
             assert entry.directory is not None
             place = entry.directory.absolute().relative_to(directory.absolute())

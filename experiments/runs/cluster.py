@@ -14,7 +14,7 @@ from mrclab.experiments.runs.batch import J, R
 from mrclab.lab.errors import Refused
 
 _AHEAD = 2  # tasks under way for each CPU of the cluster, so that none waits for its next one
-_HEARD_WITHIN = 10.0  # seconds; Ray itself would try for minutes
+_CONNECT_TIMEOUT = 10.0  # seconds; Ray itself would try for minutes
 _HOST_PORT = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>\d+)")
 
 
@@ -35,7 +35,7 @@ def _connected(address: str) -> ModuleType:
         raise Refused("--ray needs Ray, which is not installed: pip install '.[ray]'")
     if match := _HOST_PORT.fullmatch(address):
         try:
-            socket.create_connection((match["host"], int(match["port"])), _HEARD_WITHIN).close()
+            socket.create_connection((match["host"], int(match["port"])), _CONNECT_TIMEOUT).close()
         except (OSError, OverflowError) as error:
             raise Refused(f"--ray {address}: no cluster answers there ({error}); `ray status` knows it") from None
     ray = importlib.import_module("ray")  # an extra, and slow to load
@@ -52,23 +52,23 @@ def _once(ray: ModuleType, jobs: Iterable[J], most: int, do: Callable[[J], R]) -
 
     ray.cloudpickle.register_pickle_by_value(remote)
     task = ray.remote(num_cpus=1, max_retries=0)(remote.run)
-    wanted = remote.identity()
+    expected = remote.identity()
     waiting = iter(jobs)
     under_way: dict[Any, J] = {}
     while True:
         room = min(most, _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0))))
         while len(under_way) < room and (job := next(waiting, None)) is not None:
-            under_way[task.remote(ray.cloudpickle.dumps((do, job)), wanted)] = job
+            under_way[task.remote(ray.cloudpickle.dumps((do, job)), expected)] = job
         if not under_way:
             return
         ray.wait(list(under_way))
         for result in ray.wait(list(under_way), num_returns=len(under_way), timeout=0)[0]:
             job = under_way.pop(result)
-            row: R | None = _row(ray, result, wanted)
+            row: R | None = _row(ray, result, expected)
             yield job, row
 
 
-def _row(ray: ModuleType, result: Any, wanted: str) -> Any:
+def _row(ray: ModuleType, result: Any, expected: str) -> Any:
     """Return the row of a task; None where its worker died."""
     try:
         row, refusal = ray.get(result)
@@ -77,5 +77,5 @@ def _row(ray: ModuleType, result: Any, wanted: str) -> Any:
     except ray.exceptions.RayError:
         return None
     if refusal:
-        raise Refused(f"a worker on {refusal}, this is {wanted}; install the same on every node of the cluster")
+        raise Refused(f"a worker on {refusal}, this is {expected}; install the same on every node of the cluster")
     return row

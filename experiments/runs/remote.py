@@ -14,13 +14,13 @@ from typing import Any
 _known: dict[str, str] = {}  # by Ray's name of the worker process, under whose feet sources do not change
 
 
-def run(packed: bytes, wanted: str) -> tuple[dict[str, Any] | None, str]:
+def run(packed: bytes, expected: str) -> tuple[dict[str, Any] | None, str]:
     """Do a pickled (function, job); gives its row, or none and who is here instead of the mrclab that is wanted."""
     ray = importlib.import_module("ray")  # an extra
     me = ray.get_runtime_context().get_worker_id()
     if me not in _known:
         _known[me] = identity()
-    if _known[me] != wanted:
+    if _known[me] != expected:
         return None, f"{ray.util.get_node_ip_address()} has {_known[me]}"
     do, job = pickle.loads(packed)
     return do(job), ""

@@ -68,9 +68,9 @@ def soak(
     """
     if world == "wire":
         raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")
-    people = err if as_json else out
+    terminal = err if as_json else out
     if seed is not None:
-        raise typer.Exit(_replay(seed, people, as_json))
+        raise typer.Exit(_replay(seed, terminal, as_json))
     began = time.monotonic()
     failed: list[dict[str, Any]] = []
     done = 0
@@ -80,14 +80,14 @@ def soak(
                 bar("seeds", done, seeds)
                 if problems:
                     failed += _failed(number, problems)
-                    people.print(f"seed {number}: {escape(problems[0])}", soft_wrap=True, highlight=False)
-                    people.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
+                    terminal.print(f"seed {number}: {escape(problems[0])}", soft_wrap=True, highlight=False)
+                    terminal.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
     except KeyboardInterrupt:
-        people.print(f"{done - len(failed)} of {done} seeds passed until then", soft_wrap=True, highlight=False)
+        terminal.print(f"{done - len(failed)} of {done} seeds passed until then", soft_wrap=True, highlight=False)
         raise
     seconds, status = time.monotonic() - began, 1 if failed else 0
     passed = seeds - len(failed)
-    people.print(f"{passed} of {seeds} seeds passed, in {seconds:.0f} s", soft_wrap=True, highlight=False)
+    terminal.print(f"{passed} of {seeds} seeds passed, in {seconds:.0f} s", soft_wrap=True, highlight=False)
     if as_json:
         answer.give("soak", status, first=first, seeds=seeds, held=passed, seconds=round(seconds, 1), not_held=failed)
     raise typer.Exit(status)
@@ -103,7 +103,7 @@ def _flow(flow: SoakFlow) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value not in (False, [], ()))
 
 
-def _replay(seed: int, people: Console, as_json: bool) -> int:
+def _replay(seed: int, terminal: Console, as_json: bool) -> int:
     """One seed in words; returns the exit status."""
     plan = draw(seed)
     spec = plan.fabric.spec
@@ -119,9 +119,9 @@ def _replay(seed: int, people: Console, as_json: bool) -> int:
     lines += [f"  {plan.idle:g} s without work before the last writes"] if plan.idle else []
     _, problems = judged(seed)
     for line in [*lines, *problems]:
-        people.print(escape(line), soft_wrap=True, highlight=False)
+        terminal.print(escape(line), soft_wrap=True, highlight=False)
     if not problems:
-        people.print("passed")
+        terminal.print("passed")
     status = 1 if problems else 0
     if as_json:
         answer.give("soak", status, first=seed, seeds=1, held=1 - status, plan=lines, not_held=_failed(seed, problems))

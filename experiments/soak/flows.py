@@ -36,7 +36,7 @@ class SoakFlow:
     qps: int = 1  # of the same pair, each with all of this
     profile: tuple[tuple[int, int], ...] = ()  # (plane, uplink) of each EV of an explicit profile, in its order
     ends: float = NEVER  # QPs are destroyed then, and others begin with all of this
-    tells: float = 0.0  # seconds until the other end hears of that
+    notice_delay: float = 0.0  # seconds until the other end hears of that
 
     @property
     def fails(self) -> bool:
@@ -73,7 +73,7 @@ def draw_flow(
         qps=qps,
         profile=_profile(rng, fabric, source, destination) if transport == "mrc" and rng.random() < 0.2 else (),
         ends=leaves,
-        tells=rng.choice((0.0, 0.0, rng.random() * calm / 4)),
+        notice_delay=rng.choice((0.0, 0.0, rng.random() * calm / 4)),
     )  # fmt: skip
 
 

@@ -98,9 +98,9 @@ class SoakHarness:
         if connection not in self.connections:
             return  # a restart ended it
         flow = connection.flow
-        self._end(connection, flow.source, flow.tells)
+        self._end(connection, flow.source, flow.notice_delay)
         again = replace(flow, qps=1, ends=NEVER)
-        self.after(flow.tells, functools.partial(self._begin, again))
+        self.after(flow.notice_delay, functools.partial(self._begin, again))
 
     def _end(self, connection: SoakConnection, first: str, notice: float) -> None:
         """The QP at the host `first` is gone now, and the other one after a notice."""
@@ -208,10 +208,10 @@ class SoakHarness:
         return self._inject(link, direction, Drop(), Match(paths=(path,)))
 
     def _do_detour(self, fault: SoakFault, link: str, direction: Any, **impairment: Any) -> _Undo | None:
-        wanted = Impairment(**impairment)
+        impaired = Impairment(**impairment)
         if any(self.fabric.cable(link).half_links[side].detour is not None for side in (0, 1)):
             return None
-        return self.injector.impair(link, wanted, direction=direction, seed=self.plan.seed).clear
+        return self.injector.impair(link, impaired, direction=direction, seed=self.plan.seed).clear
 
     def _do_swap(self, fault: SoakFault, links: list[str]) -> _Undo | None:
         if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
@@ -249,15 +249,15 @@ class SoakHarness:
             self.denylist.deny(found, "", source)
         except DenyError:
             return None
-        self._tell()
+        self._update_configs()
 
         def undo() -> None:
             self.denylist.undeny(found, source)
-            self._tell()
+            self._update_configs()
 
         return undo
 
-    def _tell(self) -> None:
+    def _update_configs(self) -> None:
         self._make_configs()
         for name, transport in self.transports.items():
             transport.update_config(self._configs[name], self.clock.seconds)
@@ -268,5 +268,5 @@ class SoakHarness:
 
     def _admin(self, host: str, port: int, by: int) -> None:
         """Several may want a port disabled; a host that was restarted meanwhile forgot it."""
-        wanted = self._down[host, port] = self._down.get((host, port), 0) + by
-        self.transports[host].ports.set_admin(port, wanted == 0, self.clock.seconds)
+        requests = self._down[host, port] = self._down.get((host, port), 0) + by
+        self.transports[host].ports.set_admin(port, requests == 0, self.clock.seconds)

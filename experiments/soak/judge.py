@@ -71,12 +71,12 @@ def over(harness: SoakHarness, writes: Writes) -> Iterator[str]:
     name = name_of(writes)
     writes.poll()
     got = [(c.wr_id, c.status) for c in writes.completions]
-    wanted = [(number, "SUCCESS") for number in range(writes.first, writes.first + len(writes.messages))]
+    expected = [(number, "SUCCESS") for number in range(writes.first, writes.first + len(writes.messages))]
     may_fail = harness.plan.transport == "roce" or writes.connection.flow.fails
     failed = may_fail and any(status != "SUCCESS" for _, status in got)
-    if [number for number, _ in got] != [number for number, _ in wanted]:
-        yield f"{name}: completions {got} of {len(wanted)} writes"
-    elif got != wanted and not failed:
+    if [number for number, _ in got] != [number for number, _ in expected]:
+        yield f"{name}: completions {got} of {len(expected)} writes"
+    elif got != expected and not failed:
         yield f"{name}: completions {got}"
     if not writes.guards_intact:
         yield f"{name}: bytes outside the region were written"

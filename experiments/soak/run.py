@@ -54,7 +54,7 @@ def run_plan(plan: SoakPlan) -> list[str]:
 def _all_begun(plan: SoakPlan) -> float:
     """Seconds until everything is whole and no more QPs are made."""
     restarted = max([at for at, _ in plan.restarts], default=0.0)
-    remade = [max(flow.ends, restarted) + flow.tells for flow in (*plan.flows, *plan.after) if flow.ends < NEVER]
+    remade = [max(flow.ends, restarted) + flow.notice_delay for flow in (*plan.flows, *plan.after) if flow.ends < NEVER]
     return max([plan.calm_at, *remade])
 
 

@@ -47,7 +47,7 @@ def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[SurveyCa
     return [SurveyCase(number, injuries) for number, injuries in enumerate([*cases, *pairs], 1)]
 
 
-def is_told_apart(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
+def is_distinguishable(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
     """Return True if probes can tell these faults from fewer or others.
 
     They cannot where one T1 has both: a dead T1 hides its cables, and all cables of one T1 dead look like that T1. Nor
@@ -61,15 +61,15 @@ def is_told_apart(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
 def _pair(fabric: Fabric, rng: random.Random) -> tuple[Injury, Injury]:
     while True:
         pair = _injury(fabric, rng, rng.choice(KINDS)), _injury(fabric, rng, rng.choice(KINDS))
-        if is_told_apart(fabric, pair):
+        if is_distinguishable(fabric, pair):
             return pair
 
 
 def _injury(fabric: Fabric, rng: random.Random, kind: Kind) -> Injury:
     if kind == "t1":
         return Injury(kind, rng.choice([switch.name for switch in fabric.switches if switch.tier == "t1"]))
-    wanted = "nic" if kind == "nic-loss" else "fabric"
-    name = rng.choice([link.name for link in fabric.links if link.kind == wanted])
+    link_kind = "nic" if kind == "nic-loss" else "fabric"
+    name = rng.choice([link.name for link in fabric.links if link.kind == link_kind])
     return Injury(kind, name, rng.choice(("up", "down"))) if kind == "nic-loss" else Injury(kind, name)
 
 

@@ -30,7 +30,7 @@ _STARTUP = {
 }
 _HEALING = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 300, "delay": "6ms"}}
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class Survey:
@@ -56,16 +56,16 @@ class Survey:
         self._run_dir = run_dir
         self._progress = progress
 
-    def work(self, seconds: float, say: Say) -> bool:
+    def work(self, seconds: float, notify: Notify) -> bool:
         """Go on for about so many seconds, the experiment under way included; whether all is done."""
         deadline = time.monotonic() + seconds
-        jobs: list[tuple[str, Callable[[], None]]] = [("case", lambda: self._localise(deadline, say))]
+        jobs: list[tuple[str, Callable[[], None]]] = [("case", lambda: self._localise(deadline, notify))]
         jobs += [(f"healing {number}", self._healing(number)) for number in range(1, REPEATS + 1)]
         jobs += [("startup", self._start_up("startup", None))]
         jobs += [("startup-denied", self._start_up("startup-denied", MapperSpec(cycle=STARTUP_CYCLE, deny="all")))]
         for name, job in jobs:
             if not self._is_done(name) and time.monotonic() < deadline:
-                say(name)
+                notify(name)
                 job()
         return all(self._is_done(name) for name, _job in jobs)
 
@@ -74,7 +74,7 @@ class Survey:
             return all(f"case {case.number}" in self._store for case in self._cases)
         return name in self._store
 
-    def _localise(self, deadline: float, say: Say) -> None:
+    def _localise(self, deadline: float, notify: Notify) -> None:
         with (
             self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as lab,
             closing(Surveyor(lab, CYCLE)) as surveyor,
@@ -86,8 +86,8 @@ class Survey:
                 busy()
                 found = surveyor.work(case)
                 self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
-                said = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
-                say(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {said or 'nothing said'}")
+                named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
+                notify(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {named or 'no verdict'}")
 
     def _healing(self, number: int) -> Callable[[], None]:
         def job() -> None:

@@ -26,7 +26,7 @@ class Surveyor:
         """One case: a healthy time, the fault, the verdicts until all is named or the time is over."""
         self._begin_anew(SETTLE)
         self._begin_anew(QUIET)
-        alarms = [_said(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]
+        alarms = [_verdict_row(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]
         truth = {injury.element for injury in case.injuries}
         with injured(self._lab, case.injuries):
             begun = self._lab.now
@@ -47,8 +47,8 @@ class Surveyor:
     def _begin_anew(self, cycles: int) -> None:
         """Have Clustermapper forget, and wait until it has judged so many cycles since."""
         self._lab.world.call("controller", "forget")
-        wanted = self._lab.world.call("controller", "map")["looks"] + cycles
-        while (lacking := wanted - self._lab.world.call("controller", "map")["looks"]) > 0:
+        target = self._lab.world.call("controller", "map")["looks"] + cycles
+        while (lacking := target - self._lab.world.call("controller", "map")["looks"]) > 0:
             self._lab.advance(lacking * self._cycle)
 
     def _until_named(self, truth: set[str], begun: float) -> Iterator[dict[str, Any]]:
@@ -59,12 +59,12 @@ class Surveyor:
             for _node, event in self._events.wait(deadline):
                 if event["kind"] == GONE:
                     return
-                yield _said(event, begun, self._cycle)
+                yield _verdict_row(event, begun, self._cycle)
                 if left and not (left := left - {event["element"]}):
                     deadline = self._lab.now + AFTER * self._cycle
 
 
-def _said(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
+def _verdict_row(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
     blamed = {name: event[name] for name in ("element", "state", "rate", "rivals")}
     return {**blamed, "cycles": round((event["t"] - begun) / cycle, 2)}
 

@@ -122,11 +122,11 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> str:
         for case in _of(records, "case"):
             total, right, _ = verdict_shares([case])
             if not case["complete"] or right < total:
-                wanted = " and ".join(injury["element"] for injury in case["injuries"])
-                said = (
+                injured = " and ".join(injury["element"] for injury in case["injuries"])
+                named = (
                     ", ".join(f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]) or "nothing"
                 )
-                lines.append(f"* {records[0]['target']}, case {case['case']}: {wanted} at fault; said: {said}.")
+                lines.append(f"* {records[0]['target']}, case {case['case']}: {injured} at fault; said: {named}.")
     return "Cases that were not named whole and at once:\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -134,11 +134,11 @@ def _healing(surveys: Sequence[Sequence[Record]]) -> str:
     rows = []
     for records in surveys:
         for run in (record for record in records if record["kind"].startswith("healing")):
-            wanted, then = (run["planes"] - 1) / run["planes"], run["after"] / run["before"]
+            expected, then = (run["planes"] - 1) / run["planes"], run["after"] / run["before"]
             rows.append([
                 run["target"], f"{run['cable']} {run['direction']}", f"{run['before'] / 1e6:.2f} MB/s",
                 f"{run['lossy'] / run['before']:.1%}", f"{run['denied_after']:.1f} s",
-                f"{then:.1%}", f"{wanted:.0%}", f"{then / wanted - 1:+.1%}",
+                f"{then:.1%}", f"{expected:.0%}", f"{then / expected - 1:+.1%}",
             ])  # fmt: skip
     if not rows:
         return ""

@@ -47,6 +47,6 @@ def _version(target: str) -> str:
     """Version of the switch."""
     binary = shutil.which("simple_switch_grpc")
     if target == "bmv2" and binary:
-        asked = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False)
-        return asked.stdout.strip().splitlines()[-1] if asked.stdout.strip() else "unknown"
+        done = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False)
+        return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "unknown"
     return importlib.metadata.version("mrclab")

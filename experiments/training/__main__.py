@@ -25,11 +25,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=Path("results/training"), help="where runs are kept")
     parser.add_argument("--page", type=Path, default=Path("docs/results/training.md"), help="where the page goes")
     parser.add_argument("--workers", type=int, default=1, help="processes; a job of 8,192 NICs takes 4 GB in each")
-    asked = parser.parse_args(words)
-    only = [word for word in asked.only.split(",") if word]
-    wanted = [word for word in asked.sizes.split(",") if word]
+    options = parser.parse_args(words)
+    only = [word for word in options.only.split(",") if word]
+    names = [word for word in options.sizes.split(",") if word]
     by_name = {str(size.nics): size for size in sizes.SIZES}
-    for word in wanted:
+    for word in names:
         if word not in by_name:
             parser.error(f"--sizes {word}: there is no job of so many NICs; there are {known}")
     variants = sizes.SIZES[0].variants
@@ -37,21 +37,21 @@ def main(words: Sequence[str] | None = None) -> int:
         if word not in variants:
             parser.error(f"--only {word}: no run is called so; there are {', '.join(variants)}")
     try:
-        for word in wanted:
+        for word in names:
             size = by_name[word]
-            seeds = parse_seeds(asked.seeds or f"1..{size.seeds}")
-            sizes.run(size, seeds, asked.results, asked.workers, _say, only)
+            seeds = parse_seeds(options.seeds or f"1..{size.seeds}")
+            sizes.run(size, seeds, options.results, options.workers, _print, only)
     except LabError as error:
         parser.error(str(error))
-    path = asked.page.with_suffix(".json")
-    found = figures.merged(figures.load(path), asked.results)
+    path = options.page.with_suffix(".json")
+    found = figures.merged(figures.load(path), options.results)
     figures.save(path, found)
-    page.write(asked.page, found)
-    _say(f"Page: {asked.page}; figures of all runs: {path}")
+    page.write(options.page, found)
+    _print(f"Page: {options.page}; figures of all runs: {path}")
     return 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

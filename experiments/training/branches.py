@@ -84,14 +84,14 @@ class BranchPoint(LastingFault):
     def _await(self, variant: str, child: int, reader: int) -> None:
         try:
             with os.fdopen(reader, "rb") as pipe:
-                said = pipe.read()
+                data = pipe.read()
         except BaseException:
             os.kill(child, signal.SIGKILL)
             raise
         finally:
             os.waitpid(child, 0)
-        if said:  # else it died, and the variant has no row
-            self._rows[variant] = json.loads(said)
+        if data:  # else it died, and the variant has no row
+            self._rows[variant] = json.loads(data)
 
     @property
     def _fault(self) -> FaultBase | None:

@@ -162,10 +162,10 @@ def cost_text(cost: FaultCost | None) -> str:
     if not cost.lost:
         return f"ends ({cost.ended} of {cost.ended})"
     half = cost.half
-    said = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
+    text = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
     if half is not None and len(cost.lost) < MIN_SEEDS:
-        said += f" ({len(cost.lost)} seeds)"
-    return said + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
+        text += f" ({len(cost.lost)} seeds)"
+    return text + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
 
 
 def _seeds(seeds: Sequence[int]) -> str:

@@ -104,8 +104,8 @@ class JobSize:
         swept = {path: [value] for path, value in self.values.items()}
         all_own = {name: {path: [value] for path, value in self.values_of(name).items()} for name in self.variants}
         fields = dict.fromkeys([*swept, *(path for own in all_own.values() for path in own)])
-        wanted = {name: own for name, own in all_own.items() if name in only or not only}
-        made = plan.make(scenario.load(SCENARIO), seeds, swept, of_variants=wanted)
+        chosen = {name: own for name, own in all_own.items() if name in only or not only}
+        made = plan.make(scenario.load(SCENARIO), seeds, swept, of_variants=chosen)
         digest = hashlib.sha256(SCENARIO.read_bytes()).hexdigest()
         return CampaignPlan(made.settings, seeds, tuple(fields), NAMED, digest, made.files)
 
@@ -154,24 +154,24 @@ def run(
     seeds: Sequence[int],
     directory: Path,
     workers: int,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     only: Collection[str] = (),
 ) -> list[Row]:
     """Do the runs that are missing, of `only` these variants where any are named.
 
     Returns the rows of all that were ever done of this size and program.
     """
-    asked = size.plan(seeds, only)
-    table = Journal(directory / f"{size.nics}-{digest()}").begin(asked)
-    left = list(batch.missing(table, asked))
+    planned = size.plan(seeds, only)
+    table = Journal(directory / f"{size.nics}-{digest()}").begin(planned)
+    left = list(batch.missing(table, planned))
     groups: dict[tuple[str, int], list[Job]] = {}
     for job in left:
         groups.setdefault((size.transport_of(job.variant), job.seed), []).append(job)
     # all transports with one seed, then with another
     order = sorted(groups, key=lambda group: (group[1], size.transports.index(group[0])))
-    asked_for = [groups[group] for group in order]
+    requested = [groups[group] for group in order]
     done = 0
-    found = processes.rows(asked_for, workers, branches.run, lambda jobs: [work.killed(job) for job in jobs])
+    found = processes.rows(requested, workers, branches.run, lambda jobs: [work.killed(job) for job in jobs])
     with contextlib.closing(found):
         for jobs, rows in found:
             by_variant = {row["variant"]: row for row in rows}
@@ -179,5 +179,5 @@ def run(
             for job, row in batch.keep(table, (pair for pair in pairs)):
                 done += 1
                 number = f"{size.nics} NICs, {done} of {len(left)}"
-                say(f"{number}: {job.variant}, seed {job.seed}: {row.get('cpu', 0):.0f} s of CPU")
+                notify(f"{number}: {job.variant}, seed {job.seed}: {row.get('cpu', 0):.0f} s of CPU")
     return list(table.rows.values())

@@ -62,7 +62,7 @@ def compare_worlds(
     beside the page, as a page of details and as JSON. With `--from` and scenarios these are run, and take their place
     among the figures of that file. Exit status 1 where a figure of both worlds differs and nothing explains it.
     """
-    people = err if as_json else out
+    terminal = err if as_json else out
     earlier, about = figurefile.load(figures) if figures else ([], None)
     made = earlier
     if about is not None:
@@ -86,8 +86,8 @@ def compare_worlds(
             written.write_text(page.render(made, about, details.name), encoding="utf-8")
             details.write_text(page.render_details(made, about), encoding="utf-8")
             files.replace_file(written.with_suffix(".json"), figurefile.dump(made, about))
-        people.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
-    status = _tell(made, people)
+        terminal.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
+    status = _print_verdicts(made, terminal)
     if as_json:
         text = [page.as_json(chapter) for chapter in made]
         answer.give("worlds", status, directory=str(results_dir), page=str(written) if written else None, runs=text)
@@ -99,18 +99,23 @@ def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir:
     for warning in worlds.check_machine(*left):
         err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
     with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
-        say = progress.notifier(bar)
-        work.work(jobs, store, work.runs_into(store.directory, bar, say, target, run_dir), say)
+        notify = progress.notifier(bar)
+        work.work(jobs, store, work.runs_into(store.directory, bar, notify, target, run_dir), notify)
 
 
-def _tell(made: list[page.BothWorlds], people: Console) -> int:
+def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:
     """Say what differs; returns the exit status."""
     for chapter in made:
-        said = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items())) or "nothing to compare"
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items()))
         verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"
-        people.print(f"{chapter.label}: {verdict}: {said}", soft_wrap=True, highlight=False, markup=False)
+        terminal.print(
+            f"{chapter.label}: {verdict}: {counts or 'nothing to compare'}",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
         for row in chapter.rows:
             if row.state == "beyond":
                 text = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
-                people.print(f"  {row.name}: {text}", soft_wrap=True, highlight=False, markup=False)
+                terminal.print(f"  {row.name}: {text}", soft_wrap=True, highlight=False, markup=False)
     return 1 if any(chapter.counts["beyond"] for chapter in made) else 0

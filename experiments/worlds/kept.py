@@ -56,9 +56,9 @@ class Store:
 
     def tries(self, loaded: Loaded, world: WorldName, seed: int) -> list[Kept]:
         """Every run of a scenario in a world with a seed, oldest first."""
-        asked = values(loaded)
+        fields = values(loaded)
         mine = [kept for kept in self._kept if (kept.label, kept.world, kept.seed) == (label(loaded), world, seed)]
-        return sorted((k for k in mine if k.values == asked), key=lambda kept: str(kept.info.get("finished", "")))
+        return sorted((k for k in mine if k.values == fields), key=lambda kept: str(kept.info.get("finished", "")))
 
     def _best(self, loaded: Loaded, world: WorldName, seed: int) -> Kept | None:
         tries = self.tries(loaded, world, seed)

@@ -62,32 +62,33 @@ def missing(store: Store, job: WorldsJob) -> int:
     return 0 if any(kept.state != "invalid" for kept in tries) else max(TRIES - len(tries), 0)
 
 
-def work(jobs: Sequence[WorldsJob], store: Store, run: Run, say: Callable[[str], None]) -> None:
+def work(jobs: Sequence[WorldsJob], store: Store, run: Run, notify: Callable[[str], None]) -> None:
     """Do what is missing; Interrupted ends it."""
     left = [(job, tries) for job in jobs if (tries := missing(store, job))]
     if len(left) < len(jobs):
-        say(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
+        notify(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
     for number, (job, tries) in enumerate(left, 1):
-        say(f"{number} of {len(left)}: {job.name}")
+        notify(f"{number} of {len(left)}: {job.name}")
         for _ in range(tries):
             try:
                 run(job.loaded)
             except Interrupted:
                 raise
             except (RunError, TopoError) as error:
-                say(f"{job.name}: {error}")
+                notify(f"{job.name}: {error}")
             store.poll()
             if not missing(store, job):
                 break
 
 
 def runs_into(
-    directory: Path, progress: Progress, say: Callable[[str], None], target: str | None, run_dir: Path
+    directory: Path, progress: Progress, notify: Callable[[str], None], target: str | None, run_dir: Path
 ) -> Run:
     """A run that leaves its result directory below another."""
-    return lambda loaded: _say(runner.run_scenario(loaded, directory, progress, say, target, run_dir), loaded, say)
 
+    def run(loaded: Loaded) -> None:
+        outcome = runner.run_scenario(loaded, directory, progress, notify, target, run_dir)
+        why = outcome.error or "; ".join(outcome.measures.invalid)
+        notify(f"{label(loaded)}: {outcome.state}" + (f" – {why}" if why else ""))
 
-def _say(outcome: runner.Outcome, loaded: Loaded, say: Callable[[str], None]) -> None:
-    why = outcome.error or "; ".join(outcome.measures.invalid)
-    say(f"{label(loaded)}: {outcome.state}" + (f" – {why}" if why else ""))
+    return run

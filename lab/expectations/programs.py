@@ -48,7 +48,7 @@ class ProgramFails(BaseExpectation):
         if others:
             first = others[0]
             observed += (
-                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing time_text'}"
+                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
             )
         last = max(end.t for end in ends)
         passed = len(matching) >= self.at_least

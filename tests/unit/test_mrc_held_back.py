@@ -40,7 +40,7 @@ def sets(seed):
     known = [ev(plane, uplink) for plane in PLANES for uplink in range(1, UPLINKS + 1)]
     at_once = EvSet(known, ACTIVE, 4, random.Random(seed), told[0])
     held = EvSet((), ACTIVE, 4, random.Random(seed), told[1], [Known(plane) for plane in PLANES])
-    held.hold_back()
+    held.make_lazily()
     for each in (at_once, held):
         each.fill(0.0)
     return (at_once, held), said

@@ -61,10 +61,10 @@ def run_suite(
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.notifier(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)
-    console = err if as_json else out
-    suitereport.show(result, console)
+    terminal = err if as_json else out
+    suitereport.show(result, terminal)
     if paper.book_of(entry.name for entry in result.entries):
-        console.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
+        terminal.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
     if as_json:
         answer.give("suite", result.status, directory=str(result.directory), **suitereport.as_json(result))
     if result.status:

@@ -30,7 +30,7 @@ class RunningMatrix(Running):
     def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
         if sends:
             return {"size": flow.size, "start": self._starts[flow.name]}
-        return {"size": flow.size, "tells_arrival": bool(self._connections[flow.name].recv_done)}
+        return {"size": flow.size, "reports_arrival": bool(self._connections[flow.name].recv_done)}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
         return super()._flow_began(done) if done is None else float(done["began"])
