@@ -14,7 +14,7 @@ from mrclab.lab.scenario.scenario import Loaded
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedRun:
     """A variant that a lesson requires: its fields, and the limit of the expectation that distinguishes it."""
 
     what: str
@@ -27,27 +27,28 @@ class Expected:
 def spraying(path: Path) -> list[Check]:
     """Lesson 4."""
     return _grade(path, {
-        "mrc": Expected("MRC with one QP", lambda run: _transport(run) == ("mrc", 1), "spread", "at_least", 0.9),
-        "roce-1": Expected("RoCEv2 with one QP", lambda run: _transport(run) == ("roce", 1), "spread", "at_most", 0.75),
+        "mrc": ExpectedRun("MRC with one QP", lambda run: _transport(run) == ("mrc", 1), "spread", "at_least", 0.9),
+        "roce-1": ExpectedRun("RoCEv2 with one QP", lambda run: _transport(run) == ("roce", 1),
+                              "spread", "at_most", 0.75),
     })  # fmt: skip
 
 
 def full_queue(path: Path) -> list[Check]:
     """Lesson 6."""
     return _grade(path, {
-        "trim": Expected("trimming on", lambda run: run.fabric.spec.trimming, "trims", "at_least", 1),
-        "no-trim": Expected("trimming off", lambda run: not run.fabric.spec.trimming, "drops", "at_least", 1),
-        "last-hop-ecn": Expected("last-hop ECN", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
+        "trim": ExpectedRun("trimming on", lambda run: run.fabric.spec.trimming, "trims", "at_least", 1),
+        "no-trim": ExpectedRun("trimming off", lambda run: not run.fabric.spec.trimming, "drops", "at_least", 1),
+        "last-hop-ecn": ExpectedRun("last-hop ECN", lambda run: run.fabric.spec.last_hop_ecn, "marks", "at_least", 100),
     })  # fmt: skip
 
 
 def path_signal(path: Path) -> list[Check]:
     """Lesson 9."""
     return _grade(path, {
-        "ecn": Expected("the free flow may take both paths", lambda run: not _pinned(run, "free"),
-                        "path_share", "at_least", 0.9),
-        "no-choice": Expected("the free flow may take the full path alone",
-                              lambda run: _pinned(run, "free") == [(1, 1)], "path_share", "at_most", 0.1),
+        "ecn": ExpectedRun("the free flow may take both paths", lambda run: not _pinned(run, "free"),
+                           "path_share", "at_least", 0.9),
+        "no-choice": ExpectedRun("the free flow may take the full path alone",
+                                 lambda run: _pinned(run, "free") == [(1, 1)], "path_share", "at_most", 0.1),
     })  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def _pinned(run: Loaded, name: str) -> list[tuple[int, int]]:
     return [(path.plane, path.uplink) for entry in run.scenario.traffic if entry.name == name for path in entry.paths]
 
 
-def _grade(path: Path, expected: Mapping[str, Expected]) -> list[Check]:
+def _grade(path: Path, expected: Mapping[str, ExpectedRun]) -> list[Check]:
     try:
         loaded = scenario.in_world(scenario.load(path), "sim")
     except LabError as error:
@@ -65,7 +66,7 @@ def _grade(path: Path, expected: Mapping[str, Expected]) -> list[Check]:
     return [check for name, each in expected.items() for check in _checks(name, each, runs.get(name))]
 
 
-def _checks(name: str, expected: Expected, run: Loaded | None) -> list[Check]:
+def _checks(name: str, expected: ExpectedRun, run: Loaded | None) -> list[Check]:
     there = Check(run is not None and expected.holds(run), f"variant {name}: {expected.what}",
                   f"`variants` has no {name} yet" if run is None else "its `set` makes something else")  # fmt: skip
     if run is None or not there.ok:
@@ -99,7 +100,7 @@ def _transport(run: Loaded) -> tuple[str, int]:
     return run.scenario.transport.kind, run.scenario.transport.qps
 
 
-def _judges(run: Loaded, expected: Expected) -> bool:
+def _judges(run: Loaded, expected: ExpectedRun) -> bool:
     """Return True if an expectation of the kind has a limit at least as strict as the expected one."""
     for each in run.scenario.expect:
         value = getattr(each, expected.limit, None)

@@ -28,13 +28,13 @@ def test_single_faults_take_the_kinds_in_turn_and_a_lossy_cable_loses_one_direct
 
 def test_pairs_that_no_probe_can_tell_apart_are_not_drawn():
     one, other = Injury("cable", "t0-p1-1/t1-p1-2"), Injury("cable", "t0-p1-2/t1-p1-2")
-    assert not cases.is_told_apart(FABRIC, (one, other))
-    assert not cases.is_told_apart(FABRIC, (one, Injury("t1", "t1-p1-2")))
-    assert not cases.is_told_apart(FABRIC, (one, one))
-    assert cases.is_told_apart(FABRIC, (one, Injury("cable", "t0-p1-1/t1-p1-1")))
+    assert not cases.is_distinguishable(FABRIC, (one, other))
+    assert not cases.is_distinguishable(FABRIC, (one, Injury("t1", "t1-p1-2")))
+    assert not cases.is_distinguishable(FABRIC, (one, one))
+    assert cases.is_distinguishable(FABRIC, (one, Injury("cable", "t0-p1-1/t1-p1-1")))
     neighbours = Injury("nic-loss", "h1-p1/t0-p1-1", "up"), Injury("nic-loss", "h2-p1/t0-p1-1", "down")
-    assert not cases.is_told_apart(FABRIC, neighbours)
-    assert all(cases.is_told_apart(FABRIC, case.injuries) for case in cases.draw(FABRIC, 3, 0, 200))
+    assert not cases.is_distinguishable(FABRIC, neighbours)
+    assert all(cases.is_distinguishable(FABRIC, case.injuries) for case in cases.draw(FABRIC, 3, 0, 200))
 
 
 def test_a_path_is_bad_when_either_of_its_two_cables_is_broken():

@@ -46,7 +46,7 @@ def test_seeds_draw_what_applications_do():
     assert any(len({size for size, _ in flow.messages}) > 8 for flow in flows)
     assert any(flow.back for flow in flows)
     assert any(flow.qps > 1 for flow in flows)
-    assert any(flow.ends < NEVER and flow.tells for flow in flows)
+    assert any(flow.ends < NEVER and flow.notice_delay for flow in flows)
     assert any(0.0 < max(flow.receives) < NEVER for flow in flows if flow.receives)
     assert any(flow.fails for flow in flows)
     assert any(list(flow.profile) != sorted(flow.profile) for flow in flows)
@@ -132,7 +132,7 @@ def test_a_plane_that_makes_up_for_the_time_without_it_is_too_slow(monkeypatch):
 @pytest.mark.sources
 def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
     """One end forgets its last QP while its port is down, and the port comes back; the other end keeps its QP."""
-    one = SoakFlow("h2", "h1", 0.0, ((4096, False),), {}, ends=20 * RTT, tells=100 * RTT)
+    one = SoakFlow("h2", "h1", 0.0, ((4096, False),), {}, ends=20 * RTT, notice_delay=100 * RTT)
     other = SoakFlow("h2", "h1", 50 * RTT, ((4096, False),), {})
     plan = planned(one, other, faults=(cut(10, 40),))
     assert holds(plan)
