@@ -1,4 +1,4 @@
-"""Real-time scheduling of an agent: taken where allowed, and given back by a process that never rests."""
+"""Real-time scheduling of a process: taken where allowed, and given back by a process that never rests."""
 
 import os
 import stat
@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from mrclab.topo import realtime
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import kernel, processes
+from mrclab.topo.linux import kernel
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for real-time scheduling")]
 
 SPIN = """
 import os, time
-from mrclab.hosts.agent import realtime
+from mrclab.topo import realtime
 realtime.WITHOUT_REST_S = {limit}
-assert realtime.use_realtime()
+assert realtime.use_realtime(inherited=False)
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 give_up = time.monotonic() + 30
 while os.sched_getscheduler(0) != os.SCHED_OTHER and time.monotonic() < give_up:
@@ -48,7 +49,7 @@ def test_rules_of_cables_are_put_in_place_with_the_priority_of_who_asks(tmp_path
     nft.chmod(nft.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with Path("/proc/thread-self/ns/net").open() as here:
-        with processes.as_real_time(), pytest.raises(EmulationError, match=rf"policy *: *{os.SCHED_RR}$"):
+        with realtime.as_real_time(), pytest.raises(EmulationError, match=rf"policy *: *{os.SCHED_RR}$"):
             kernel.nft_batch(here.fileno(), "")
         with pytest.raises(EmulationError, match=rf"policy *: *{os.SCHED_OTHER}$"):
             kernel.nft_batch(here.fileno(), "")

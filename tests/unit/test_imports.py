@@ -27,6 +27,7 @@ PURE_TOPO = {
     "names",
     "nodecontrol",
     "numbers",
+    "realtime",
     "spec",
     "srv6",
 }

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from mrclab.topo import realtime
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.processes import ending, last_line
@@ -42,7 +42,7 @@ class Helper:
             process.kill()
             process.wait()
             raise EmulationError(f"{name} did not start; {helper._last_output}")
-        processes.to_real_time(process.pid)
+        realtime.to_real_time(process.pid)
         return helper
 
     @property

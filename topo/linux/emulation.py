@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from mrclab.rpc import peers
+from mrclab.topo import realtime
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
@@ -229,7 +230,7 @@ class Emulation:
     def real_time(self) -> bool:
         """True if the kernel schedules all running switches ahead of ordinary work, as a trustworthy run needs."""
         alive = [process.pid for process in self._switches.values() if process.poll() is None]
-        return all(processes.is_real_time(pid) for pid in alive)
+        return all(realtime.is_real_time(pid) for pid in alive)
 
     def queue_depths(self) -> QueueDepths:
         """Return a sampler of the depths of all switches' queues; the caller's, to be closed before `stop`."""
@@ -380,8 +381,8 @@ class Emulation:
         for done, name in enumerate(self._as_ready(launches), 1):
             self.target.set_queues(launches[name], self._namespaces[name])
             if not self.target.schedules_itself:
-                processes.to_real_time(self._switches[name].pid)
-                processes.to_one_cpu(self._switches[name].pid, order[name])
+                realtime.to_real_time(self._switches[name].pid)
+                realtime.to_one_cpu(self._switches[name].pid, order[name])
             progress("switches", done, len(names))
 
     def _start(self, name: str, node: str | None, argv: Sequence[str], output: IO[bytes], state: RunState) -> Process:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from mrclab.topo import realtime
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import processes
 
 T = TypeVar("T")
 
@@ -263,11 +263,11 @@ def nft_counters(namespace: int) -> dict[str, int]:
 
 
 def _nft(namespace: int, arguments: list[str], text: str = "") -> str:
-    urgent = processes.is_ahead()
+    urgent = realtime.is_ahead()
 
     def run() -> subprocess.CompletedProcess[str]:
         if urgent:
-            processes.go_ahead()
+            realtime.go_ahead()
         return subprocess.run(["nft", *arguments], input=text, text=True, capture_output=True, check=False)
 
     done = in_namespace(namespace, run)

@@ -9,8 +9,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
@@ -66,79 +65,6 @@ def _sees_the_same(pid: int, path: Path) -> bool:
         return os.path.samestat(there.stat(), os.stat(f"/proc/{pid}/root{there}"))  # noqa: PTH116 - a link of the kernel's
     except OSError:
         return False
-
-
-def to_real_time(pid: int) -> None:
-    """Schedule all threads of a process ahead of ordinary ones, those it will make included, where that is allowed.
-
-    A switch that gets the processor some milliseconds late looks like a slow link. Measured on two busy cores: the
-    transfer over the fabric reaches 99 % of the line rate instead of 65 to 80 %.
-    """
-    for thread in _threads(pid):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
-
-
-def to_one_cpu(pid: int, number: int) -> None:
-    """Keep all threads of a real-time process on one CPU, the `number`-th of those allowed, counted round and round.
-
-    For threads that hand packets to each other: the kernel wakes a real-time thread on another CPU than the one that
-    its waker runs on, an interrupt for each packet and thread. An ordinary process is left alone, as others could keep
-    its CPU busy.
-    """
-    if not is_real_time(pid):
-        return
-    allowed = sorted(os.sched_getaffinity(0))
-    for thread in _threads(pid):
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(thread, {allowed[number % len(allowed)]})
-
-
-@contextmanager
-def as_real_time() -> Iterator[None]:
-    """Schedule all threads of this process ahead of ordinary ones inside the block, but nothing that they start.
-
-    All of them: one that the scheduler passes over would keep Python's lock from those that it does not.
-    """
-    changed = []
-    for thread in _threads(os.getpid()):
-        with contextlib.suppress(OSError):
-            if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-                os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-                changed.append(thread)
-    try:
-        yield
-    finally:
-        for thread in changed:
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-
-
-def is_ahead() -> bool:
-    """Return True if this thread is scheduled ahead of ordinary ones."""
-    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
-
-
-def go_ahead() -> None:
-    """Schedule this thread, and what it starts, ahead of ordinary ones, where that is allowed."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
-
-def is_real_time(pid: int) -> bool:
-    """Return True if a thread of the process is scheduled ahead of ordinary ones."""
-    for thread in _threads(pid):
-        with contextlib.suppress(OSError):
-            if os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
-                return True
-    return False
-
-
-def _threads(pid: int) -> list[int]:
-    try:
-        return [int(entry.name) for entry in (_PROC / str(pid) / "task").iterdir()]
-    except OSError:
-        return []
 
 
 def end(started: Mapping[int, int], grace: float = 0.0) -> set[int]:

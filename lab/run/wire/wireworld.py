@@ -32,13 +32,12 @@ from mrclab.lab.run.world import KINDS, Progress, WorldOptions
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
-from mrclab.topo import fabricfile
+from mrclab.topo import fabricfile, realtime
 from mrclab.topo.config.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.config.transport import store as store_transport
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import EmulationError, TopoError
-from mrclab.topo.linux import processes
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.paths import RUN_DIR
@@ -219,7 +218,7 @@ class WireWorld(LabClients):
 
     def realtime(self) -> AbstractContextManager[None]:
         """Return a context with the real-time priority of switches and NICs, which else starve this process."""
-        return processes.as_real_time()
+        return realtime.as_real_time()
 
     def facts(self) -> dict[str, Any]:
         """Return the facts on the machine that carried the run."""
