@@ -8,7 +8,7 @@ turns, since the left neighbour may begin an iteration while the last chunks of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.workloads.bounds import WorkloadBounds
@@ -161,9 +161,15 @@ class Ring(Span):
         self._memory.view[begin : begin + self._size] = self._source[here : here + self._size]
 
 
-def expected(sources: list[bytearray], size: int, iteration: int) -> str:
-    """Return the SHA-256 of an iteration's expected result on every host."""
-    here, result = shift(iteration), 0
+def reduced(sources: Iterable[bytes | bytearray]) -> bytes:
+    """Return the XOR of what all hosts hold, of one length."""
+    result, length = 0, 0
     for source in sources:
-        result ^= int.from_bytes(source[here : here + size], "little")
-    return hashlib.sha256(result.to_bytes(size, "little")).hexdigest()
+        result, length = result ^ int.from_bytes(source, "little"), len(source)
+    return result.to_bytes(length, "little")
+
+
+def expected(inputs: bytes, size: int, iteration: int) -> str:
+    """Return the SHA-256 of an iteration's expected result on every host, given the `reduced` inputs."""
+    here = shift(iteration)
+    return hashlib.sha256(inputs[here : here + size]).hexdigest()

@@ -23,6 +23,8 @@ from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes
+from mrclab.lab.traffic.running import rings
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.sim.clock import ticks
 from mrclab.sim.world import SimWorld
 from mrclab.topo.model import Fabric
@@ -58,6 +60,25 @@ def quiet(*_arguments):
 
 def run(text, parent, **options):
     return runner.run_scenario(scenario.loads(text), parent, quiet, options.get("notify", quiet))
+
+
+def test_what_a_ring_must_give_is_computed_before_any_traffic_begins(tmp_path, monkeypatch):
+    """While traffic runs the lab goes before ordinary work: what it computes then, switches and NICs wait for."""
+    order = []
+    start, content = Running.start, rings.content
+
+    def started(self, at):
+        order.append("start")
+        start(self, at)
+
+    def drawn(*words):
+        order.append("content")
+        return content(*words)
+
+    monkeypatch.setattr(Running, "start", started)
+    monkeypatch.setattr(rings, "content", drawn)
+    assert run(SMALL, tmp_path).state == "passed"
+    assert order == ["content"] * 2 + ["start"] * 2
 
 
 def test_the_demo_holds_as_on_the_wire(tmp_path):
