@@ -19,6 +19,7 @@ from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric
 
+_READ_AT_ONCE = 2  # switches whose entries an audit reads at once: a table takes a CPU from frames for milliseconds
 _LOOK_S = 0.5  # seconds between two checks whether an unresponsive switch is stopped
 COUNTER_TIMEOUT = 1.5  # seconds; one frozen switch must not hold up the others' telemetry for long
 
@@ -123,7 +124,13 @@ class Fleet:
         """Compare what all switches, or `only` one, hold with their intended entries."""
         workers = list(self.workers.values()) if only is None else [self.workers[self._fabric.switch(only).name]]
         ready = [worker for worker in workers if worker.state is SwitchState.READY]
-        results, unread = await self._ask(ready, self._audit)
+        reading = asyncio.Semaphore(_READ_AT_ONCE)
+
+        async def in_turn(worker: Worker) -> list[str]:
+            async with reading:
+                return await self._audit(worker)
+
+        results, unread = await self._ask(ready, in_turn)
         unread |= {w.name: w.view.lacks for w in workers if w not in ready}
         return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 

@@ -89,6 +89,28 @@ def test_a_switch_that_hangs_without_being_stopped_is_named_too(tmp_path: Path) 
     with_controller(tmp_path, SwitchError(SILENT, "Read timed out", "DEADLINE_EXCEEDED"), None, body)
 
 
+def test_an_audit_reads_few_switches_at_once_and_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once keep every CPU from switches and hosts that forward meanwhile."""
+    now: list[str] = []
+    seen: list[int] = []
+
+    async def read(self: Session) -> tuple[Any, ...]:
+        now.append(self._worker.name)
+        seen.append(len(now))
+        await asyncio.sleep(0.001)
+        now.remove(self._worker.name)
+        return tuple(self._worker.intended)
+
+    monkeypatch.setattr(Session, "read_entries", read)
+
+    async def body(api: Any) -> None:
+        assert await api.audit() == {"entries": [], "unread": {}}
+        assert len(seen) == len(FABRIC.switches)
+        assert max(seen) == fleet._READ_AT_ONCE < len(FABRIC.switches)
+
+    with_controller(tmp_path, None, None, body)
+
+
 def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_denial(tmp_path: Path) -> None:
     async def main() -> None:
         history = ControllerHistory(tmp_path / "history.jsonl")
