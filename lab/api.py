@@ -24,6 +24,7 @@ from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.session.bringup import lab_up
 from mrclab.lab.session.lab import Lab
 from mrclab.lab.tables import Table
 from mrclab.topo.linux.killed import folder_prefix
@@ -263,20 +264,7 @@ def up(
     """
     setting, made = files.setting({"world": world, "seed": seed, "fabric": dict(fabric or {}), **options})
     worlds.check_machine_for(setting.world)
-    with (
-        worlds.world_up(
-            setting.world,
-            made,
-            _unwatched,
-            target=target,
-            seed=setting.seed,
-            run_dir=RUN_DIR,
-            mapper=setting.mapper,
-            transport=setting.transport,
-            repeatable=setting.repeatable,
-        ) as carried,
-        Lab(carried, setting.transport.qps) as lab,
-    ):
+    with lab_up(setting, made, _unwatched, target, RUN_DIR) as lab:
         yield lab
 
 

@@ -42,26 +42,26 @@ class Client:
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._open(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self, connection: socket.socket) -> None:
+        try:
             connection.settimeout(min(self._timeout, DEFAULT_TIMEOUT_S))
             connection.connect(self.path)
             peers.check_peer(connection, self.path)
             connection.setblocking(False)
         except FileNotFoundError as error:
-            connection.close()
             raise RpcUnavailable("ENOENT", f"no socket {self.path}: its process is not running") from error
         except ConnectionRefusedError as error:
-            connection.close()
             raise RpcUnavailable("ECONNREFUSED", f"nobody serves {self.path}: its process has died") from error
         except BlockingIOError as error:
-            connection.close()
             raise RpcUnavailable("EAGAIN", f"{self.path} takes no more connections: its process hangs") from error
         except OSError as error:
-            connection.close()
             raise RpcUnavailable("EIO", f"cannot connect to {self.path}: {error}") from error
-        except RpcError:
-            connection.close()
-            raise
-        return connection
 
     @classmethod
     def wait_for(cls, path: str | Path, timeout: float, call_timeout: float = DEFAULT_TIMEOUT_S) -> "Client":

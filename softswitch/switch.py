@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import random
 import select
 import threading
 from collections import deque
@@ -66,18 +65,13 @@ class SoftSwitch(DataPlane):
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
     idle) are called in such a thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
 
-    `clock` is the time that queues, meters, idle timeouts and timestamps go by, and `rng` what the program draws from.
+    `clock` is the time of queues, meters, idle timeouts and timestamps.
     """
 
     def __init__(
-        self,
-        cpu_port: int | None = None,
-        drop_port: int = 511,
-        priorities: int = 1,
-        clock: SwitchClock = REAL,
-        rng: random.Random | None = None,
+        self, cpu_port: int | None = None, drop_port: int = 511, priorities: int = 1, clock: SwitchClock = REAL
     ) -> None:
-        super().__init__(cpu_port, drop_port, priorities, clock, rng)
+        super().__init__(cpu_port, drop_port, priorities, clock)
         self.recorder: PcapRecorder | None = None
         self._lateness = LongestWait()
         self._ports: dict[int, SoftSwitchPort] = {}

@@ -83,46 +83,47 @@ static struct mrc_cq *enlist(struct mrc_cq *cq, struct mrc_context *mrc, struct 
 	return cq;
 }
 
-static int may_create(struct mrc_context *mrc, int cqe, struct mrc_comp_channel *channel, int vector)
+/* A queue without its ring, or NULL and errno. */
+static struct mrc_cq *allocate(struct mrc_context *mrc, int cqe, struct mrc_comp_channel *channel, int vector)
 {
-	return mrc && cqe >= 1 && cqe <= 1 << 20 && vector == 0 && (!channel || channel->mrc->context == mrc->context);
+	if (!mrc || cqe < 1 || cqe > 1 << 20 || vector || (channel && channel->mrc->context != mrc->context)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return calloc(1, sizeof(struct mrc_cq));
+}
+
+static struct mrc_cq *discard(struct mrc_cq *cq, int error)
+{
+	if (cq->ring)
+		munmap(cq->ring, cq->size);
+	free(cq);
+	errno = error;
+	return NULL;
 }
 
 EXPORT struct mrc_cq *mrc_create_cq(struct mrc_context *mrc, int cqe, void *user, struct mrc_comp_channel *channel,
 				    int vector)
 {
 	struct call call = {.op = OP_CREATE_CQ, .n = 2};
-	struct mrc_cq *cq;
+	struct mrc_cq *cq = allocate(mrc, cqe, channel, vector);
 	uint32_t entries;
 	int error;
 
-	if (!may_create(mrc, cqe, channel, vector)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return NULL;
 	entries = round_up(cqe);
 	cq->size = sizeof(struct wire_cq) + entries * sizeof(struct wire_cqe);
 	cq->ring = agent_share(cq->size, &call.fds[0]);
-	if (!cq->ring) {
-		error = errno;
-		free(cq);
-		errno = error;
-		return NULL;
-	}
+	if (!cq->ring)
+		return discard(cq, errno);
 	call.n_fds = 1;
 	call.number[0] = entries;
 	call.number[1] = channel ? channel->handle : 0;
 	error = agent_call(&mrc->context->agent, &call);
 	close(call.fds[0]);
-	if (error) {
-		munmap(cq->ring, cq->size);
-		free(cq);
-		errno = error;
-		return NULL;
-	}
+	if (error)
+		return discard(cq, error);
 	cq->handle = call.result[0];
 	cq->entries = (struct wire_cqe *)(cq->ring + 1);
 	cq->mask = entries - 1;
@@ -133,24 +134,16 @@ EXPORT struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *mrc, int cq
 						 struct mrc_comp_channel *channel, int vector)
 {
 	struct call call = {.op = OP_CTL_CREATE_EV_CQ, .n = 2};
-	struct mrc_cq *cq;
+	struct mrc_cq *cq = allocate(mrc, cqe, channel, vector);
 	int error;
 
-	if (!may_create(mrc, cqe, channel, vector)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return NULL;
 	call.number[0] = cqe;
 	call.number[1] = channel ? channel->handle : 0;
 	error = agent_call(&mrc->context->agent, &call);
-	if (error) {
-		free(cq);
-		errno = error;
-		return NULL;
-	}
+	if (error)
+		return discard(cq, error);
 	cq->handle = call.result[0];
 	cq->for_evs = 1;
 	return enlist(cq, mrc, channel, user);

@@ -11,8 +11,8 @@ from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
 from mrclab.hosts.mrc.peers import plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import qp_settings
-from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.qp import QpInit
 from mrclab.hosts.rdma.verbs import QpProvider
 
 if TYPE_CHECKING:
@@ -37,16 +37,7 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         }
 
     @override
-    def make_qp(
-        self,
-        qpn: int,
-        peer: str,
-        pd: int,
-        send_cq: CompletionQueue,
-        recv_cq: CompletionQueue,
-        attributes: dict[str, Any],
-        now: float,
-    ) -> MrcQueuePair:
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> MrcQueuePair:
         """Make a QP. `attributes` are those of QpSettings: mpr, wimm, timeout_exponent, …
 
         `ev_profile` is a name of the node config or the number of a profile made by Ctl; so is `cc_profile`.
@@ -58,7 +49,7 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         ev_profile = self._replace_numbers(attributes)
         settings = qp_settings(endpoint.config, entry.template, **attributes)
         entry = endpoint.peers.with_qps.get(entry.address_bytes, entry)
-        qp = MrcQueuePair(endpoint, qpn, entry, settings, pd, send_cq, recv_cq, now, ev_profile)
+        qp = MrcQueuePair(endpoint, init, entry, settings, now, ev_profile)
         if ev_profile is not None:
             ev_profile.users += 1
         qp.cc_profile = cc_profile if isinstance(cc_profile, int) else None

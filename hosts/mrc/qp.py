@@ -22,7 +22,6 @@ from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
 from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma import qp as rc
-from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.memory import Refusal
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
@@ -93,16 +92,13 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     def __init__(
         self,
         endpoint: MrcEndpoint,
-        qpn: int,
+        init: rc.QpInit,
         peer: Peer,
         settings: MrcQpSettings,
-        pd: int,
-        send_cq: CompletionQueue,
-        recv_cq: CompletionQueue,
         now: float,
         ev_profile: EvProfile | None = None,
     ) -> None:
-        super().__init__(endpoint.events, qpn, peer.text, pd, send_cq, recv_cq)
+        super().__init__(endpoint.events, init, peer.text)
         self.endpoint = endpoint
         self.memory = endpoint.memory
         self.peer = peer

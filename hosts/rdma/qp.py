@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.events import AsyncEvents
@@ -89,21 +89,25 @@ class ReceiveHalf:
         return {"last_placed": self.last_placed, "max_gap": self.max_gap}
 
 
+class QpInit(NamedTuple):
+    """Number and objects of a new QP, as in `ibv_qp_init_attr`."""
+
+    qpn: int
+    pd: int
+    send_cq: CompletionQueue
+    recv_cq: CompletionQueue
+
+
 class QueuePair(Generic[SendT, ReceiveT]):
     """One QP. Made by the verbs, driven by the endpoint. A transport's subclass has settings, counters and paths."""
 
     requestor: SendT
     responder: ReceiveT
 
-    def __init__(
-        self, events: AsyncEvents, qpn: int, peer_text: str, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue
-    ) -> None:
+    def __init__(self, events: AsyncEvents, init: QpInit, peer_text: str) -> None:
         self.events = events
-        self.qpn = qpn
+        self.qpn, self.pd, self.send_cq, self.recv_cq = init
         self.peer_text = peer_text  # address of the peer
-        self.pd = pd
-        self.send_cq = send_cq
-        self.recv_cq = recv_cq
         self.state = QpState.RESET
         self.owner_died = False  # owner died: the peer gets no responses, as if there were no QP
         self.remote_qpn = 0

@@ -15,7 +15,7 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable, MessageMemory
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
-from mrclab.hosts.rdma.qp import AnyQueuePair
+from mrclab.hosts.rdma.qp import AnyQueuePair, QpInit
 from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
@@ -46,16 +46,7 @@ class QpProvider(Generic[Qp]):
         """Capabilities and profiles beside the limits."""
         raise NotImplementedError
 
-    def make_qp(
-        self,
-        qpn: int,
-        peer: str,
-        pd: int,
-        send_cq: CompletionQueue,
-        recv_cq: CompletionQueue,
-        attributes: dict[str, Any],
-        now: float,
-    ) -> Qp:
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> Qp:
         """Return a new QP; VerbsError for an invalid peer or attributes, without any change."""
         raise NotImplementedError
 
@@ -199,7 +190,7 @@ class Verbs(Generic[Qp]):
         send = self._cq(self.default_cq if send_cq is None else send_cq)
         recv = self._cq(self.default_cq if recv_cq is None else recv_cq)
         number = self.reserve_qpn() if qpn is None else qpn
-        qp = self._provider.make_qp(number, peer, pd, send, recv, attributes, now)
+        qp = self._provider.make_qp(QpInit(number, pd, send, recv), peer, attributes, now)
         self.qps[qp.qpn] = qp
         self.memory.use_pd(pd, +1)
         send.users += 1

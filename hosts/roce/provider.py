@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.qp import QpInit
 from mrclab.hosts.rdma.verbs import QpProvider
 from mrclab.hosts.roce.cc import CONTROLS
 from mrclab.hosts.roce.qp import RoceQueuePair
@@ -31,16 +31,7 @@ class RoceProvider(QpProvider[RoceQueuePair]):
         return {"transport": "roce", "capabilities": [], "cc_profiles": list(CONTROLS.profiles), "ev_profiles": []}
 
     @override
-    def make_qp(
-        self,
-        qpn: int,
-        peer: str,
-        pd: int,
-        send_cq: CompletionQueue,
-        recv_cq: CompletionQueue,
-        attributes: dict[str, Any],
-        now: float,
-    ) -> RoceQueuePair:
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> RoceQueuePair:
         """`attributes` are those of QpSettings; `port` and `udp_sport` choose the QP's path."""
         endpoint = self._endpoint
         try:
@@ -50,4 +41,4 @@ class RoceProvider(QpProvider[RoceQueuePair]):
         address = srv6.from_text(peer)
         endpoint.verbs.check_remote(peer, address)
         settings = qp_settings(endpoint.config, template, **attributes)
-        return RoceQueuePair(endpoint, qpn, srv6.text(address), settings, pd, send_cq, recv_cq, now)
+        return RoceQueuePair(endpoint, init, srv6.text(address), settings, now)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from mrclab.hosts.rdma import qp as rc
-from mrclab.hosts.rdma.completion import CompletionQueue
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, WireFrame, cable_macs
 from mrclab.hosts.rdma.packets.psn import wrap
@@ -48,17 +47,9 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     """One QP: its path and its rate."""
 
     def __init__(
-        self,
-        endpoint: RoceEndpoint,
-        qpn: int,
-        peer: str,
-        settings: RoceQpSettings,
-        pd: int,
-        send_cq: CompletionQueue,
-        recv_cq: CompletionQueue,
-        now: float,
+        self, endpoint: RoceEndpoint, init: rc.QpInit, peer: str, settings: RoceQpSettings, now: float
     ) -> None:
-        super().__init__(endpoint.events, qpn, peer, pd, send_cq, recv_cq)
+        super().__init__(endpoint.events, init, peer)
         self.endpoint = endpoint
         self.memory = endpoint.memory
         self.peer_bytes = srv6.to_bytes(srv6.from_text(peer))
@@ -66,7 +57,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         self.stats = RoceQpStats()
         self.queued = False  # at its port, to send
         ports = endpoint.config.ports
-        port = ports[endpoint.verbs.ordinal(qpn) % len(ports)].number if settings.port is None else settings.port
+        port = ports[endpoint.verbs.ordinal(init.qpn) % len(ports)].number if settings.port is None else settings.port
         drawn = h.FIRST_SPORT | endpoint.rng.getrandbits(14)
         self.sport = drawn if settings.udp_sport is None else settings.udp_sport
         self._paths = {entry.number: self._path(entry) for entry in ports}

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 class _BetweenFlows(BaseExpectation):
     window: KnownWindow
     traffic: TrafficName | list[TrafficName] | None = None
+    at_least: float | None = Field(default=None, ge=0, le=1)
+    at_most: float | None = Field(default=None, ge=0, le=1)
+
+    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.95"))
 
     def rates(self, measures: "Measures") -> list[tuple[float, str]]:
         """(goodput, flow) of the flows meant, lowest first; KeyError where a traffic never ran.
@@ -34,11 +38,14 @@ class _BetweenFlows(BaseExpectation):
             raise NoEvidence("nothing arrived", span(measures, begin, end))
         return rates
 
-    @property
-    def which(self) -> str:
-        """The flows in words."""
+    def on_ratio(self, measures: "Measures", figure: str, ratio: float, observed: str) -> Verdict:
+        """The verdict on a ratio of the flows."""
         names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or []
-        return "flows" + (f" of {', '.join(names)}" if names else "")
+        bounds = Bounds(self.at_least, self.at_most)
+        flows = f"flows of {', '.join(names)}" if names else "flows"
+        expected = f"{figure} of {flows} {bounds.text()}"
+        when = span(measures, *measures.window(self.window))
+        return self.verdict(bounds.hold(ratio), expected, observed, when, ratio, "")
 
 
 @EXPECTATIONS.register
@@ -46,21 +53,13 @@ class Jain(_BetweenFlows):
     """Jain's fairness index over the goodput of flows."""
 
     kind: Literal["jain"]
-    at_least: float | None = Field(default=None, ge=0, le=1)
-    at_most: float | None = Field(default=None, ge=0, le=1)
-
-    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.98"))
 
     def judge(self, measures: "Measures") -> Verdict:
         """The index, and the slowest and fastest flow."""
         rates = self.rates(measures)
         index = jain([rate for rate, _ in rates])
-        bounds = Bounds(self.at_least, self.at_most)
         observed = f"{index:.4f} over {len(rates)} flows, {show_rate(rates[0][0])} to {show_rate(rates[-1][0])}"
-        when = span(measures, *measures.window(self.window))
-        return self.verdict(
-            bounds.hold(index), f"Jain index of {self.which} {bounds.text()}", observed, when, index, ""
-        )
+        return self.on_ratio(measures, "Jain index", index, observed)
 
 
 @EXPECTATIONS.register
@@ -68,22 +67,14 @@ class Spread(_BetweenFlows):
     """The slowest flow's goodput over the fastest one's."""
 
     kind: Literal["spread"]
-    at_least: float | None = Field(default=None, ge=0, le=1)
-    at_most: float | None = Field(default=None, ge=0, le=1)
-
-    _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.95"))
 
     def judge(self, measures: "Measures") -> Verdict:
         """The ratio, and which flows they are."""
         rates = self.rates(measures)
         (low, slow), (high, fast) = rates[0], rates[-1]
         ratio = low / high if high else 0.0
-        bounds = Bounds(self.at_least, self.at_most)
         observed = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
-        when = span(measures, *measures.window(self.window))
-        return self.verdict(
-            bounds.hold(ratio), f"slowest to fastest of {self.which} {bounds.text()}", observed, when, ratio, ""
-        )
+        return self.on_ratio(measures, "slowest to fastest", ratio, observed)
 
 
 @EXPECTATIONS.register

@@ -48,7 +48,7 @@ _WORDS = {
     "one_or_list": "name or list of names",
     "read_matrix": "file",
     "read_trace": "file",
-    "read_topology": "file",
+    "read_file": "file",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",
@@ -162,7 +162,7 @@ def _algorithms(title: str, *registries: Registry) -> Iterator[str]:
             yield f"\n### {title}: {made.name} ({registry.owner})\n"
             yield " ".join((made.__doc__ or "").split())
             if made.settings:
-                rows = [(f"`{name}`", each.word, each.meaning) for name, each in made.settings.items()]
+                rows = [(f"`{name}`", each.type_name, each.meaning) for name, each in made.settings.items()]
                 yield "\n" + markdown(("Setting", "Value", ""), rows)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from mrclab.topo.input.quantities import Duration
+from mrclab.topo.input.quantities import Duration, matched
 from mrclab.topo.input.sentences import brief
 
 __all__ = [
@@ -57,20 +57,14 @@ def parse_percent(value: object) -> object:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
         return value
-    match = _PERCENT.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no percentage; write for example 90%")
-    return float(match[1]) / 100
+    return float(matched(_PERCENT, value, "no percentage; write for example 90%")[1]) / 100
 
 
 def parse_line_share(value: object) -> object:
     """Parse `"80% of line"` into 0.8. Other types are left for pydantic to accept or refuse."""
     if not isinstance(value, str):
         return value
-    match = _LINE_SHARE.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no rate; write for example 80% of line")
-    return float(match[1]) / 100
+    return float(matched(_LINE_SHARE, value, "no rate; write for example 80% of line")[1]) / 100
 
 
 def _show_line_share(share: float) -> str:

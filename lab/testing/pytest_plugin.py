@@ -1,7 +1,7 @@
 """pytest plugin: scenario files as tests (`pytest --mrclab scenarios/`), and the fixture `lab` for tests in Python.
 
-Every scenario, or each of its variants, is one test; it fails with the expectations that did not hold, and is skipped
-where the machine could not keep up, since such a run says nothing about the network.
+Every scenario, or each of its variants, is one test; it fails with the expectations that failed, and is skipped
+if the machine could not keep up, since such a run says nothing about the network.
 """
 
 import os
@@ -16,7 +16,7 @@ _SUFFIXES = {".yaml", ".yml"}
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Options of the command line."""
-    _loaded_as_usual(pluginmanager)
+    _skip_assertion_rewriting(pluginmanager)
     group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
     group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
     group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
@@ -44,7 +44,7 @@ class ScenarioFile(pytest.File):
     def collect(self) -> Iterable[pytest.Item]:
         """A test for the scenario, or for each variant."""
         from mrclab.lab.errors import ScenarioError  # noqa: PLC0415
-        from mrclab.lab.scenario import scenario  # noqa: PLC0415 - only those who use it pay for it
+        from mrclab.lab.scenario import scenario  # noqa: PLC0415 - slow to import
 
         try:
             loaded = scenario.load(self.path)
@@ -54,8 +54,8 @@ class ScenarioFile(pytest.File):
         return [ScenarioItem.from_parent(self, name=one.scenario.name, loaded=one) for one in loaded.runs]
 
 
-class ScenarioFailed(Exception):  # noqa: N818 - the report is what is wanted
-    """Expectations that did not hold."""
+class ScenarioFailed(Exception):  # noqa: N818 - the report matters
+    """Failed expectations."""
 
 
 class ScenarioItem(pytest.Item):
@@ -67,7 +67,7 @@ class ScenarioItem(pytest.Item):
         self.add_marker("scenario")
 
     def runtest(self) -> None:
-        """Run it; ScenarioFailed where it did not hold."""
+        """Run it; ScenarioFailed if an expectation failed."""
         from mrclab.lab.errors import Interrupted, NoResult  # noqa: PLC0415
         from mrclab.lab.report import results  # noqa: PLC0415
         from mrclab.lab.run import runner, worlds  # noqa: PLC0415
@@ -77,7 +77,7 @@ class ScenarioItem(pytest.Item):
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
         try:
-            outcome = runner.run_scenario(self._loaded, parent, _silent, _quiet, target, _run_dir(self.config))
+            outcome = runner.run_scenario(self._loaded, parent, _silent, _ignore, target, _run_dir(self.config))
         except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
             pytest.exit(str(error), returncode=error.status)
         except NoResult as error:
@@ -117,34 +117,21 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     root.
     """
     from mrclab.lab.run import size  # noqa: PLC0415
-    from mrclab.lab.run.worlds import world_up  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
-    from mrclab.lab.session.lab import Lab  # noqa: PLC0415
+    from mrclab.lab.session.bringup import lab_up  # noqa: PLC0415
 
     setting, fabric = scenario.setting(lab_options)
     _need_root(setting.world)
     if setting.world == "wire":
         size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
-    with (
-        world_up(
-            setting.world,
-            fabric,
-            _silent,
-            target=request.config.getoption("--mrclab-target"),
-            seed=setting.seed,
-            run_dir=_run_dir(request.config),
-            mapper=setting.mapper,
-            transport=setting.transport,
-            repeatable=setting.repeatable,
-        ) as world,
-        Lab(world, setting.transport.qps) as made,
-    ):
+    target, run_dir = request.config.getoption("--mrclab-target"), _run_dir(request.config)
+    with lab_up(setting, fabric, _silent, target, run_dir) as made:
         yield made
 
 
-def _loaded_as_usual(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Let modules of the lab come from their bytecode: pytest would compile all of a plugin's package once more, to
-    explain assertions that it has not.
+def _skip_assertion_rewriting(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Load modules of the lab from their bytecode: pytest would compile a plugin's whole package again to rewrite
+    assertions, of which it has none.
     """
     hook = getattr(pluginmanager, "rewrite_hook", None)
     getattr(hook, "_must_rewrite", set()).discard("mrclab")
@@ -163,8 +150,8 @@ def _need_root(world: str) -> None:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """Progress without a display."""
+    """Ignore progress."""
 
 
-def _quiet(text: str) -> None:
-    """Sentences that pytest has no place for."""
+def _ignore(text: str) -> None:
+    """Ignore notices."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from mrclab.lab.scenario.files.inputfile import text_of
+from mrclab.lab.scenario.files import inputfile
 
 _MAX_POINTS: Final = 100_000
 _MAX_SIZE: Final = 1 << 40
@@ -98,16 +98,9 @@ def published(name: str) -> FlowSizes:
     return FlowSizes(name, tuple((size, share / 100) for size, share in PUBLISHED[name]))
 
 
-def read(value: object, info: ValidationInfo) -> object:
-    """A file relative to the scenario's folder, or one that came with it → the distribution."""
-    if isinstance(value, FlowSizes):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("this is no name of a file; name one such as sizes.cdf")
-    text = text_of(value, info.context, "a file of lines such as 10000 15, one for each point")
-    return parse(text, value)
-
-
 SizesField = Annotated[
-    FlowSizes, BeforeValidator(read), PlainSerializer(str, return_type=str), WithJsonSchema({"type": "string"})
+    FlowSizes,
+    BeforeValidator(inputfile.reader(FlowSizes, "a file of lines such as 10000 15, one for each point", parse)),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
 ]

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from topo_helpers import remains
+import pytest
+from topo_helpers import remains, run_dir
 
+from mrclab.topo.linux import state
 from mrclab.topo.linux.processes import of_labs
 
 SMALL = """\
@@ -114,3 +116,11 @@ class Command:
 def unprivileged() -> dict[str, object]:
     """Options that run a command as nobody."""
     return {"user": 65534, "group": 65534, "extra_groups": [], "env": {**os.environ, "HOME": "/nonexistent"}}
+
+
+@pytest.fixture
+def mrclab(request: pytest.FixtureRequest) -> Iterator[Command]:
+    """The command, with a run directory that is cleaned up whatever the test did."""
+    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
+    yield command
+    state.clean(command.run_dir.parent)

@@ -4,11 +4,13 @@ import json
 import os
 
 import pytest
-from mrclab_command import Command, small_scenario
+from mrclab_command import Command, mrclab, small_scenario
 from topo_helpers import run_dir
 
 from mrclab.lab import history
 from mrclab.topo.linux import state
+
+__all__ = ["mrclab"]
 
 pytestmark = [
     pytest.mark.root,
@@ -30,14 +32,6 @@ expect:
   - {kind: retransmitted}
   - {kind: ev_state, fault: cut, state: ASSUMED_BAD}
 """
-
-
-@pytest.fixture
-def mrclab(request):
-    """The command, with a run directory that is cleaned up whatever the test did."""
-    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
-    yield command
-    state.clean(command.run_dir.parent)
 
 
 @pytest.fixture(scope="module")

@@ -12,28 +12,20 @@ import time
 from pathlib import Path
 
 import pytest
-from mrclab_command import Command, small_scenario
-from topo_helpers import run_dir
+from mrclab_command import mrclab, small_scenario
 
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted
 from mrclab.lab.report import results
 from mrclab.lab.run import runner
 from mrclab.lab.scenario.scenario import load
-from mrclab.topo.linux import state
+
+__all__ = ["mrclab"]
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
 ]
-
-
-@pytest.fixture
-def mrclab(request):
-    """The command, with a run directory that is cleaned up whatever the test did."""
-    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
-    yield command
-    state.clean(command.run_dir.parent)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import json
 import os
 
 import pytest
-from mrclab_command import Command
-from topo_helpers import run_dir
+from mrclab_command import mrclab
 
 from mrclab.lab import history
-from mrclab.topo.linux import state
+
+__all__ = ["mrclab"]
 
 pytestmark = [
     pytest.mark.root,
@@ -46,13 +46,6 @@ variants:
   - {name: mrc}
   - {name: roce, set: {transport.kind: roce}}
 """
-
-
-@pytest.fixture
-def mrclab(request):
-    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
-    yield command
-    state.clean(command.run_dir.parent)
 
 
 def test_every_pattern_arrives_whole_by_both_transports(mrclab, tmp_path):

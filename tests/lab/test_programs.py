@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from mrclab_command import Command
-from topo_helpers import run_dir
+from mrclab_command import mrclab
 
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import LabClients
@@ -18,6 +17,8 @@ from mrclab.topo.spec import FabricSpec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from verbs_ground import LIBMRC, PROGRAMS, build, compiled, needs_compiler
+
+__all__ = ["mrclab"]
 
 pytestmark = [
     pytest.mark.root,
@@ -44,13 +45,6 @@ expect:
   - {kind: qp_errors}
   - {kind: retransmitted}
 """
-
-
-@pytest.fixture
-def mrclab(request):
-    command = Command(run_dir(f"-{abs(hash(request.node.name)) % 10000}"))
-    yield command
-    state.clean(command.run_dir.parent)
 
 
 def test_programs_that_start_side_by_side_make_one_network(tmp_path):

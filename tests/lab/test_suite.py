@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 from bmv2 import needs_bmv2
-from mrclab_command import Command, small_scenario
-from topo_helpers import run_dir
+from mrclab_command import mrclab, small_scenario
 
 from mrclab.lab.scenario import scenario
-from mrclab.topo.linux import state
+
+__all__ = ["mrclab"]
 
 pytestmark = [
     pytest.mark.root,
@@ -20,14 +20,6 @@ pytestmark = [
 ]
 
 EXPECT = "expect:\n  - {kind: integrity}\n"
-
-
-@pytest.fixture
-def mrclab(request):
-    """The command, with a run directory that is cleaned up whatever the test did."""
-    command = Command(run_dir(f"-suite-{abs(hash(request.node.name)) % 10000}"))
-    yield command
-    state.clean(command.run_dir.parent)
 
 
 def two_scenarios(directory):

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prompt_lab import CABLE, SPEC, session, told
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
@@ -32,25 +33,7 @@ from mrclab.rpc.errors import RpcError
 from mrclab.topo.model import Fabric, UnknownName
 from mrclab.topo.spec import FabricSpec
 
-SPEC = {
-    "planes": 2,
-    "t0s": 2,
-    "t1s": 2,
-    "hosts_per_t0": 1,
-    "path_mtu": 1024,
-    "link": {"rate_pps": 2000, "delay": "1ms"},
-}
-CABLE = "t0-p1-1/t1-p1-2"
-
-
-@pytest.fixture
-def session():
-    with virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world, LabSession(world, pace=1e-6).open() as made:
-        yield made  # so slow that time passes only where a word waits
-
-
-def told(session: LabSession, line: str) -> dict:
-    return dict(registry.run(session, line).data)
+__all__ = ["session"]
 
 
 def test_a_wait_goes_on_in_whole_slices_once_the_machine_is_idle_again(monkeypatch):

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from prompt_lab import CABLE, session, told
 from rich.console import Console
 from rich.progress import Progress
 
@@ -18,21 +19,11 @@ from mrclab.lab.prompt.remote.turns import Caller, called_by
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching import watch
 from mrclab.lab.run import runner
-from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui import framestream, model
-from mrclab.topo.model import Fabric
-from mrclab.topo.spec import FabricSpec
 
-SPEC = {
-    "planes": 2,
-    "t0s": 2,
-    "t1s": 2,
-    "hosts_per_t0": 1,
-    "path_mtu": 1024,
-    "link": {"rate_pps": 2000, "delay": "1ms"},
-}
-CABLE = "t0-p1-1/t1-p1-2"
+__all__ = ["session"]
+
 DONE = (
     "fault loss link=h1-p2 rate=20% name=gray",
     "traffic write from=h1 to=h2 size=2MiB name=big",
@@ -42,17 +33,6 @@ DONE = (
     f"up {CABLE}",
     "clear gray",
 )
-
-
-@pytest.fixture
-def session():
-    world = virtual_world(Fabric(FabricSpec.model_validate(SPEC)))
-    with world as made, LabSession(made, pace=1e-6, setting={"world": "sim"}).open() as one:
-        yield one
-
-
-def told(session: LabSession, line: str) -> dict:
-    return dict(registry.run(session, line).data)
 
 
 def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(session, tmp_path):

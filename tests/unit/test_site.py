@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from marionette import Firefox
+from tab_scenario import TEXT
 
 from mrclab.lab import history
 from mrclab.lab.lessons.lessons import LESSONS
@@ -24,15 +25,6 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
-TEXT = """\
-name: in-the-tab
-traffic:
-  - {name: file, kind: write, from: h1, to: h3, size: 200 KiB}
-faults:
-  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 30% of file, until: 60% of file}
-expect:
-  - {kind: integrity}
-"""
 FAST = """\
 name: fast
 fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2, link: {rate: 100 Gb/s, delay: 600ns}}

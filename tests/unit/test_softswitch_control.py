@@ -5,19 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from softswitch_fixtures import switch
 
 from mrclab.softswitch.process.control_socket import ControlSocket
 from mrclab.softswitch.switch import SoftSwitch
 
+__all__ = ["switch"]
+
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
 CELLS = "TheIngress.cells"  # 8 of 48 bits
-
-
-@pytest.fixture
-def switch() -> Iterator[SoftSwitch]:
-    made = SoftSwitch(None, 511, 2)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from softswitch_fixtures import switch
 
 from mrclab.softswitch.process import thrift_server
 from mrclab.softswitch.process.ports import PortError
@@ -20,12 +21,7 @@ from mrclab.softswitch.process.thrift_server import (
 )
 from mrclab.softswitch.switch import SoftSwitch
 
-
-@pytest.fixture
-def switch() -> Iterator[SoftSwitch]:
-    made = SoftSwitch(None, 511, 2)
-    yield made
-    made.close()
+__all__ = ["switch"]
 
 
 @pytest.fixture

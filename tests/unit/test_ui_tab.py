@@ -8,20 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tab_scenario import TEXT
 
 from mrclab.lab.run.runner import run_scenario
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.browser.tab import Tab
-
-TEXT = """\
-name: in-the-tab
-traffic:
-  - {name: file, kind: write, from: h1, to: h3, size: 200 KiB}
-faults:
-  - {name: cut, kind: link_down, link: t0-p1-1/t1-p1-2, at: 30% of file, until: 60% of file}
-expect:
-  - {kind: integrity}
-"""
 
 
 @pytest.fixture

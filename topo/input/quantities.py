@@ -16,13 +16,19 @@ _PER_SECOND = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(m|km)\s*")
 
 
+def matched(pattern: re.Pattern[str], value: str, noun: str) -> re.Match[str]:
+    """Match all of a text; ValueError says what it is not: `no duration; write for example 2ms`."""
+    match = pattern.fullmatch(brief(value))
+    if match is None:
+        raise ValueError(f"{value!r} is {noun}")
+    return match
+
+
 def parse_duration(value: object) -> object:
     """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _DURATION.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no duration; write for example 2ms, 500us or 1.5s")
+    match = matched(_DURATION, value, "no duration; write for example 2ms, 500us or 1.5s")
     return float(match[1]) / _IN_A_SECOND[match[2]]
 
 
@@ -51,9 +57,7 @@ def parse_bit_rate(value: object) -> object:
     """`"100 Gb/s"` → bits per second. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _BIT_RATE.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no link rate; write for example 100 Gb/s or 25 Mb/s")
+    match = matched(_BIT_RATE, value, "no link rate; write for example 100 Gb/s or 25 Mb/s")
     return float(match[1]) * _PER_SECOND[match[2]]
 
 
@@ -64,9 +68,7 @@ def _parse_length(value: object) -> object:
     """`"30m"`, `"2 km"` → metres. What is no text is passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = _LENGTH.fullmatch(brief(value))
-    if match is None:
-        raise ValueError(f"{value!r} is no length; write for example 30m or 2km")
+    match = matched(_LENGTH, value, "no length; write for example 30m or 2km")
     return float(match[1]) * (1000.0 if match[2] == "km" else 1.0)
 
 

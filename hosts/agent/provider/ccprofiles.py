@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from mrclab.hosts.agent.provider.ctlprofile import MAX_PROFILES, CcProfileMask, CtlProfile, CtlProfileState, invalid
+from mrclab.hosts.agent.provider.ctlprofile import (
+    MAX_PROFILES,
+    CcProfileMask,
+    CtlProfileState,
+    TransportProfile,
+    invalid,
+)
 from mrclab.hosts.mrc.ctl import Ctl
 
 NSCC: Final = "uet-1.0-nscc"
@@ -18,13 +24,14 @@ _CONFIG: Final = (
 
 
 @dataclass
-class CcProfile(CtlProfile):
+class CcProfile(TransportProfile):
     """A congestion control profile; `algorithm` empty: none."""
+
+    title: ClassVar[str] = "congestion control"
 
     algorithm: str | None = None
     config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
     configured: bool = False
-    number_online: int = 0
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the transport's controller. A field that is 0 keeps the lab's scaled default."""
@@ -67,7 +74,10 @@ class CcProfiles:
         if profile.state is CtlProfileState.ONLINE:
             self._take_offline(profile, target, mask)
             return
-        made = CcProfile(number, target, profile.vendor, profile.algorithm, profile.config, profile.configured)
+        made = CcProfile(
+            number, target, profile.vendor, algorithm=profile.algorithm, config=profile.config,
+            configured=profile.configured,
+        )  # fmt: skip
         if mask & CcProfileMask.ALGORITHM:
             if algorithm not in {"", NSCC}:
                 raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
@@ -93,9 +103,4 @@ class CcProfiles:
 
     def online(self, number: int) -> int | None:
         """The transport's number of an ONLINE profile; None for 0."""
-        if not number:
-            return None
-        profile = self.profile(number)
-        if profile.state is not CtlProfileState.ONLINE:
-            raise invalid(f"congestion control profile {number} is {profile.state.name}; bring it ONLINE first")
-        return profile.number_online
+        return self.profile(number).use() if number else None

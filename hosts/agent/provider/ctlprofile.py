@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import ClassVar, Final
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.evs.evformat import EvFormat, check_widths
@@ -104,6 +104,20 @@ class CtlProfile:
         if (self.state, to) not in _STEPS:
             raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
         return CtlProfileState(to)
+
+
+@dataclass
+class TransportProfile(CtlProfile):
+    """A profile that the transport has too while it is ONLINE, by the number `number_online`."""
+
+    title: ClassVar[str]
+    number_online: int = 0
+
+    def use(self) -> int:
+        """Return `number_online`; EINVAL if the profile is not ONLINE."""
+        if self.state is not CtlProfileState.ONLINE:
+            raise invalid(f"{self.title} profile {self.number} is {self.state.name}; bring it ONLINE first")
+        return self.number_online
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from mrclab.hosts.agent.provider.ctlprofile import (
     FORMATS,
@@ -12,11 +12,11 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     MODES,
     STATES,
     VALUE_BYTES,
-    CtlProfile,
     CtlProfileState,
     EvOp,
     EvProfileMask,
     FormatProfile,
+    TransportProfile,
     invalid,
 )
 from mrclab.hosts.agent.provider.qp import ServerLoop
@@ -48,8 +48,10 @@ class EvProfileChange:
 
 
 @dataclass
-class ProgramEvProfile(CtlProfile):
-    """An EV profile of a program. `number_online` is the transport's number while ONLINE."""
+class ProgramEvProfile(TransportProfile):
+    """An EV profile of a program."""
+
+    title: ClassVar[str] = "EV"
 
     mode: int = 0
     format: int = 0
@@ -58,7 +60,6 @@ class ProgramEvProfile(CtlProfile):
     events: int = 0
     fields: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     entries: list[EvProfileEntry] = field(default_factory=list)
-    number_online: int = 0
 
 
 class EvProfiles:
@@ -221,12 +222,7 @@ class EvProfiles:
 
     def online(self, number: int) -> int | None:
         """The transport's number of an ONLINE profile; None for 0."""
-        if not number:
-            return None
-        profile = self.profile(number)
-        if profile.state is not CtlProfileState.ONLINE:
-            raise invalid(f"EV profile {number} is {profile.state.name}; bring it ONLINE first")
-        return profile.number_online
+        return self.profile(number).use() if number else None
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 

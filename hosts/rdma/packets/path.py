@@ -1,6 +1,6 @@
 """Frames of one path: the bytes before BTH, and the ICRC behind the payload.
 
-The bytes of one path are fixed but for traffic class and lengths, so they are built once per (traffic class, length)
+The bytes of one path are fixed except traffic class and lengths, so they are built once per (traffic class, length)
 and kept, with the ICRC state behind them.
 """
 

@@ -1,7 +1,7 @@
 """Headers of both transports: IPv6, UDP, InfiniBand's headers behind them, and code points.
 
 Facts: InfiniBand architecture (RC transport, annex A17). All fields are big-endian. A packet is IPv6, UDP, BTH, what
-its opcode says, and the ICRC; what stands before and between, each transport says itself.
+its opcode says, and the ICRC; each transport defines the headers before and between.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _REFUSALS: Final[dict[int, tuple[str, str]]] = {
 
 
 def refusal(syndrome: int) -> tuple[str, str]:
-    """Completion status and reason that a NAK stands for."""
+    """Completion status and reason of a NAK."""
     other = ("REM_INV_REQ_ERR", f"the peer refused a request (syndrome {syndrome:#04x})")
     return _REFUSALS.get(syndrome, other)
 

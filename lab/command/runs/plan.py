@@ -1,6 +1,6 @@
 """The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -12,8 +12,9 @@ from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.lab.traffic.base import Flow
 from mrclab.topo import srv6
-from mrclab.topo.model import Fabric
+from mrclab.topo.model import Fabric, Host, Switch
 from mrclab.topo.spec import FabricSpec
 
 MAX_ROWS = 256
@@ -125,8 +126,17 @@ def _some(items: Sequence[T]) -> Iterator[T | None]:
         yield from items[len(items) - _LAST :]
 
 
-def _skipped(table: Table, items: Sequence[object]) -> None:
+def _skip(table: Table, items: Sequence[object]) -> None:
     table.add_row(f"… {len(items) - _FIRST - _LAST:,} more", *[""] * (len(table.columns) - 1))
+
+
+def _fill(table: Table, items: Sequence[T], row: Callable[[T], Sequence[str]]) -> None:
+    """Add the rows of the items that are shown, and one for those between."""
+    for item in _some(items):
+        if item is None:
+            _skip(table, items)
+        else:
+            table.add_row(*row(item))
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -135,24 +145,24 @@ def _listed(words: Sequence[str]) -> str:
 
 def _hosts(fabric: Fabric) -> Table:
     table = grid("host", "T0 group", "downlink", "address", "NIC ports", title="Hosts", fold=True)
-    for host in _some(fabric.hosts):
-        if host is None:
-            _skipped(table, fabric.hosts)
-            continue
+
+    def row(host: Host) -> list[str]:
         ports = ", ".join(port.interface for port in host.ports)
-        table.add_row(host.name, str(host.group), str(host.downlink), host.address, ports)
+        return [host.name, str(host.group), str(host.downlink), host.address, ports]
+
+    _fill(table, fabric.hosts, row)
     return table
 
 
 def _switches(fabric: Fabric) -> Table:
     table = grid("switch", "device id", "uSID", "ports", "table entries", title="Switches", fold=True)
-    for switch in _some(fabric.switches):
-        if switch is None:
-            _skipped(table, fabric.switches)
-            continue
+
+    def row(switch: Switch) -> list[str]:
         ports = _listed([f"{port.number}→{port.peer.node}" for port in switch.ports])
         count = sum(1 for _ in intent.entries(fabric, switch))
-        table.add_row(switch.name, str(switch.device_id), f"{switch.usid:04x}", ports, str(count))
+        return [switch.name, str(switch.device_id), f"{switch.usid:04x}", ports, str(count)]
+
+    _fill(table, fabric.switches, row)
     return table
 
 
@@ -179,12 +189,12 @@ def _entries(fabric: Fabric) -> Table:
     table = grid("switch", "table", "entry", title="Table entries", fold=True)
     for switch in _some(fabric.switches):
         if switch is None:
-            _skipped(table, fabric.switches)
+            _skip(table, fabric.switches)
             continue
         entries = intent.entries(fabric, switch)
         for entry in _some(entries):
             if entry is None:
-                _skipped(table, entries)
+                _skip(table, entries)
             else:
                 table.add_row(switch.name, entry.table, escape(intent.describe(fabric, switch, entry)))
     return table
@@ -226,17 +236,16 @@ def _flows(fabric: Fabric, scenario: Scenario) -> Table:
     roce = scenario.transport.kind == "roce"
     address_title = "address" if roce else "address of the first path"
     table = grid("flow", "bytes", "paths", "base RTT", address_title, title="Flows", fold=True)
-    flows = scenario.flows(fabric)
-    for flow in _some(flows):
-        if flow is None:
-            _skipped(table, flows)
-            continue
+
+    def row(flow: Flow) -> list[str]:
         paths = fabric.paths(flow.source, flow.destination)
         first = fabric.outer_address(flow.source, flow.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
         address = fabric.host(flow.destination).address if roce else srv6.text(first)
         size = "until its time is over" if flow.size is None else show_bytes(flow.size)
         rtt = show_seconds(fabric.base_rtt(flow.source, flow.destination))
-        table.add_row(flow.name, size, str(len(paths)), rtt, address)
+        return [flow.name, size, str(len(paths)), rtt, address]
+
+    _fill(table, scenario.flows(fabric), row)
     return table
 
 

@@ -1,8 +1,10 @@
 """Files that a scenario names: beside it, below a folder, or sent along with it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationInfo
 
 from mrclab.topo.input import files, sentences
 
@@ -25,3 +27,16 @@ def text_of(name: str, context: Mapping[str, Any] | None, what: str) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no text; name {what}") from None
+
+
+def reader(kind: type, what: str, parse: Callable[[str, str], object]) -> Callable[[object, ValidationInfo], object]:
+    """Return the validator of a field that names a file: it makes a `kind` by `parse(text, name)`."""
+
+    def read_file(value: object, info: ValidationInfo) -> object:
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, str):
+            raise ValueError(f"this is no name of a file; name {what}")
+        return parse(text_of(value, info.context, what), value)
+
+    return read_file

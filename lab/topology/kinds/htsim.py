@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from mrclab.lab.scenario.files.inputfile import text_of
+from mrclab.lab.scenario.files import inputfile
 from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
 from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences
@@ -144,19 +144,13 @@ def _link(tier: Mapping[str, int]) -> dict[str, str]:
     return {"rate": f"{tier['downlink_speed_gbps']} Gb/s", "delay": f"{tier['downlink_latency_ns']}ns"}
 
 
-def read_topology(value: object, info: ValidationInfo) -> object:
-    """A path, relative to the scenario's folder, or the name of a file that came with the scenario → what it says."""
-    if isinstance(value, TopoFile):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("this is no name of a file; name a topology such as leaf_spine.topo")
-    text = text_of(value, info.context, "a topology such as leaf_spine.topo")
-    return TopoFile(value, text, read(text, value))
+def _parse(text: str, name: str) -> TopoFile:
+    return TopoFile(name, text, read(text, name))
 
 
 TopoField = Annotated[
     TopoFile,
-    BeforeValidator(read_topology),
+    BeforeValidator(inputfile.reader(TopoFile, "a topology such as leaf_spine.topo", _parse)),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string"}),
 ]

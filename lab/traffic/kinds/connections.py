@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 
 from mrclab.lab.kinds import WorldName
-from mrclab.lab.scenario.files.inputfile import text_of
+from mrclab.lab.scenario.files import inputfile
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
@@ -35,21 +35,23 @@ class MatrixFile:
         return self.name
 
 
+def _parse(text: str, name: str) -> MatrixFile:
+    return MatrixFile(name, text, matrix.read(text, name))
+
+
+_read = inputfile.reader(MatrixFile, "a connection matrix such as permutation.cm", _parse)
+
+
 def read_matrix(value: object, info: ValidationInfo) -> object:
     """Read a path, relative to the scenario's folder, or a file that came with the scenario."""
-    if isinstance(value, MatrixFile):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("this is no name of a file; name a connection matrix such as permutation.cm")
-    context = info.context or {}
-    text = text_of(value, context, "a connection matrix such as permutation.cm")
-    found = MatrixFile(value, text, matrix.read(text, value))
-    fabric = context.get("fabric")
-    if isinstance(fabric, Fabric) and found.matrix.nodes > len(fabric.hosts):
-        raise ValueError(
-            f"{value} has {found.matrix.nodes} nodes and the fabric {len(fabric.hosts)} hosts;"
-            " raise fabric.t0s or hosts_per_t0"
-        )
+    found = _read(value, info)
+    fabric = (info.context or {}).get("fabric")
+    if found is not value and isinstance(found, MatrixFile) and isinstance(fabric, Fabric):
+        nodes, hosts = found.matrix.nodes, len(fabric.hosts)
+        if nodes > hosts:
+            raise ValueError(
+                f"{value} has {nodes} nodes and the fabric {hosts} hosts; raise fabric.t0s or hosts_per_t0"
+            )
     return found
 
 
