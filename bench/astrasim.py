@@ -26,7 +26,7 @@ _RING_PASSES = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
 
 
 def analytical(kind: str, ranks: int) -> float:
-    """Return the seconds of a collective around a ring: so many steps, each of a latency and a chunk."""
+    """Return the seconds of a collective around a ring of this many steps, each a latency and a chunk."""
     chunk = SIZE if kind == "all_gather" else SIZE / ranks
     return _RING_PASSES[kind] * (ranks - 1) * (LATENCY + chunk / BANDWIDTH)
 

@@ -8,7 +8,7 @@ class ControllerError(Exception):
 
 
 class ProgramError(ControllerError):
-    """The compiled P4 program cannot be read, or lacks a table that the controller wants to write."""
+    """The compiled P4 program cannot be read, or lacks a table that the controller writes."""
 
 
 class SwitchError(ControllerError):

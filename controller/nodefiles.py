@@ -286,7 +286,7 @@ def publish(
 ) -> dict[str, NodeConfig]:
     """Write `<host>.json` of every host into `directory` and return what is in force; OSError where writing fails.
 
-    Files that say the same already are left alone with their version, so that a controller that restarts, or stands by,
+    Files with this content already keep their version, so that a controller that restarts, or stands by,
     disturbs nobody. Otherwise the new version is `version`, or more where a file has that already. `on_damage` gets
     each file (by host, with what is wrong) that is there and cannot be read.
     """

@@ -55,7 +55,7 @@ def keep(png: bytes, name: str) -> None:
 
 
 def frames_from_now(page: Page, count: int) -> None:
-    """Wait until so many more have come."""
+    """Wait for more of them."""
     now = int(page.locator("#time").get_attribute("max") or 0)
     page.wait_for_function(FRAMES, arg=now + count)
 

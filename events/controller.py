@@ -37,7 +37,7 @@ class ControllerPulse(Event):
 
 @event
 class NodesWritten(Event):
-    """Publication of new node configs, of so many hosts."""
+    """Publication of new node configs, with the number of hosts."""
 
     kind: ClassVar[str] = "nodes.written"
     hosts: int
@@ -64,7 +64,7 @@ class AgentUp(Event):
 
 @event
 class AgentTold(Event):
-    """Adoption of a newer config by an agent, which said so."""
+    """Adoption of a newer config, reported by an agent."""
 
     kind: ClassVar[str] = "agent.told"
     host: str

@@ -41,7 +41,7 @@ class DenyRefused(Event):
 
 @event
 class CableMap(Event):
-    """State, loss and RTT of each cable; when a verdict comes or goes, and every second while one stands."""
+    """State, loss and RTT of each cable; when a verdict comes or goes, and every second while there is one."""
 
     kind: ClassVar[str] = "map"
     links: dict[str, tuple[str, Share | None, Seconds | None]]

@@ -34,7 +34,7 @@ class ProcessStop(Event):
 
 @event
 class ProcessResume(Event):
-    """Continuation of a stopped process after so long."""
+    """Continuation of a stopped process, with the time it was stopped."""
 
     kind: ClassVar[str] = "process.resumed"
     process: str

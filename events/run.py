@@ -23,7 +23,7 @@ class ScenarioText(Event):
 
 @event
 class LabUp(Event):
-    """Readiness of the lab, after so long."""
+    """Readiness of the lab, with its bring-up time."""
 
     kind: ClassVar[str] = "lab.up"
     seconds: Seconds

@@ -16,9 +16,9 @@ class SwitchUp(Event):
 
 @event
 class SwitchReady(Event):
-    """End of a switch's provisioning; on the wire with what it took.
+    """End of a switch's provisioning.
 
-    `adopted`: the switch ran the program before; the numbers of entries that were written; how long it was.
+    On the wire also `adopted`: the switch ran the program before; the numbers of entries written; the duration.
     """
 
     kind: ClassVar[str] = "switch.ready"
@@ -41,7 +41,7 @@ class SwitchDown(Event):
 
 @event
 class SwitchFailed(Event):
-    """Failure of a session or request, said once however often it is tried again."""
+    """Failure of a session or request, recorded once however often it is retried."""
 
     kind: ClassVar[str] = "switch.error"
     switch: str
@@ -50,7 +50,7 @@ class SwitchFailed(Event):
 
 @event
 class SwitchSilent(Event):
-    """Request that a switch did not answer in time."""
+    """Request to which a switch did not respond in time."""
 
     kind: ClassVar[str] = "switch.silent"
     switch: str
@@ -59,7 +59,7 @@ class SwitchSilent(Event):
 
 @event
 class SwitchAnswers(Event):
-    """Answer of a switch that was silent."""
+    """Response of a switch that was silent."""
 
     kind: ClassVar[str] = "switch.answers"
     switch: str
@@ -111,7 +111,7 @@ class LinkFailed(Event):
 
 @event
 class FabricVerified(Event):
-    """Verification of every cable in both directions, so long after the controller began."""
+    """Verification of every cable in both directions, in seconds since the controller began."""
 
     kind: ClassVar[str] = "verified"
     seconds: Seconds
@@ -120,7 +120,7 @@ class FabricVerified(Event):
 
 @event
 class EntriesWrong(Event):
-    """Table entries that an audit found to be other than they should, a phrase each."""
+    """Table entries that an audit found wrong, a phrase each."""
 
     kind: ClassVar[str] = "entries.wrong"
     entries: list[str]

@@ -33,7 +33,7 @@ class QpStalled(Event):
 
 @event
 class QpResumed(Event):
-    """Progress of a QP that had stalled, after so long."""
+    """Progress of a QP that had stalled, with the duration."""
 
     kind: ClassVar[str] = "qp.resumed"
     qp: Qp

@@ -1,8 +1,8 @@
 """The reference of the wire format: `python -m mrclab.hosts.wiredoc` writes docs/wire.md, and the values into the
 dissector.
 
-Fields are those of the table in `hosts/wireformat.py`, headers those of `hosts/scapy_mrc.py` (scapy is needed); how EVs
-and uSIDs split is asked of `topo/srv6.py` bit by bit.
+Fields are those of the table in `hosts/wireformat.py`, headers those of `hosts/scapy_mrc.py` (scapy is needed); bits
+of EVs and uSIDs are computed by `topo/srv6.py`, one at a time.
 """
 
 import re
@@ -54,19 +54,19 @@ def _rows() -> Iterator[str]:
             yield f"| {byte} | {7 - at % 8} | {field.bits} | `{field.name}` | {field.meaning} | {field.standing} |"
 
 
-def _landing(make: Callable[[int], int], width: int, base: int) -> list[int]:
-    """Return where each bit of a field lands in the result of `make`; `base`: its result without the field."""
+def _bit_positions(make: Callable[[int], int], width: int, base: int) -> list[int]:
+    """Return the position of each bit of a field in the result of `make`; `base`: its result without the field."""
     return [(make(1 << bit) ^ base).bit_length() - 1 for bit in range(width)]
 
 
-def _split(title: str, size: int, parts: dict[str, list[int]]) -> Iterator[str]:
+def _bit_layout(title: str, size: int, parts: dict[str, list[int]]) -> Iterator[str]:
     names = {place: f"{name} bit {bit}" for name, places in parts.items() for bit, place in enumerate(places)}
     yield from ("", f"## {title}", "", "| Bits | Holds |", "|---|---|")
     place = size - 1
     while place >= 0:
         name = names.get(place, "0")
         low = place
-        while low > 0 and _follows(name, names.get(low - 1, "0"), place - low + 1):
+        while low > 0 and _continues(name, names.get(low - 1, "0"), place - low + 1):
             low -= 1
         first, last = name, names.get(low, "0")
         field, _, bit = first.partition(" bit ")
@@ -75,7 +75,7 @@ def _split(title: str, size: int, parts: dict[str, list[int]]) -> Iterator[str]:
         place = low - 1
 
 
-def _follows(name: str, other: str, distance: int) -> bool:
+def _continues(name: str, other: str, distance: int) -> bool:
     if name == "0" or other == "0":
         return name == other
     field, _, bit = name.partition(" bit ")
@@ -86,13 +86,13 @@ def build() -> str:
     """The page."""
     ten, t1 = srv6.MAX_INDEX.bit_length(), srv6.UsidType.T1
     ev = {
-        "plane": _landing(lambda plane: srv6.ev(plane, 0, 0), 4, 0),
-        "uplink": _landing(lambda uplink: srv6.ev(1, uplink, 0), ten, srv6.ev(1, 0, 0)),
-        "tag": _landing(lambda tag: srv6.ev(1, 0, tag), 16, srv6.ev(1, 0, 0)),
+        "plane": _bit_positions(lambda plane: srv6.ev(plane, 0, 0), 4, 0),
+        "uplink": _bit_positions(lambda uplink: srv6.ev(1, uplink, 0), ten, srv6.ev(1, 0, 0)),
+        "tag": _bit_positions(lambda tag: srv6.ev(1, 0, tag), 16, srv6.ev(1, 0, 0)),
     }
     usid = {
-        "plane": _landing(lambda plane: srv6.usid(t1, plane, 0), 4, srv6.usid(t1, 0, 0)),
-        "index": _landing(lambda index: srv6.usid(t1, 0, index), ten, srv6.usid(t1, 0, 0)),
+        "plane": _bit_positions(lambda plane: srv6.usid(t1, plane, 0), 4, srv6.usid(t1, 0, 0)),
+        "index": _bit_positions(lambda index: srv6.usid(t1, 0, index), ten, srv6.usid(t1, 0, 0)),
         "type": [12, 13],
     }
     lines = [
@@ -108,12 +108,12 @@ def build() -> str:
         "|---|---|",
         *(f"| {name} | {text} |" for name, text in wireformat.STANDINGS.items()),
         *_rows(),
-        *_split("Entropy value (EV)", 32, ev),
+        *_bit_layout("Entropy value (EV)", 32, ev),
         "",
         "An EV travels in the outer header's flow label (its upper half) and the UDP source port (its lower half).",
         "That it names the path is the paper's; how its bits split is this project's choice.",
         "Uplink 0: no T1 is crossed.",
-        *_split("uSID", 16, usid),
+        *_bit_layout("uSID", 16, usid),
         "",
         "NEXT-C-SID, format F3216 (RFC 9800): locator `fcbb:bb00::/32` and six uSIDs in one address. Types: "
         + ", ".join(f"{kind.value} {kind.name}" for kind in srv6.UsidType)

@@ -24,7 +24,7 @@ class WireField(NamedTuple):
     """Field of a header: name, width in bits, meaning, and its standing to the public record.
 
     `default` is sent unless set. A field with `when` is there under that condition only; of two with
-    opposite conditions the second stands where the first would.
+    opposite conditions the second takes the place of the first.
     """
 
     name: str
@@ -78,7 +78,7 @@ FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
             REPORTED,
             hexadecimal=True,
         ),
-        WireField("icrc", 32, "invariant CRC; stands at the end of the packet", ROCE),
+        WireField("icrc", 32, "invariant CRC, at the end of the packet", ROCE),
     ),
     "METH": (
         WireField("rqmsn", 16, "number of the message among those with immediate", REPORTED),
@@ -204,4 +204,4 @@ FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
         WireField("msn", 24, "messages completed", ROCE),
     ),
 }
-"""Fields of each header, in their order on the wire; the ICRC of the BTH stands at the end of the packet."""
+"""Fields of each header, in their order on the wire; the ICRC of the BTH is at the end of the packet."""

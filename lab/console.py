@@ -12,7 +12,7 @@ from rich.segment import Segment
 
 from mrclab.lab.width import WITHOUT_TERMINAL
 
-_BIDI = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder what stands around them
+_BIDI = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder the text around them
 _BREAKS = (0x2028, 0x2029)
 _ESCAPED = {
     code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

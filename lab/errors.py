@@ -105,7 +105,7 @@ def exhausted_by_log(log: Path) -> str:
     except OSError:
         return ""
     number = next((number for words, number in _LAST_WORDS.items() if words in end), None)
-    return "" if number is None else f"this machine has run out of {_EXHAUSTED[number]} (log/{log.name} tells)"
+    return "" if number is None else f"this machine has run out of {_EXHAUSTED[number]} (see log/{log.name})"
 
 
 def no_result(directory: Path, error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The package's build: setuptools', and where a C compiler is, with transport and simulator compiled into the wheel.
 
 MRCLAB_COMPILED=0 leaves that out; MRCLAB_COMPILED=1 makes it an error where they cannot be compiled. An editable
-install has nothing compiled: `make setup` does that in the checkout. pip shows what is said here with -v.
+install has nothing compiled: `make setup` does that in the checkout. pip shows its output with -v.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ class SimController:
         self._advance(seconds)
 
     async def until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Let virtual time pass until something holds, at most so long; looks ever more rarely."""
+        """Let virtual time pass until a condition is true, at most `seconds`; checks it ever more rarely."""
         deadline = self.now + seconds
         pause = max(self.fabric.spec.link.delay, 1e-6)
         while not ready() and (left := deadline - self.now) > 0:

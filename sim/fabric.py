@@ -168,7 +168,7 @@ class SimFabric:
         return found
 
     def _sender(self, half_link: HalfLink) -> Pausable | None:
-        """Return the port that sends into a half-link: a switch's, or one that stands for a host's."""
+        """Return the port that sends into a half-link: a switch's, or a host's placeholder."""
         if isinstance(half_link.port, PausablePort):
             return half_link.port
         for index, cable in self._cables.items():

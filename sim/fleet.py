@@ -61,7 +61,7 @@ class SimFleet:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def view(self, name: str) -> SwitchView:
-        """State of one switch; one that was never used is as it was made."""
+        """State of one switch; one never used is ready."""
         switch = self.switches.known(name)
         return SwitchView(SwitchState.READY) if switch is None else _view(switch)
 
@@ -70,8 +70,8 @@ class SimFleet:
         return {s.model.name: _view(s) for s in self.switches.made if not s.alive or s.frozen or s.is_empty}
 
     @property
-    def _ready_made(self) -> list[SimSwitch]:
-        """Switches that exist, and are ready."""
+    def _ready(self) -> list[SimSwitch]:
+        """Simulated switches that are ready."""
         return [s for s in self.switches.made if s.alive and not s.frozen and not s.is_empty]
 
     def begin(self) -> None:
@@ -88,7 +88,7 @@ class SimFleet:
         self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
 
     def adopt(self) -> None:
-        """Adopt the switches as a new controller does; provision empty ones."""
+        """Adopt the switches after a controller restart; provision empty ones."""
         for switch in self.switches.made:
             self._provision(switch)
         self.probe_pending()
@@ -161,7 +161,7 @@ class SimFleet:
     def audit(self, only: str | None = None) -> Audit:
         """Compare the routes of all switches, or of one, with the intended ones; frozen switches are not read."""
         found = []
-        for switch in self._ready_made:
+        for switch in self._ready:
             name, wrong = switch.model.name, switch.wrong_routes()
             for port in switch.model.ports if wrong and only in {None, name} else ():
                 at = wrong.get(port.usid)
@@ -174,9 +174,9 @@ class SimFleet:
         return Audit(found, unread)
 
     def repair(self, only: str | None) -> dict[str, dict[str, int]]:
-        """Write what the audit complains about; by switch, what was done."""
+        """Write wrong entries again; return the numbers of writes by switch."""
         done = {}
-        for switch in self._ready_made:
+        for switch in self._ready:
             name, wrong = switch.model.name, switch.wrong_routes()
             if wrong and only in {None, name}:
                 lacks = sum(not port for port in wrong.values())
@@ -185,7 +185,7 @@ class SimFleet:
         return done
 
     async def misroute(self, name: str, port: int, to: int) -> str:
-        """Have what should leave by `port` leave by `to`, or with 0 not at all; says so in words."""
+        """Route the traffic of `port` out of `to`, or drop it with 0; return a description."""
         switch = self.switches[self.model.switch(name).name]
         usid = switch.model.port(port).usid
         if not to:
@@ -200,12 +200,12 @@ class SimFleet:
         """Switches whose counters are shown, and the ports: all of a small fabric; of a large one no port by itself."""
         if not self.is_large:
             silent = set(self.unready())
-            made = {switch.model.name: switch for switch in self._ready_made}
+            made = {switch.model.name: switch for switch in self._ready}
             for model in self.model.switches:
                 if model.name not in silent:
                     yield model.name, model, reading(made[model.name]) if model.name in made else {}, None
         else:
-            for switch in self._ready_made:
+            for switch in self._ready:
                 yield switch.model.name, switch.model, reading(switch), []
 
     async def counters(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class SimFleet:
         """Count `ev` at every switch from now on, also at those that come back; False if it is counted already."""
         new = self._fabric.watched.add(ev)
         if new:
-            for switch in self._ready_made:
+            for switch in self._ready:
                 switch.watch([ev])
         return new
 
@@ -234,7 +234,7 @@ class SimFleet:
         """Packets and bytes sent with each watched EV, by ready switch; of a large fabric by those in use."""
         found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in self._fabric.watched}
         silent = set(self.unready())
-        made = {switch.model.name: switch for switch in self._ready_made}
+        made = {switch.model.name: switch for switch in self._ready}
         for switch in made.values():
             for port in switch.used:
                 port.catch_up()

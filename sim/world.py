@@ -45,7 +45,7 @@ from mrclab.topo.model import Fabric
 CONTROLLER: Final = "controller"
 LAB: Final = "lab"
 GONE: Final = "agent.gone"
-"""Kind of the event that stands for a host that ended."""
+"""Kind of the event of a host that ended."""
 
 PUBLISHED: Final = frozenset({
     "workload.progress", "flow.done", "flow.failed", "flow.received", "iteration", "training.step", "qp.stalled",
@@ -217,7 +217,7 @@ class SimWorld:
 
     def last_output(self, node: str) -> str:
         """Return the last output of a node that ended."""
-        return self._last_output.get(node, "it said nothing")
+        return self._last_output.get(node, "it printed nothing")
 
     def stuck(self) -> list[str]:
         """Return one sentence per QP with unfinished work: what it waits for."""

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return the command line. Target flags may stand behind `--`, as simple_switch_grpc wants them."""
+    """Return the command line. Target flags may follow `--`, as in simple_switch_grpc."""
     args = _parser().parse_args([word for word in argv if word != "--"])
     if args.json is None and not args.no_p4:
         args.no_p4 = True

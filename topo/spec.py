@@ -86,7 +86,7 @@ class PfcSpec(_Strict):
         default=0, ge=0, description="of each port, for data in flight when the pause is sent; default: that"
     )
     watchdog: Duration | None = Field(
-        default=None, gt=0, le=10, description="a port whose data a pause holds for so long drops it; default: never"
+        default=None, gt=0, le=10, description="drop data that a pause has blocked for this long; default: never"
     )
     watchdog_restoration: Duration | None = Field(
         default=None, gt=0, le=60, description="time without a pause after which it stops dropping; default: at once"
@@ -106,7 +106,7 @@ _CHIP_BUFFER = 35e-6
 
 
 class QueueSpec(_Strict):
-    """Queues of a switch port, in packets. 0 stands for: computed from the bandwidth-delay product.
+    """Queues of a switch port, in packets. 0: computed from the bandwidth-delay product.
 
     Where link.rate is given they are as many bytes: those of full packets, of SACKs for control_depth.
     """
@@ -344,7 +344,7 @@ class FabricSpec(_Strict):
 
     @property
     def beyond_p4(self) -> str:
-        """Why no switch of the P4 program can have so many ports, in a sentence; empty where it can."""
+        """Return why the P4 program cannot serve this many ports; empty where it can."""
         most = CPU_PORT - 1  # v1model's port numbers have nine bits, and the last two are taken
         if self.hosts_per_t0 + self.t1s > most:
             what = f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {most} ports of a T0"
@@ -394,7 +394,7 @@ class FabricSpec(_Strict):
         return [*up, *reversed(up)]
 
     def byte_time(self, links: int) -> float:
-        """Seconds that a byte takes on so many links of the slowest plane; 0 where links count packets."""
+        """Serialization delay of a byte on `links` of the slowest plane, seconds; 0 where links count packets."""
         if self.link.rate is None:
             return 0.0
         if not self.links:

@@ -26,7 +26,7 @@ _SIZES = {
     "poisson": 32_768,
 }  # bytes of a transfer; the default loads
 _OTHER_SIZES = {"whole-incast": 64_000}
-_LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # beyond so many hosts, bytes of a permutation
+_LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # above this many hosts; bytes of a permutation
 _LARGE_TRAFFIC = ("permutation", "incast")  # for uet-htsim: the others have a hundred thousand connections
 _MIN_HOSTS, _MAX_HOSTS = 16, 32_768  # hosts
 
@@ -38,11 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: it depends)")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
     parser.add_argument("--flows", type=int, metavar="N", help=f"of each host of a Poisson load (default: {FLOWS})")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="so many runs of each, from seeds 1 to N")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
-    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="begin no run after so many")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="begin no run after N minutes")
     parser.add_argument("--page", type=Path, metavar="MD", help="write docs/results/htsim.md, and its picture beside")
     options = parser.parse_args(arguments)
     if options.seeds < 1:

@@ -163,7 +163,7 @@ def text(found: Sequence[Compared]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return exit status 0, 1 if a simulator failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.baselines", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the tables into this page")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
     options = parser.parse_args(arguments)

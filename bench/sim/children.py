@@ -28,7 +28,7 @@ class SimCost:
     completions: tuple[float, ...] = ()
 
     def of(self, simulator: str, packets: int, again: int, completions: Sequence[float]) -> SimCost:
-        """The same with what the simulator said."""
+        """The same, with the simulator's output."""
         return replace(self, simulator=simulator, packets=packets, again=again, completions=tuple(completions))
 
     def completed(self, share: float) -> float:
@@ -50,5 +50,5 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
     wall = time.perf_counter() - began
     if process.returncode:
         last = (output.strip().splitlines() or ["nothing"])[-1]
-        raise RuntimeError(f"{command[0]} ended with status {process.returncode}; it said last: {last}")
+        raise RuntimeError(f"{command[0]} ended with status {process.returncode}; its last output: {last}")
     return output, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)

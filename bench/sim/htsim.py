@@ -37,7 +37,7 @@ def run(load: SimLoad, folder: Path) -> SimCost:
     if len(completions) != len(matrix.connections) or (sent is None and load.kind == "mrc"):
         lines = output.strip().splitlines()[-1:] or ["nothing"]
         raise RuntimeError(
-            f"{found} ended {len(completions)} of {len(matrix.connections)} connections; it said last: {lines[0]}"
+            f"{found} ended {len(completions)} of {len(matrix.connections)} connections; its last output: {lines[0]}"
         )
     new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # not printed for RoCEv2
     return cost.of(NAME, new + again, again, completions)

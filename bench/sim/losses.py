@@ -68,7 +68,7 @@ def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
 
 
 def theory(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Expected:
-    """Return the expected time and retransmissions of a flow of so many packets."""
+    """Return the expected time and retransmissions of a flow of `packets`."""
     if recovery == "selective_repeat":
         again = loss / (1 - loss)
         return Expected(packets * packet_time * (1 + again), again)
@@ -123,7 +123,7 @@ def text(found: Sequence[LossRow]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return exit status 0, 1 if a run failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.losses", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="so many runs of each, from seeds 1 to N")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the table into this page")
     options = parser.parse_args(arguments)
     if options.seeds < 1:

@@ -30,7 +30,7 @@ _MEDIAN, _TAIL = table.SHARES["median"], table.SHARES["99 %"]
 
 
 def text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
-    """The page, which shows the picture that stands beside it; `words` are those of the command.
+    """The page, which shows the picture beside it; `words` are those of the command.
 
     `whole`: every load was run with every seed.
     """

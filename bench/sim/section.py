@@ -9,7 +9,7 @@ from mrclab.lab.measure.intervals import summary
 
 
 def write(page: Path, name: str, text: str) -> None:
-    """Replace what stands between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+    """Replace the text between `<!-- NAME -->` and `<!-- end of NAME -->`."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")

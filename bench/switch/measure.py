@@ -242,7 +242,7 @@ def _inserts(one: SwitchProcess) -> tuple[float, float, float]:
 
 
 def _fleet(target: BenchTarget, directory: Path, name: str, count: int) -> float:
-    """Return the seconds until so many switches without ports, started at once on all CPUs, have answered an RPC."""
+    """Return the seconds until `count` switches without ports, started at once on all CPUs, have answered an RPC."""
     with ExitStack() as stack:
         begun = time.monotonic()
         started = [

@@ -25,7 +25,7 @@ _THREADS = 8
 
 
 def rpc_floor(directory: Path, cpu: int | None, rpcs: int) -> float:
-    """Median seconds of so many RPCs, one after the other, that do nothing, the server on one CPU or (None) on all."""
+    """Median seconds of empty RPCs, one after the other; the server on one CPU or (None) on all."""
     path = directory / "floor.sock"
     argv = [sys.executable, "-m", "mrclab.bench.switch.rpcfloor", str(path)]
     pin = {cpu} if cpu is not None else os.sched_getaffinity(0)

@@ -49,7 +49,7 @@ class _Probed:
 
 
 class _Window:
-    """A `mrclab.controller.health.localise.CycleWindow` over the newest so many cycles of each path."""
+    """A `mrclab.controller.health.localise.CycleWindow` over the newest cycles of each path."""
 
     def __init__(self, cycles: int, lossy: Iterable[_Probed], over: Mapping[Element, list[_Probed]]) -> None:
         self._cycles = cycles

@@ -36,7 +36,7 @@ class EventRecorder(Protocol):
 class Clustermapper:
     """Collects for one controller, which calls `look` once in every `interval`: the hosts' probe cycle in seconds.
 
-    `denials` gives those in force, whoever wants them.
+    `denials` returns those in force, from any source.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Labels that identify a row of an agent, beside `host`."""
 
-_COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
+_AGENT_COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
     "qp": {
         "posted_bytes": "bytes of the messages posted",
         "sent_packets": "data packets sent, with retransmissions",
@@ -59,7 +59,7 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "acked_packets": "data packets acknowledged",
         "acked_bytes": "payload bytes acknowledged",
         "retx_packets": "data packets sent again",
-        "lost_packets": "data packets declared lost, by whatever trigger; of go-back-N those that it went back to",
+        "lost_packets": "data packets declared lost by any trigger; with go-back-N those sent again",
         "lost_nack": "of these by a NACK or NAK",
         "lost_timeout": "of these by a timeout",
         "lost_time": "of these for the time since they were sent, while later ones were acknowledged",
@@ -73,7 +73,7 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "marks_received": "requests of the receiver to skip an EV",
         "cnps_received": "congestion notifications received",
         "timeouts": "retransmission timeouts",
-        "tail_probes": "reliability probes sent because the end of the data was not acknowledged",
+        "tail_probes": "tail loss probes sent",
         "path_probes": "EV probes sent",
         "probe_replies": "replies to probes",
         "bogus_control": "control packets that name a packet which was never sent",
@@ -123,7 +123,7 @@ _COUNTED: Final[Mapping[str, Mapping[str, str]]] = {
         "no_qp": "packets discarded for a QP that is not there",
     },
 }  # fmt: skip
-_READ: Final[Mapping[str, Mapping[str, str]]] = {
+_AGENT_GAUGES: Final[Mapping[str, Mapping[str, str]]] = {
     "qp": {
         "cwnd": "congestion window in bytes; 0: none",
         "cc_inflight": "bytes in flight as congestion control counts them",
@@ -148,16 +148,16 @@ _READ: Final[Mapping[str, Mapping[str, str]]] = {
 def agent_metric(row: str, field: str) -> tuple[str, Metric]:
     """Name (without prefix) and metric of a number of an agent's `row`: qp, path or port."""
     labels = ("host", *KEYS[row])
-    if text := _COUNTED[row].get(field):
+    if text := _AGENT_COUNTERS[row].get(field):
         return f"{row}_{field}_total", Metric(COUNTER, labels, text)
     return f"{row}_{field}", Metric(
-        GAUGE, labels, _READ[row].get(field, f"{field.replace('_', ' ')} of a host's {row}")
+        GAUGE, labels, _AGENT_GAUGES[row].get(field, f"{field.replace('_', ' ')} of a host's {row}")
     )
 
 
 def agents() -> dict[str, Metric]:
     """All metrics that agents are known to report."""
-    return dict(agent_metric(row, field) for row in KEYS for field in (*_COUNTED[row], *_READ[row]))
+    return dict(agent_metric(row, field) for row in KEYS for field in (*_AGENT_COUNTERS[row], *_AGENT_GAUGES[row]))
 
 
 def build() -> str:

@@ -1,7 +1,7 @@
 """One P4Runtime connection to one switch: arbitration, pipeline config, writes, reads, packets.
 
-A session lives as long as its stream; when the stream ends, the session is over and its owner opens a new one. It
-stands on the stubs and not on finsy's `Switch`, whose life cycle waits up to ten seconds before it reconnects.
+A session exists as long as its stream; when the stream ends, the session is over and its owner opens a new one. It
+uses the stubs and not finsy's `Switch`, whose life cycle waits up to ten seconds before it reconnects.
 P4Runtime 1.3: §5 arbitration, §7 pipeline config, §12 writes and their errors.
 """
 

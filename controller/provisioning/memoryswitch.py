@@ -1,8 +1,7 @@
 """A P4Runtime server without a data plane: entries in a dictionary, packets along given cables.
 
-As fast as Python allows: for the benchmark, where the controller and not the switch is to be measured, and for tests
-of what no honest switch does: refuse a write, answer late, fall silent. It follows P4Runtime 1.3 as far as a controller
-can see, wildcard reads of tables and reads of counter cells included.
+For the benchmark of the controller, and for tests with a faulty switch: refused writes, late and missing responses. It
+follows P4Runtime 1.3 as far as a controller can see, wildcard reads of tables and reads of counter cells included.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         self.device_id = device_id
         self.entries: dict[bytes, p4r.TableEntry] = {}
         self.config = p4r.ForwardingPipelineConfig()
-        self.wrong = FaultMode()
+        self.fault_mode = FaultMode()
         self.writes = 0
         self.programs = 0  # programs offered, refused ones included
         self._egress = egress
@@ -126,14 +125,14 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         """Load a program; all entries are lost."""
         await self._ready(context, request.election_id)
         self.programs += 1
-        if self.wrong.refuse_pipeline:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.wrong.refuse_pipeline)
+        if self.fault_mode.refuse_pipeline:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.fault_mode.refuse_pipeline)
         self.config.CopyFrom(request.config)
         self.entries.clear()
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def GetForwardingPipelineConfig(self, request: Any, context: Context) -> Any:  # noqa: N802
-        """Give the cookie, or everything."""
+        """Return the cookie, or the whole config."""
         await self._ready(context)
         if not self.config.HasField("p4info"):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set")
@@ -144,7 +143,7 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.GetForwardingPipelineConfigResponse(config=self.config)
 
     async def Write(self, request: Any, context: Context) -> Any:  # noqa: N802
-        """Do each update; report each that failed."""
+        """Apply each update; report each that failed."""
         await self._ready(context, request.election_id)
         self.writes += 1
         errors = [self._update(update) for update in request.updates]
@@ -155,21 +154,21 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
     def _update(self, update: Any) -> p4r.Error:
         entry = update.entity.table_entry
         key = _key(entry)
-        if entry.table_id in self.wrong.refuse_tables:
+        if entry.table_id in self.fault_mode.refuse_tables:
             return p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message="table is full")
         if (update.type == p4r.Update.INSERT) == (key in self.entries):
             code = rpc_code.ALREADY_EXISTS if key in self.entries else rpc_code.NOT_FOUND
             return p4r.Error(canonical_code=code, message="entry exists" if key in self.entries else "no such entry")
         if update.type == p4r.Update.DELETE:
             del self.entries[key]
-        elif entry.table_id not in self.wrong.forget_tables:
+        elif entry.table_id not in self.fault_mode.forget_tables:
             self.entries[key] = entry
         return p4r.Error(canonical_code=rpc_code.OK)
 
     async def Read(self, request: Any, context: Context) -> AsyncIterator[p4r.ReadResponse]:  # noqa: N802
         """Table entries by table or all; every counter cell reads zero."""
         await self._ready(context)
-        reply = p4r.ReadResponse(entities=self.wrong.invent)
+        reply = p4r.ReadResponse(entities=self.fault_mode.invent)
         for requested in request.entities:
             if requested.HasField("counter_entry"):
                 cell = reply.entities.add().counter_entry
@@ -188,8 +187,8 @@ class MemorySwitch(p4r_grpc.P4RuntimeServicer):
 
     async def _ready(self, context: Context, election_id: Any = None) -> None:
         """Wait while stalled; refuse a client that is not primary."""
-        if self.wrong.stall is not None:
-            await self.wrong.stall.wait()
+        if self.fault_mode.stall is not None:
+            await self.fault_mode.stall.wait()
         if election_id is not None and U128.decode(election_id) != self._highest:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "Not primary")
 
@@ -201,7 +200,7 @@ def _key(entry: p4r.TableEntry) -> bytes:
 
 
 async def _abort_batch(context: Context, errors: list[p4r.Error]) -> None:
-    """End the call as P4Runtime §12.3 wants: UNKNOWN, with one p4.v1.Error per update in the trailing metadata."""
+    """End the call as P4Runtime §12.3 requires: UNKNOWN, with one p4.v1.Error per update in the trailing metadata."""
     status = rpc_status.Status(code=rpc_code.UNKNOWN, message="some updates failed")
     for error in errors:
         status.details.add().Pack(error)

@@ -29,7 +29,7 @@ class CableProber:
         self._history = history
         self._on_change = on_change
         self._wake = asyncio.Event()
-        self._complained: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._unanswered_since: dict[str, float] = {}
 
     def wake(self) -> None:
@@ -41,17 +41,17 @@ class CableProber:
         ends = [end for end in self.book.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
         self.book.forget(ends)
         for link in {self._link_of(end) for end in ends}:
-            self._complained.pop(link, None)
+            self._reported.pop(link, None)
             self._unanswered_since.pop(link, None)
 
     async def run(self) -> None:
-        """Probe cables not seen right: soon after something changed, then ever more rarely."""
+        """Probe unverified cables: soon after a change, then at growing intervals."""
         pause = PAUSE_FIRST
         while True:
             self._wake.clear()
             for end in self.book.pending():
                 await self._probe(end)
-            self._complain()
+            self._report_silent()
             try:
                 await asyncio.wait_for(self._wake.wait(), None if self.book.settled else pause)
                 pause = PAUSE_FIRST
@@ -59,14 +59,14 @@ class CableProber:
                 pause = min(1.5 * pause, PAUSE_MAX)
 
     def packet_in(self, switch: str, port: int, frame: bytes) -> None:
-        """Take a frame that a switch handed over."""
+        """Handle a packet-in."""
         sighting = self.book.arrived(switch, port, frame)
         if sighting is None:
             log.debug("%s port %d: packet-in that is not a reply to a probe", switch, port)
         elif not sighting.right:
-            self._complain_about(sighting.link, "wrong")
+            self._report(sighting.link, "wrong")
         elif self.book.state(sighting.link) == "verified":
-            self._complained.pop(sighting.link, None)
+            self._reported.pop(sighting.link, None)
             self._history.record(LinkVerified(link=sighting.link))
             self._on_change()
 
@@ -85,18 +85,18 @@ class CableProber:
         else:
             self._unanswered_since.pop(link, None)
 
-    def _complain(self) -> None:
-        """Name cables that stay silent although the switches at their ends are ready."""
+    def _report_silent(self) -> None:
+        """Report cables that stay silent although the switches at their ends are ready."""
         now = time.monotonic()
         for link in self.book.links("silent"):
             if now - self._unanswered_since.get(link, now) >= SILENT_AFTER:
-                self._complain_about(link, "silent")
+                self._report(link, "silent")
 
-    def _complain_about(self, link: str, state: str) -> None:
+    def _report(self, link: str, state: str) -> None:
         reason = "; ".join(self.book.complaints(link))
-        if self._complained.get(link) == reason:
+        if self._reported.get(link) == reason:
             return
-        self._complained[link] = reason
+        self._reported[link] = reason
         self._history.record(LinkFailed(link=link, state=state, reason=reason))
         self._on_change()
 

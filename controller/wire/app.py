@@ -137,14 +137,14 @@ class Controller:
         await asyncio.sleep(seconds)
 
     async def until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until something holds, at most so long; looks at each change, and where processes stop or go on."""
+        """Wait until `ready()`, at most `seconds`; checked at each change, and where processes stop or go on."""
         deadline = time.monotonic() + seconds
         while not ready() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(left, _LOOK_S))
 
     async def poll(self, seconds: float) -> None:
-        """Ask every switch and agent for a sign of life, at most so long; who gives none is silent from now on."""
+        """Ping every switch and agent; one that does not respond within `seconds` is silent from now on."""
         await asyncio.gather(self.fleet.totals(seconds), self.nodes.poll(seconds))
 
     def forget(self, links: Collection[str] | None) -> None:

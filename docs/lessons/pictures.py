@@ -50,7 +50,7 @@ def line(a: tuple[float, float], b: tuple[float, float], kind: str = "w", more: 
 
 
 def box(x: float, y: float, what: str, wide: float = _NODE[0], high: float = _NODE[1], more: str = 'class="n"') -> str:
-    """A box with its middle here, and what stands in it."""
+    """A box around this middle, with its text."""
     frame = f'<rect {more} x="{x - wide / 2:g}" y="{y - high / 2:g}" width="{wide:g}" height="{high:g}" rx="4"/>'
     return frame + text(x, y, what)
 

@@ -1,7 +1,7 @@
 """Execution of the notebooks beside this file: outputs are written into them, or compared with what they hold.
 
 `python docs/notebooks/execute.py` writes; with `--check` nothing is written, and the exit status is 1 where outputs
-differ in more than numbers. It needs no Jupyter: cells are plain Python, but for lines of `%`.
+differ in more than numbers. It needs no Jupyter: cells are plain Python, except lines of `%`.
 """
 
 import ast

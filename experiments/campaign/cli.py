@@ -70,22 +70,22 @@ def campaign(
         _work(planned, table, workers, ray)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {len(table.rows)} runs are kept, and the same command goes on") from None
-    raise typer.Exit(_conclude(planned, table, as_json))
+    raise typer.Exit(_report(planned, table, as_json))
 
 
 def _ask(runs: int) -> None:
     if not err.is_terminal:
-        raise Refused(f"this campaign has {runs:,} runs; say --yes if that is meant")
+        raise Refused(f"this campaign has {runs:,} runs; pass --yes if that is meant")
     typer.confirm(f"This campaign has {runs:,} runs. Begin?", abort=True, err=True)
 
 
 def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ray: str) -> None:
-    """Do what has no row yet, on this machine or on a cluster."""
+    """Do the runs without a row, on this machine or on a cluster."""
     total = len(planned)
-    begun, there, failed = time.monotonic(), len(table.of(planned)), 0
-    if there:
-        err.print(f"{there} of {total} runs are done already", highlight=False)
-    if there == total:
+    begun, done_before, failed = time.monotonic(), len(table.of(planned)), 0
+    if done_before:
+        err.print(f"{done_before} of {total} runs are done already", highlight=False)
+    if done_before == total:
         return
     left = batch.missing(table, planned)
     if ray:
@@ -99,23 +99,24 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
                 failed += 1
                 if failed <= _LISTED:
                     notify(f"{row['state']}: {job.replay}")
-            more = (time.monotonic() - begun) / number * (total - there - number)
-            bar(f"{there + number} of {total}, {failed} not passed, {progress.left(more)}", there + number, total)
+            done = done_before + number
+            more = (time.monotonic() - begun) / number * (total - done)
+            bar(f"{done} of {total}, {failed} not passed, {progress.left(more)}", done, total)
 
 
-def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int:
-    """Write page and Parquet file, say what there is; returns the exit status."""
+def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int:
+    """Write page and Parquet file, print a summary; return the exit status."""
     terminal = err if as_json else out
-    mine = [(table.rows[job.key], job.replay) for job in planned]
-    failing = [(row, replay) for row, replay in mine if row["state"] != "passed"]
+    rows = [(table.rows[job.key], job.replay) for job in planned]
+    failing = [(row, replay) for row, replay in rows if row["state"] != "passed"]
     written = table.directory / "index.html"
     title = f"{planned.source}: {len(planned)} runs"
-    html = page.render(title, [row for row, _ in mine], planned.fields, failing, len(planned))
+    html = page.render(title, [row for row, _ in rows], planned.fields, failing, len(planned))
     with naming(written):
         written.write_text(html, encoding="utf-8")
-    states = Counter(row["state"] for row, _ in mine)
-    terminal.print(f"{len(mine)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
-    summaries = page.summaries([row for row, _ in mine], planned.fields)
+    states = Counter(row["state"] for row, _ in rows)
+    terminal.print(f"{len(rows)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
+    summaries = page.summaries([row for row, _ in rows], planned.fields)
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
@@ -134,7 +135,7 @@ def _conclude(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> i
         ]
         answer.give(
             "campaign", status, directory=str(table.directory), page=str(written), rows=str(rows_at),
-            parquet=str(parquet) if parquet else None, runs=len(mine), states=dict(states),
+            parquet=str(parquet) if parquet else None, runs=len(rows), states=dict(states),
             expectations=[page.as_json(one) for one in summaries], not_passed=again,
         )  # fmt: skip
     return status

@@ -13,7 +13,7 @@ from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
 
 _BINS = 24
-SHOWN = 1000  # runs that did not pass; a page of more would be no page
+SHOWN = 1000  # runs that did not pass: the most on a page
 _RESULTS = ("passed", "failed")  # states of runs that say something about the network
 ENDED = "came to its end"
 """Row of the page before the expectations where some runs are invalid; figures leave those out."""
@@ -72,27 +72,27 @@ class _Swept:
     """A field, its value in a row, and all of them in the order in which they were given."""
 
     field: str
-    of: Callable[[Row], str]
+    value_of: Callable[[Row], str]
     values: Sequence[str]
 
 
 def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
-    """All expectations over all runs that are a result, in the order in which they stand in the scenario.
+    """Summaries of all expectations over all valid runs, in the scenario's order.
 
-    Before them whether runs came to their end, where some did not.
+    Where some runs are invalid, the first summary counts those that ended.
     """
     results = [row for row in rows if row["state"] in _RESULTS]
     names = list(dict.fromkeys(name for row in results for name in row["verdicts"]))
-    ways: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
-    ways += [(field, _value_of(field)) for field in fields]
-    every = [_Swept(field, of, list(dict.fromkeys(map(of, rows)))) for field, of in ways]
+    accessors: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
+    accessors += [(field, _value_of(field)) for field in fields]
+    every = [_Swept(field, value_of, list(dict.fromkeys(map(value_of, rows)))) for field, value_of in accessors]
     swept = [one for one in every if len(one.values) > 1]
     made = [_summary(name, [row for row in results if name in row["verdicts"]], swept) for name in names]
     return made if len(results) == len(rows) else [_summary(ENDED, [_as_ended(row) for row in rows], swept), *made]
 
 
 def _as_ended(row: Row) -> Row:
-    """A row whose one verdict is whether its run is a result."""
+    """A row with one verdict: its run is valid."""
     verdict = {
         "ok": row["state"] in _RESULTS,
         "value": None,
@@ -128,28 +128,28 @@ def _values(name: str, rows: Iterable[Row]) -> list[float]:
     return [row["verdicts"][name]["value"] for row in rows if row["verdicts"][name]["value"] is not None]
 
 
-def _histogram(values: Sequence[float], whole: Sequence[float]) -> list[int]:
-    """Count the values in each bin from the least to the most of `whole`."""
-    if len(set(whole)) < 2:
+def _histogram(values: Sequence[float], all_values: Sequence[float]) -> list[int]:
+    """Count the values in each bin from the least to the most of `all_values`."""
+    if len(set(all_values)) < 2:
         return []
-    bars, least = [0] * _BINS, min(whole)
-    width = (max(whole) - least) / _BINS
+    bars, least = [0] * _BINS, min(all_values)
+    width = (max(all_values) - least) / _BINS
     for value in values:
         bars[min(_BINS - 1, int((value - least) / width))] += 1
     return bars
 
 
-def _sensitivity(name: str, rows: Sequence[Row], whole: Sequence[float], swept: _Swept) -> Sensitivity:
+def _sensitivity(name: str, rows: Sequence[Row], all_values: Sequence[float], swept: _Swept) -> Sensitivity:
     parts: Mapping[str, list[Row]] = defaultdict(list)
     for row in rows:
-        parts[swept.of(row)].append(row)
+        parts[swept.value_of(row)].append(row)
     groups, measured = [], []
     for value in filter(parts.__contains__, swept.values):
         members = parts[value]
         figures, passed = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
-        measured.append(figures if whole else passed)
+        measured.append(figures if all_values else passed)
         shown = summary(figures) if figures else None
-        groups.append(ValueGroup(value, int(sum(passed)), len(members), shown, _histogram(figures, whole)))
+        groups.append(ValueGroup(value, int(sum(passed)), len(members), shown, _histogram(figures, all_values)))
     share = explained(measured)
     chance = share is not None and by_chance(share, len(parts), sum(map(len, measured)))
     return Sensitivity(swept.field, share, chance, groups)
@@ -162,9 +162,9 @@ def explained(groups: Iterable[Sequence[float]]) -> float | None:
     if len(filled) < 2:
         return None
     mean = statistics.fmean(values)
-    whole = sum((value - mean) ** 2 for value in values)
+    total = sum((value - mean) ** 2 for value in values)
     between = sum(len(group) * (statistics.fmean(group) - mean) ** 2 for group in filled)
-    return min(1.0, between / whole) if whole else None
+    return min(1.0, between / total) if total else None
 
 
 def by_chance(share: float, groups: int, values: int) -> bool:
@@ -178,7 +178,7 @@ def by_chance(share: float, groups: int, values: int) -> bool:
 
 
 def as_json(one: Summary) -> dict[str, Any]:
-    """A summary for programs: no pictures, and per field and value what passed and the figure's place."""
+    """A summary as JSON: without histograms; runs that passed and the figure by field and value."""
     fields = [
         {
             "field": field.field,
@@ -199,14 +199,16 @@ def _figure_json(figure: Figure | None) -> dict[str, Any] | None:
     return None if figure is None else asdict(figure)
 
 
-def render(title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], of: int) -> str:
-    """One self-contained page; `failing` are rows with the command that replays each, `of` all runs of the plan."""
+def render(
+    title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], planned: int
+) -> str:
+    """One self-contained page; `failing` are rows with the command that replays each, `planned` counts all runs."""
     states: dict[str, int] = defaultdict(int)
     for row in rows:
         states[row["state"]] += 1
     seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
     same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
-    context: dict[str, Any] = {"title": title, "rows": len(rows), "of": of, "states": dict(states), "same": same}
+    context: dict[str, Any] = {"title": title, "rows": len(rows), "of": planned, "states": dict(states), "same": same}
     context["broken"] = any(state not in _RESULTS for state in states)
     context |= {"summaries": summaries(rows, fields), "failing": failing[:SHOWN], "failed": len(failing)}
     return template.fill(Path(__file__).with_name("campaign.html.j2"), context, figure=_shown, percent=_percent)
@@ -217,5 +219,5 @@ def _shown(value: float | None) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share in whole percent, but all and none only where it is that."""
+    """A share in whole percent; 0 % and 100 % only if exact."""
     return f"{share:.0%}".replace("%", " %") if share in {0, 1} else f"{min(99, max(1, round(100 * share)))} %"

@@ -37,7 +37,7 @@ faults:
   - {{name: slow, kind: delay, link: h1-p1, delay: 2ms, at: 0s}}
   - {{name: noise, kind: background, from: h{to}, to: h1, plane: 2, load: 10%, at: 0s}}
 """
-REASON_S = 5.0  # seconds in which the reason must be said
+REASON_S = 5.0  # seconds within which the reason must be printed
 _END_S = 90.0  # seconds after which a run that has not ended hangs
 _STATUSES = {0, 1, 3, 130}
 _SECONDS = 3.0  # of traffic
@@ -181,7 +181,7 @@ class Drill:
     def _wait_reason(
         self, one: Disturbance, process: "subprocess.Popen[bytes]", shown: Path, done: float
     ) -> float | None:
-        """Seconds until one of the words of the reason was said; None where none is, or needs to be."""
+        """Seconds until one of `reason_words` was printed; None where none was, or none is expected."""
         while one.reason_words and time.monotonic() < done + _END_S:
             ended = process.poll() is not None
             if any(word in shown.read_text(errors="replace") for word in one.reason_words):
@@ -297,7 +297,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="drill", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--first", type=int, default=1, help="begin with this round")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many seconds")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after this many seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="only what has this in its name")
     parser.add_argument("--phase", default="", choices=["", *_PHASES], help="only then; else each in turn")

@@ -24,9 +24,9 @@ err = Console(stderr=True)
 def explore(
     worlds: Annotated[list[str] | None, typer.Argument(metavar="WORLD", help="these; default: all small ones")] = None,
     every: Annotated[bool, typer.Option("--all", help="the large ones, too: hours")] = False,
-    seconds: Annotated[float, typer.Option(min=0.0, help="give up a world after so long; 0: never")] = 0.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="give up a world after this time; 0: never")] = 0.0,
     check_merging: Annotated[
-        int, typer.Option(min=0, help="of so many states that were seen before, go on from one again and compare")
+        int, typer.Option(min=0, help="explore one in N states seen before once more, and compare")
     ] = 0,
     replay: Annotated[str, typer.Option(metavar="ACTIONS", help="show what happens in one run of the world")] = "",
     names: Annotated[bool, typer.Option("--list", help="name the worlds and say what is in them")] = False,

@@ -9,7 +9,7 @@ _TURNS: Final = 16  # after as many choices it begins again
 
 
 class Draws(random.Random):
-    """The first of all, but for choices, which go round, so that a second search finds another one."""
+    """The first of all, except that choices rotate, so that a second search finds another one."""
 
     def __init__(self) -> None:
         super().__init__(0)

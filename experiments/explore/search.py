@@ -66,7 +66,7 @@ class Search:
         self.result = Result(world)
         self._most = most_states or 1 << 62
         self._until = time.monotonic() + most_seconds if most_seconds else float("inf")
-        self._merging = merging  # of so many states that were seen before one is compared step by step
+        self._merging = merging  # one in this many states seen before is compared step by step
         self._numbers: dict[bytes, int] = {}
         self._parents: list[tuple[int, Action]] = []
         self._steps: list[list[TraceStep]] = []

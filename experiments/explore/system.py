@@ -451,7 +451,7 @@ class System:
         if r.in_flight_bytes.packets or r.in_flight_bytes.bytes or r.in_flight:
             raise Broken("nothing more happens, and something is in flight")
         if qb.responder.base != self.world.packets or qb.responder.bits:
-            raise Broken("the receiver's window stands elsewhere than what was sent")
+            raise Broken("the receiver's window does not match the packets sent")
         self._check_paths(qa)
 
     def _check_paths(self, qa: Any) -> None:

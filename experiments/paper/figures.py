@@ -2,7 +2,7 @@
 
 Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, so that they can be held
 against a network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is
-one figure, `variant.expectation`, or two with `/` or `-` between them; an expectation that tells round trips has a
+one figure, `variant.expectation`, or two with `/` or `-` between them; an expectation that reports round trips has a
 second figure, `expectation-seconds`.
 
 `accept: rule` is one rule for all: within 5 % of the paper's figure, or within the effect that the figure shows where
@@ -27,7 +27,7 @@ _TERM = r"[a-z0-9-]*\.[a-z0-9-]+"
 _EXPRESSION = re.compile(rf"\s*({_TERM})(?:\s+([/-])\s+({_TERM}))?\s*")
 _NUMBER = r"-?\d+(?:\.\d*)?"
 _HALF_A_DIGIT = 0.5  # Gb/s, in which Figures 16 and 17 are read
-_IN_UNIT = {"Gb/s": 8e-9, "µs": 1e6}  # what a figure in bytes per second, or in seconds, is multiplied by
+_UNIT_FACTOR = {"Gb/s": 8e-9, "µs": 1e6}  # what a figure in bytes per second, or in seconds, is multiplied by
 _ACCEPT = re.compile(rf"\s*(?:(≥|≤)\s*({_NUMBER})|({_NUMBER})\s*…\s*({_NUMBER})|({_NUMBER})\s*±\s*({_NUMBER})\s*%)\s*")
 
 WIDEST, NARROWEST = 5.0, 1.0
@@ -58,24 +58,24 @@ class FigureRow(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_rule(cls, data: Any) -> Any:
+    def _apply_rule(cls, data: Any) -> Any:
         if not isinstance(data, dict) or data.get("accept") != "rule":
             return data
         paper, percent = data.get("paper"), max(NARROWEST, min(WIDEST, data.get("effect") or WIDEST))
         if not isinstance(paper, (int, float)):
-            raise ValueError("accept: rule wants a figure of the paper's; add `paper`")
+            raise ValueError("accept: rule needs a figure of the paper's; add `paper`")
         half = data.get("unit") == "Gb/s" and "moved" in data and percent / 100 * paper < _HALF_A_DIGIT
         rule = f"{paper - _HALF_A_DIGIT:g} … {paper + _HALF_A_DIGIT:g}" if half else f"{paper:.9g} ± {percent:g} %"
         return {**data, "accept": rule}
 
     def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
         """Ours in the row's unit, out of (variant, expectation) → figure in SI units; None where one is missing."""
-        found = self._found(figures)
+        found = self._evaluate(figures)
         if found is None or (self.moved is not None and not found):
             return None
-        return _IN_UNIT.get(self.unit, 1.0) * (found if self.moved is None else self.moved / found)
+        return _UNIT_FACTOR.get(self.unit, 1.0) * (found if self.moved is None else self.moved / found)
 
-    def _found(self, figures: Mapping[tuple[str, str], float]) -> float | None:
+    def _evaluate(self, figures: Mapping[tuple[str, str], float]) -> float | None:
         match = _EXPRESSION.fullmatch(self.ours)
         assert match is not None
         first, operator, second = match.groups()
@@ -104,8 +104,8 @@ class FigureRow(Strict):
             return (float(limit), math.inf) if sign == "≥" else (-math.inf, float(limit))
         if low:
             return float(low), float(high)
-        apart = float(percent) / 100 * abs(float(near))
-        return float(near) - apart, float(near) + apart
+        tolerance = float(percent) / 100 * abs(float(near))
+        return float(near) - tolerance, float(near) + tolerance
 
 
 def _key(term: str) -> tuple[str, str]:

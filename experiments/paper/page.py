@@ -56,7 +56,7 @@ def write(
 
     `varied` shows why figures differ, `appendices` what the paper could not try.
     """
-    from mrclab.experiments.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home directory
+    from mrclab.experiments.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home directory
 
     runs, facts = read_runs(directory)
     for other in more:

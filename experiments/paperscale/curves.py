@@ -119,7 +119,7 @@ SWEEPS = (
             Measured("packets lost", "lost (lost)", ""),
             Measured("goodput after the failure", "goodput (rate)", "Gb/s", 8e-9),
         ),
-        beside=("memory of a QP, KiB", memory.of_a_qp),
+        beside=("memory of a QP, KiB", memory.qp_memory),
     ),
     Sweep(
         "trimming",

@@ -1,4 +1,4 @@
-"""Memory of a QP by its number of EVs, measured: the objects that its host's transport made for it.
+"""Memory of a QP by its number of EVs, measured as the objects of its host's transport.
 
 In a process of its own, on plain sources: the objects of compiled modules cannot be counted separately.
 """
@@ -24,32 +24,30 @@ _FABRIC = {"planes": 8, "t0s": 2, "t1s": 32, "hosts_per_t0": 1, "link": {"rate":
 _QPS = 8
 _BYTES = 2 << 20  # that each QP sends: twice as many packets as it can have EVs
 _TRANSPORT = (tracemalloc.Filter(True, "*/hosts/mrc/*"), tracemalloc.Filter(True, "*/hosts/rdma/*"))
-
-
 _FIELD = "transport.ev_profile.active_per_plane"
 
 
-def of_a_qp(values: Mapping[str, Any]) -> float:
-    """KiB of a QP and its EVs at one end, the mean of both ends, once it has used all EVs that are active."""
+def qp_memory(values: Mapping[str, Any]) -> float:
+    """KiB of a QP and its EVs at one end, the mean of both ends, after it has used all active EVs."""
     path = os.pathsep.join([str(compiled.TREE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, compiled.VARIABLE: "0", "PYTHONPATH": path}
     argv = [sys.executable, "-m", __name__, str(values[_FIELD])]
     return float(subprocess.run(argv, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _measured(active: int) -> float:
+def _measure(active: int) -> float:
     profile = {"active_per_plane": active, "backup_per_plane": 0, "ev_min_active": 1}
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as folder:
         fabric = Fabric(load(_FABRIC))
         transport = TransportSpec.model_validate({"ev_profile": profile})
         world = SimWorld(fabric, seed=1, transport=transport, mapper=None, files=Path(folder))
-        there = world.call("h2", "hello")["address"], world.call("h1", "hello")["address"]
+        addresses = world.call("h2", "hello")["address"], world.call("h1", "hello")["address"]
         ends = [world.hosts[host].transport for host in ("h1", "h2")]
         sent, received = ends[0].verbs.reg_mr(bytearray(_BYTES)), ends[1].verbs.reg_mr(bytearray(_BYTES))
         tracemalloc.start()
         try:
             for _ in range(_QPS):
-                one, other = (end.verbs.create_qp(address, 0.0) for end, address in zip(ends, there, strict=True))
+                one, other = (end.verbs.create_qp(address, 0.0) for end, address in zip(ends, addresses, strict=True))
                 ends[0].verbs.connect(one, ends[1].verbs.local_info(other), 0.0)
                 ends[1].verbs.connect(other, ends[0].verbs.local_info(one), 0.0)
                 ends[0].verbs.post_send(
@@ -66,4 +64,4 @@ def _measured(active: int) -> float:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{_measured(int(sys.argv[1]))}\n")
+    sys.stdout.write(f"{_measure(int(sys.argv[1]))}\n")

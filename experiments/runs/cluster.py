@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: the same runs as tasks that Ray places. One that dies costs no row here either."""
+"""Workers of a Ray cluster: runs as Ray tasks. A worker that dies costs no row."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,7 @@ from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.batch import J, R
 from mrclab.lab.errors import Refused
 
-_AHEAD = 2  # tasks under way for each CPU of the cluster, so that none waits for its next one
+_TASKS_PER_CPU = 2  # tasks submitted per CPU of the cluster, so that none is idle between two
 _CONNECT_TIMEOUT = 10.0  # seconds; Ray itself would try for minutes
 _HOST_PORT = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>\d+)")
 
@@ -21,15 +21,15 @@ _HOST_PORT = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>\d+)")
 def rows(
     jobs: Iterable[J], address: str, workers: int | None, do: Callable[[J], R], killed: Callable[[J], R]
 ) -> Generator[tuple[J, R], None, None]:
-    """Rows of all jobs as they come, `workers` at a time at most; Refused where a worker's mrclab is not this one."""
-    ray = _connected(address)
+    """Yield rows of all jobs as they complete, at most `workers` at a time; Refused if a worker has another mrclab."""
+    ray = _connect(address)
     try:
-        yield from batch.rows(jobs, lambda some, most: _once(ray, some, min(workers or most, most), do), killed)
+        yield from batch.rows(jobs, lambda some, most: _run_tasks(ray, some, min(workers or most, most), do), killed)
     finally:
         ray.shutdown()
 
 
-def _connected(address: str) -> ModuleType:
+def _connect(address: str) -> ModuleType:
     """Ray as a client of the cluster."""
     if importlib.util.find_spec("ray") is None:
         raise Refused("--ray needs Ray, which is not installed: pip install '.[ray]'")
@@ -46,24 +46,24 @@ def _connected(address: str) -> ModuleType:
     return ray
 
 
-def _once(ray: ModuleType, jobs: Iterable[J], most: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
-    """Every job with its row, or without one where its worker or node died."""
+def _run_tasks(ray: ModuleType, jobs: Iterable[J], most: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
+    """Yield every job with its row; None if its worker or node died."""
     from mrclab.experiments.runs import remote  # noqa: PLC0415 - needs Ray
 
     ray.cloudpickle.register_pickle_by_value(remote)
     task = ray.remote(num_cpus=1, max_retries=0)(remote.run)
     expected = remote.identity()
     waiting = iter(jobs)
-    under_way: dict[Any, J] = {}
+    running: dict[Any, J] = {}
     while True:
-        room = min(most, _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 0))))
-        while len(under_way) < room and (job := next(waiting, None)) is not None:
-            under_way[task.remote(ray.cloudpickle.dumps((do, job)), expected)] = job
-        if not under_way:
+        limit = min(most, _TASKS_PER_CPU * max(1, int(ray.cluster_resources().get("CPU", 0))))
+        while len(running) < limit and (job := next(waiting, None)) is not None:
+            running[task.remote(ray.cloudpickle.dumps((do, job)), expected)] = job
+        if not running:
             return
-        ray.wait(list(under_way))
-        for result in ray.wait(list(under_way), num_returns=len(under_way), timeout=0)[0]:
-            job = under_way.pop(result)
+        ray.wait(list(running))
+        for result in ray.wait(list(running), num_returns=len(running), timeout=0)[0]:
+            job = running.pop(result)
             row: R | None = _row(ray, result, expected)
             yield job, row
 

@@ -15,7 +15,7 @@ _known: dict[str, str] = {}  # by Ray's name of the worker process, under whose 
 
 
 def run(packed: bytes, expected: str) -> tuple[dict[str, Any] | None, str]:
-    """Do a pickled (function, job); gives its row, or none and who is here instead of the mrclab that is wanted."""
+    """Do a pickled (function, job); returns its row, or none and the identity of another installed mrclab."""
     ray = importlib.import_module("ray")  # an extra
     me = ray.get_runtime_context().get_worker_id()
     if me not in _known:

@@ -12,7 +12,7 @@ from mrclab.topo.model import Fabric
 
 NEVER: Final = math.inf
 _LARGEST: Final = 16 << 20  # bytes of a message
-_MAX_PACKETS: Final = 600  # of one flow, but for the few with a message of any size
+_MAX_PACKETS: Final = 600  # of one flow, except the few with a message of any size
 _MAX_EVS: Final = 24  # of an explicit profile
 _NARROW: Final = 200  # packets/s of links that the probes of more than a few EVs would fill
 Message = tuple[int, bool]  # bytes, and True for one with an immediate

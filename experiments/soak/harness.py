@@ -140,7 +140,7 @@ class SoakHarness:
         for flow in self.plan.after:
             self._begin(flow)
 
-    # --- nodes, as SimFaultInjector wants them -----------------------------------------------------------------------
+    # --- nodes, as SimFaultInjector needs them -----------------------------------------------------------------------
 
     def kill(self, node: str) -> None:
         """A switch dies."""

@@ -80,7 +80,7 @@ def over(harness: SoakHarness, writes: Writes) -> Iterator[str]:
         yield f"{name}: completions {got}"
     if not writes.guards_intact:
         yield f"{name}: bytes outside the region were written"
-    if failed:  # it gave up after its retries: what it said was done must be so
+    if failed:  # it gave up after its retries: completed work must be done
         yield from _prefix(writes)
         return
     if writes.target != writes.bytes:

@@ -59,7 +59,7 @@ def _all_begun(plan: SoakPlan) -> float:
 
 
 def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list[str]:
-    """Let time pass until it is done, or for so many seconds."""
+    """Let time pass until it is done, for `seconds` at most."""
     step = max(harness.plan.rtt, 1e-3)
     end = harness.clock.seconds + limit
     while not done() and harness.clock.seconds < end:

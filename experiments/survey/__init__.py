@@ -1,1 +1,1 @@
-"""Surveys of Clustermapper: seeded faults on a real fabric, what was said of them, and what denying them is worth."""
+"""Surveys of Clustermapper: seeded faults on a real fabric, its verdicts, and the benefit of denying them."""

@@ -28,7 +28,7 @@ def survey(
     seed: Annotated[int, typer.Option(min=0, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
-    seconds: Annotated[float, typer.Option(min=1, help="end after about so long; the same command goes on")] = 7200.0,
+    seconds: Annotated[float, typer.Option(min=1, help="end after about this time; the same command goes on")] = 7200.0,
     out: Annotated[Path, typer.Option(help="where the records go, in one folder per target")] = Path("results/survey"),
     write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
     as_json: answer.AsJson = False,

@@ -57,7 +57,7 @@ class Survey:
         self._progress = progress
 
     def work(self, seconds: float, notify: Notify) -> bool:
-        """Go on for about so many seconds, the experiment under way included; whether all is done."""
+        """Run experiments for about `seconds`; return True if all are done."""
         deadline = time.monotonic() + seconds
         jobs: list[tuple[str, Callable[[], None]]] = [("case", lambda: self._localise(deadline, notify))]
         jobs += [(f"healing {number}", self._healing(number)) for number in range(1, REPEATS + 1)]

@@ -45,7 +45,7 @@ class Surveyor:
         self._events.close()
 
     def _begin_anew(self, cycles: int) -> None:
-        """Have Clustermapper forget, and wait until it has judged so many cycles since."""
+        """Reset Clustermapper, and wait until it has judged `cycles` more."""
         self._lab.world.call("controller", "forget")
         target = self._lab.world.call("controller", "map")["looks"] + cycles
         while (lacking := target - self._lab.world.call("controller", "map")["looks"]) > 0:

@@ -31,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
     by_name = {str(size.nics): size for size in sizes.SIZES}
     for word in names:
         if word not in by_name:
-            parser.error(f"--sizes {word}: there is no job of so many NICs; there are {known}")
+            parser.error(f"--sizes {word}: no job of this many NICs; there are {known}")
     variants = sizes.SIZES[0].variants
     for word in only:
         if word not in variants:

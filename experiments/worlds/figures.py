@@ -32,7 +32,7 @@ class RunFigure:
 
 
 def figures(facts: Mapping[str, Any]) -> dict[str, RunFigure]:
-    """Name → figure, out of `mrclab.lab.report.summary.Facts`, in the order in which a page tells them."""
+    """Name → figure, out of `mrclab.lab.report.summary.Facts`, in the order of a page."""
     return {figure.name: figure for figure in _all(facts)}
 
 

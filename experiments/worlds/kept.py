@@ -18,7 +18,7 @@ _NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
 
 @dataclass(frozen=True)
 class Kept:
-    """One finished run as its directory tells it."""
+    """One finished run, as its directory has it."""
 
     label: str  # the scenario's name, with that of its variant
     world: WorldName

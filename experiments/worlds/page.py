@@ -31,7 +31,7 @@ class WorldRuns:
 
     @classmethod
     def of(cls, kept: Sequence[Kept]) -> "WorldRuns":
-        """Return what a page tells of some runs."""
+        """Return the summary of some runs."""
         missed = [f"seed {one.seed}, {_WORLDS[one.world]}: {_why(one)}" for one in kept if _why(one)]
         return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
 
@@ -128,7 +128,7 @@ def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
 
 
 def today() -> str:
-    """The date, as a page tells it."""
+    """The date, as a page shows it."""
     return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 

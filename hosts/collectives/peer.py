@@ -30,7 +30,7 @@ class MeshPeer:
 
     @property
     def left(self) -> bool:
-        """True once it has said goodbye on all lanes."""
+        """True once it has closed all lanes."""
         return self.goodbyes >= len(self.lanes)
 
     def __str__(self) -> str:

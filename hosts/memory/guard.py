@@ -1,8 +1,8 @@
 """Guard of files that are sent from: they keep their bytes when another process truncates them.
 
 A page of a mapping that lies behind the file's end is no memory any more: touching it kills the process (SIGBUS,
-mmap(2)). So a file lease is taken (fcntl(2), F_SETLEASE): who wants to write to the file or to truncate it is held by
-the kernel until this process has put a copy of its bytes where the mapping was, which takes milliseconds. Sending
+mmap(2)). So a file lease is taken (fcntl(2), F_SETLEASE): a process that writes to or truncates the file is blocked
+by the kernel until this process has put a copy of its bytes where the mapping was, which takes milliseconds. Sending
 itself pays nothing. Where there can be no lease, since somebody writes to the file already or the file system knows
 none, the bytes are copied at once.
 """
@@ -53,7 +53,7 @@ def _take_lease(descriptor: int) -> None:
 
 
 def _on_break(_signal: int, _frame: object) -> None:
-    """Copy the bytes of a file that another process wants to change, and let it."""
+    """Copy the bytes of a file that another process is about to change, and release it."""
     for address, (guarded, own) in list(_leased.items()):
         if fcntl.fcntl(own, fcntl.F_GETLEASE) != fcntl.F_RDLCK:
             del _leased[address]

@@ -215,7 +215,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
             self.ops.stop_query(peer)
 
     def request_credit(self, peer: Peer, now: float) -> None:
-        """Request credit of a peer, where its window wants more."""
+        """Request credit from a peer, where its window needs more."""
         if peer.credit is not None:
             self.credits.request(peer, cast(Rccc, peer.credit.controller), now)
 

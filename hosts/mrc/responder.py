@@ -256,7 +256,7 @@ class MrcResponder(ReceiveHalf):
     def _trigger(self, packet: MrcPacket, seq: int, now: float) -> None:
         """The specification's five reasons for a SACK; else one is due when the packets stop coming.
 
-        Who asks with the end of a message wants to know when it is whole: that is answered then, too.
+        A request with the end of a message is for its completion: a SACK is sent then, too.
         """
         size = packet.size
         self._unreported += max(_MIN_COUNTED, size)

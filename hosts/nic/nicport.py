@@ -28,7 +28,7 @@ class SocketPort:
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.tx_errors = self.foreign = 0
 
     def set_rate(self, node: NodeConfig) -> None:
-        """Pace at the link rate of a node config: so many full packets of its transport per second."""
+        """Pace at the link rate of a node config, in full packets of its transport per second."""
         self.pacer = Pacer(node.link.rate_pps, full_size(node))
 
     def send(self, frame: Frame, now: float) -> bool:

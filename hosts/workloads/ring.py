@@ -26,8 +26,8 @@ def chunk(size: int, count: int, place: int) -> tuple[int, int]:
 class Ring(Span):
     """Drives one host's part, of rank `rank` among `count`.
 
-    `on_iteration(number, began, ended, rests, sha256)` after each with the digest of the result, `on_done` after the
-    last one or a failure. `rests`: its time is over; it goes on only if its left neighbour turns out to have begun
+    `on_iteration(number, began, ended, idle, sha256)` after each with the digest of the result, `on_done` after the
+    last one or a failure. `idle`: its time is over; it continues only if its left neighbour has begun
     another. `memory` holds two buffers of `size` bytes, `source` what iterations begin with.
     """
 
@@ -60,7 +60,7 @@ class Ring(Span):
         self._next = 0  # step to send next, counted through all iterations
         self._arrived = 0  # steps received without a gap, counted through all iterations
         self._early: set[int] = set()  # those beyond a gap
-        self._rests_since: float | None = None
+        self._idle_since: float | None = None
         self._load(0)
         self._load(1)
 
@@ -76,7 +76,7 @@ class Ring(Span):
 
     def stop(self, now: float) -> None:
         """End if it is idle, or abort: hosts that wait for this one then never finish."""
-        self._end(now if self._rests_since is None else self._rests_since)
+        self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
         """A completion of the sender was taken in."""
@@ -123,10 +123,10 @@ class Ring(Span):
 
     def _may_go_on(self, iteration: int, now: float) -> bool:
         """Return True if another iteration begins after one that ended."""
-        if self._rests_since is None:
+        if self._idle_since is None:
             return self._finished(iteration, now)
         if self._is_next_begun():
-            self._rests_since, self._iteration_began = None, now
+            self._idle_since, self._iteration_began = None, now
             return True
         return False
 
@@ -141,16 +141,16 @@ class Ring(Span):
         begin = iteration % 2 * self._size
         digest = hashlib.sha256(self._memory.view[begin : begin + self._size]).hexdigest()
         over = self._bounds.over(iteration + 1, now)
-        rests = self._bounds.by_time and over and not self._is_next_begun()
-        self._on_iteration(iteration, self._iteration_began, now, rests, digest)
+        idle = self._bounds.by_time and over and not self._is_next_begun()
+        self._on_iteration(iteration, self._iteration_began, now, idle, digest)
         self._iteration_began = now
         if over and not self._bounds.by_time:
             self._end(now)
             return False
         self._load(iteration + 2)
-        if rests:
-            self._rests_since = now
-        return not rests
+        if idle:
+            self._idle_since = now
+        return not idle
 
     def _load(self, iteration: int) -> None:
         """Fill an iteration's buffer with its input, if it may begin."""

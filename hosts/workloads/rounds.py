@@ -16,8 +16,8 @@ from mrclab.hosts.workloads.span import Span
 class Rounds(Span):
     """Drives one host's part.
 
-    `on_round(number, began, ended, rests)` after each, `on_done` after the last one or a failure. `rests`: its time is
-    over; it goes on only if a peer turns out to have begun another round.
+    `on_round(number, began, ended, idle)` after each, `on_done` after the last one or a failure. `idle`: its time is
+    over; it continues only if a peer has begun another round.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Rounds(Span):
         self._on_round = on_round
         self._round = 0
         self._round_began = 0.0
-        self._rests_since: float | None = None
+        self._idle_since: float | None = None
         self._arrived: dict[int, int] = {}  # received messages of a round
 
     def start(self, now: float) -> None:
@@ -47,7 +47,7 @@ class Rounds(Span):
 
     def stop(self, now: float) -> None:
         """End if it is idle, or abort: hosts that wait for this one then never finish."""
-        self._end(now if self._rests_since is None else self._rests_since)
+        self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
         """A completion of a sender was taken in."""
@@ -70,19 +70,19 @@ class Rounds(Span):
         if any(sender.error for sender in self._senders):
             self._end(now)
             return
-        if self._rests_since is not None:
+        if self._idle_since is not None:
             if not self._arrived.get(self._round):
                 return
-            self._rests_since = None
+            self._idle_since = None
             self._begin(now)
         while self._arrived.get(self._round, 0) == self._receivers and not any(s.outstanding for s in self._senders):
             self._arrived.pop(self._round)
             over = self._bounds.over(self._round + 1, now)
-            rests = self._bounds.by_time and over and not self._arrived.get(self._round + 1)
-            self._on_round(self._round, self._round_began, now, rests)
+            idle = self._bounds.by_time and over and not self._arrived.get(self._round + 1)
+            self._on_round(self._round, self._round_began, now, idle)
             self._round += 1
-            if rests:
-                self._rests_since = now
+            if idle:
+                self._idle_since = now
                 return
             if over and not self._bounds.by_time:
                 self._end(now)

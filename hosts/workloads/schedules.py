@@ -122,7 +122,7 @@ class ScheduleBuilder:
 
 
 def chunk(size: int, count: int, place: int) -> int:
-    """Bytes of chunk `place` (any integer, taken modulo `count`) of a buffer in so many."""
+    """Bytes of chunk `place` (any integer, taken modulo `count`) of a buffer."""
     place %= count
     return size * (place + 1) // count - size * place // count
 
@@ -137,7 +137,7 @@ def schedule(collective: Collective, count: int, rank: int) -> Schedule:
 
 
 def span(collective: Collective, count: int) -> int:
-    """Return the message numbers that a collective of so many ranks uses, the same for every rank."""
+    """Return the message numbers that a collective uses, the same for every rank."""
     if collective.kind in {"broadcast", "reduce"}:
         return 2 * _tree_chunks(collective.size)
     if collective.kind in {"all_to_all", "gather", "scatter"}:

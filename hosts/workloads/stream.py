@@ -49,12 +49,12 @@ class StreamSender(Span):
         self.began = now
         if self.plan.duration is not None:
             self._deadline = now + self.plan.duration
-        self._go(now)
+        self._pump(now)
 
     def stop(self, now: float) -> None:
         """Stop posting; messages in flight still count."""
         self._deadline = now if self._deadline is None else min(self._deadline, now)
-        self._go(now)
+        self._pump(now)
 
     def completed(self, message: SentMessage | None, now: float) -> None:
         """Handle a completion; it may have made a message whole, or have been an error."""
@@ -62,13 +62,13 @@ class StreamSender(Span):
             return
         if message is not None:
             self._on_sent(message)
-        self._go(now)
+        self._pump(now)
 
     def _on_timer(self, now: float) -> None:
         if self.running:
-            self._go(now)
+            self._pump(now)
 
-    def _go(self, now: float) -> None:
+    def _pump(self, now: float) -> None:
         """Post what may be posted; end if nothing is left."""
         plan, sender = self.plan, self.sender
         while not (sender.error or self._all_posted(now)):

@@ -96,7 +96,7 @@ class _Anywhere(TyperGroup):
         self.commands = _Commands()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `--run-dir DIR` first, wherever it stands before a `--`."""
+        """Move `--run-dir DIR` to the front from anywhere before a `--`."""
         end = args.index("--") if "--" in args else len(args)
         words, found = args[:end], []
         for at in [at for at, word in enumerate(words) if word.split("=")[0] == "--run-dir"][::-1]:

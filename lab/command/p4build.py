@@ -1,4 +1,4 @@
-"""The compiled form of ``p4src``: makes it with p4c, and tells whether it belongs to the sources beside it.
+"""The compiled form of ``p4src``: makes it with p4c, and checks that it belongs to the sources beside it.
 
 ``p4src/build`` is committed so that the lab starts without p4c; ``DIGEST`` there ties it to the sources.
 """

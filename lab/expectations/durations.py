@@ -96,8 +96,8 @@ class Slowdown(BaseExpectation):
     kind: Literal["slowdown"]
     traffic: TrafficName
     percentile: Annotated[float, Field(ge=0, le=100)] = 99.0
-    least: Annotated[Size, Field(ge=0)] = Field(default=0, description="flows of so many bytes or more")
-    below: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="flows of less than so many bytes")
+    least: Annotated[Size, Field(ge=0)] = Field(default=0, description="flows of at least this size")
+    below: Annotated[Size, Field(ge=1)] | None = Field(default=None, description="flows below this size")
     at_least: float | None = Field(default=None, ge=0)
     at_most: float | None = Field(default=None, ge=0)
 

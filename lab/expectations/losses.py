@@ -39,7 +39,7 @@ _LOST_LIMITS = ("at_least", "at_most", "within_rtts", "share_at_least", "share_a
 
 
 def one_or_list(value: object) -> object:
-    """A name by itself stands for a list of one."""
+    """A single name is a list of one."""
     return [value] if isinstance(value, str) else value
 
 

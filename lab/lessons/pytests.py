@@ -48,7 +48,7 @@ def _run(path: Path, mutant: str = "") -> tuple[int, int, str]:
         try:
             cases = list(ElementTree.parse(report).iter("testcase"))
         except (OSError, ElementTree.ParseError):
-            return 0, 1, lines[-1] if lines else "pytest said nothing"
+            return 0, 1, lines[-1] if lines else "pytest printed nothing"
     bad = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
     skipped = sum(1 for case in cases if case.find("skipped") is not None)
     return (

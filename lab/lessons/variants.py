@@ -80,7 +80,7 @@ def _checks(name: str, expected: ExpectedRun, run: Loaded | None) -> list[Check]
     with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, _progress() as bar:
         outcome = runner.run_scenario(run, Path(results), bar, _silent, report=False)
     missed = "; ".join(f"expected {v.expected}, observed {v.observed}" for v in outcome.verdicts if not v.ok)
-    return [there, limited, Check(outcome.ok, f"variant {name} holds", missed)]
+    return [there, limited, Check(outcome.ok, f"variant {name} passes", missed)]
 
 
 @contextmanager

@@ -122,7 +122,7 @@ class LabSession:
             self._set_pace(value)
 
     def slow(self, pace: float, seconds: float) -> None:
-        """Slow virtual time down for so many seconds of the machine's clock; afterwards the former pace comes back.
+        """Slow virtual time down for `seconds` of the machine's clock, then return to the former pace.
 
         Where time is slower than that already, or real, nothing changes.
         """

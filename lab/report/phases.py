@@ -1,4 +1,4 @@
-"""The phases of a run: what happened when, and the goodput between."""
+"""Phases of a run: the goodput between two events."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -6,32 +6,31 @@ from typing import Any, NamedTuple
 from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.measures import COARSE
 
-_SHORTEST = 2  # round trips: what is shorter is no phase
-_MAX_OF_LINE = 1.1  # what is above tells of samples, not of links
+_SHORTEST = 2  # round trips of the shortest phase
+_MAX_OF_LINE = 1.1  # above it the samples are at fault, not the links
 
 
 class _Moment(NamedTuple):
-    """Something happened, or several things at about the same time, the first and the last of them then."""
+    """Events at about the same time: the name of the first, and the times of the first and last."""
 
     name: str
     first: float
     last: float
 
 
-def moment(measures: Measures, t: float) -> float:
-    """Seconds after the traffic began, as fine as they are known."""
+def relative_time(measures: Measures, t: float) -> float:
+    """Seconds since the traffic began, rounded to the resolution of the samples."""
     return round(t - measures.start, 3 if measures.fabric.spec.sample_interval >= COARSE else 9)
 
 
 def phases(measures: Measures) -> list[dict[str, Any]]:
-    """Goodput between every two moments at which something happened.
+    """Goodput between every two successive events.
 
-    None of flows that come and go, and where more seems to have arrived than links carry: hosts that are sampled
-    seldom cannot tell phases apart.
+    Empty for flows that come and go, and where samples exceed the line rate: hosts are sampled too rarely then.
     """
     rows: list[dict[str, Any]] = []
     if measures.flows.come_and_go:
-        return rows  # no sample tells what QPs carried that had gone by then
+        return rows  # no sample has the bytes of QPs that ended before
     for before, after in itertools.pairwise(_moments(measures)):
         begin, end = before.last, after.first
         if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:
@@ -43,8 +42,8 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
         rows.append(
             {
                 "phase": f"{before.name} → {after.name}",
-                "begin": moment(measures, begin),
-                "end": moment(measures, end),
+                "begin": relative_time(measures, begin),
+                "end": relative_time(measures, end),
                 "goodput": round(total),
                 "of_line": round(total / line, 4) if line else 0.0,
                 "planes": {plane: round(rate) for plane, rate in rates.items()},

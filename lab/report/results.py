@@ -236,7 +236,7 @@ def write_page(run: CollectedRun, facts: summary.Facts) -> None:
     mmap.mmap(
         -1, _PICTURES_BYTES
     ).close()  # OSError: NumPy's libraries would say in words of their own that it is too much
-    from mrclab.lab.report import page, plots  # noqa: PLC0415 - Matplotlib takes a second to load and wants a home
+    from mrclab.lab.report import page, plots  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home
 
     pictures = plots.draw(run.measures, run.directory)
     files.replace_file(run.directory / "report.html", page.render(facts, pictures))
@@ -264,7 +264,7 @@ def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Fac
 
 
 def page_of(directory: Path) -> Path:
-    """Return the page of a run; its figures where the scenario wants no page."""
+    """Return the page of a run; its figures where the scenario has `report: false`."""
     page, figures = directory / "report.html", directory / "result.json"
     return figures if figures.exists() and not page.exists() else page
 

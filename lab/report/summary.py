@@ -12,7 +12,7 @@ from mrclab.lab.measure.fabric.switches import Port, grew
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.measure.validity.machine import ProcessLoad
-from mrclab.lab.report.phases import moment, phases
+from mrclab.lab.report.phases import phases, relative_time
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Fabric
 
@@ -181,7 +181,7 @@ def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
 
 
 def _carried(measures: Measures) -> int:
-    """Bytes of all flows, as each tells at its end; where one does not, as far as hosts were sampled."""
+    """Bytes of all flows, as each reports at its end; else as far as hosts were sampled."""
     sizes = [int(record["bytes"]) for record in measures.history.of("flow.end")]
     if "end" in measures.times and all(sizes) and len(sizes) >= len(measures.flows):
         return sum(sizes)
@@ -195,8 +195,8 @@ def _fault(measures: Measures, fault: FaultSpan) -> Row:
         "fault": fault.name,
         "kind": fault.kind,
         "link": fault.text,
-        "begin": moment(measures, begin),
-        "end": None if end is None else moment(measures, end),
+        "begin": relative_time(measures, begin),
+        "end": None if end is None else relative_time(measures, end),
         "lost": sum(loss.packets for loss in losses),
         "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
         "detected_rtts": _detected(measures, fault),
@@ -298,7 +298,7 @@ def _stalls(measures: Measures) -> list[Row]:
         ends = [r["seconds"] for r in resumed if (r.node, r["qp"]) == key and r.t >= record.t]
         found.append(
             {
-                "t": moment(measures, float(record["since"])),
+                "t": relative_time(measures, float(record["since"])),
                 "host": record.node,
                 "qp": record["qp"],
                 "seconds": ends[0] if ends else None,
@@ -312,7 +312,7 @@ def _ev_changes(measures: Measures) -> list[Row]:
     """Transitions that matter to people: SKIP comes and goes with every ECN mark, and is left out."""
     return [
         {
-            "t": moment(measures, change.t),
+            "t": relative_time(measures, change.t),
             "host": change.host,
             "qp": change.qp,
             "plane": change.path[0],

@@ -119,7 +119,7 @@ def warning(spec: FabricSpec, load: Load, machine: MachineCapacity) -> str:
     required = need(spec, load)
     if required.cpus <= machine.cpus:
         return ""
-    what = f"what is sent at once wants some {required.cpus:.1f} CPUs, and this machine has {machine.cpus}"
+    what = f"concurrent traffic needs some {required.cpus:.1f} CPUs, and this machine has {machine.cpus}"
     return f"{what}: the run may come out as INVALID; lower rate_pps"
 
 

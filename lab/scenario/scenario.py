@@ -114,7 +114,7 @@ class Scenario(LabSetting):
         others = ((info.context or {}).get("traffic") or []) if info.field_name == "faults" else []
         for name, count in Counter(names).items():
             if count > 1 or name in others:
-                raise ValueError(f"two entries are named {name!r}; every name stands for one")
+                raise ValueError(f"two entries are named {name!r}; give each its own name")
         return entries
 
     @field_validator("expect", mode="before")

@@ -96,7 +96,7 @@ class LabLink:
         return self.fault("corrupt", rate=rate, **fields)
 
     def delay(self, delay: str, **fields: Any) -> AbstractContextManager[None]:
-        """Hold every packet back for so long."""
+        """Delay every packet."""
         return self.fault("delay", delay=delay, **fields)
 
     def fault(self, kind: str, **fields: Any) -> AbstractContextManager[None]:

@@ -28,8 +28,8 @@ from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.input.quantities import parse_duration
 
-_LATE = 0.01  # seconds: the history has it when time went on for longer than asked
-_REST = 0.1  # seconds between two looks at what no event tells
+_LATE = 0.01  # seconds: the history records when time advanced further than requested
+_REST = 0.1  # seconds between two polls of what has no event
 
 
 class Lab:
@@ -214,7 +214,7 @@ class Lab:
     def transfer(
         self, source: str, destination: str, size: str | int, timeout: float = TIMEOUT, **fields: Any
     ) -> Transferred:
-        """Write so many random bytes from host to host, and compare them."""
+        """Write random bytes from host to host, and compare them."""
         return self.run("write", timeout, size=size, **{"from": source, "to": destination}, **fields)
 
     def run(self, kind: str, timeout: float = TIMEOUT, **fields: Any) -> Transferred:

@@ -1,4 +1,4 @@
-"""Topologies: what a scenario's `topology` makes of a fabric.
+"""Topologies: fabrics made from a scenario's `topology`.
 
 A kind is one class in one module of `kinds/` (or of another package, by the entry point group `mrclab.topologies`),
 registered with `@TOPOLOGIES.register`. It gives fields of `fabric`, which the scenario's own go over.

@@ -40,7 +40,7 @@ class MatrixError(ValueError):
 
 @dataclass(frozen=True)
 class Connection:
-    """`size` bytes from one node to another. `start` is None where a trigger lets it begin; 0 stands for no trigger."""
+    """`size` bytes from one node to another. `start` is None where a trigger lets it begin; 0: no trigger."""
 
     source: int
     destination: int
@@ -174,7 +174,7 @@ class _Reader:
         if len(words) != 2:
             raise ValueError(f"{word} takes one number; write for example {word} 16")
         if word in self.counts:
-            raise ValueError(f"{word} is said already in line {self.counts[word][1]}; leave one of them out")
+            raise ValueError(f"{word} is in line {self.counts[word][1]} already; leave one of them out")
         number = _number(word, words[1])
         if word == "Failures" and number:
             raise ValueError("Failures: broken links are no traffic; write Failures 0 and add faults")
@@ -275,7 +275,7 @@ def _pairs(words: list[str]) -> dict[str, str]:
         if word not in _NUMBERS:
             raise ValueError(f"{word!r} is no word of a connection; " + nearest(word, _NUMBERS))
         if word in given:
-            raise ValueError(f"{word} is said twice; leave one of them out")
+            raise ValueError(f"{word} is there twice; leave one of them out")
         value = next(rest, None)
         if value is None or value in _NUMBERS:
             raise ValueError(f"{word} has no number behind it; add one")

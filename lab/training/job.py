@@ -26,11 +26,11 @@ class TrainingJob:
     program: Callable[[int], RankProgram]
 
     def checked(self, steps: int) -> TrainingJob:
-        """Return the job; JobError where so many steps use more numbers than messages can have."""
+        """Return the job; JobError where its steps use more numbers than messages can have."""
         if self.stride * steps >= MAX_NUMBERS:
             raise JobError(
                 f"{steps} steps of {self.stride} message numbers each are more than the {MAX_NUMBERS} that an"
-                f" immediate tells apart; give at most {MAX_NUMBERS // self.stride - 1} steps"
+                f" immediate can number; give at most {MAX_NUMBERS // self.stride - 1} steps"
             )
         return self
 
@@ -68,7 +68,7 @@ class TrainingJob:
         return max(1, found)
 
     def of_rank(self, rank: int, steps: int, jitter: float, seed: str, least: int) -> RankProgram:
-        """Return a rank's program of a whole run; messages have at least so many bytes."""
+        """Return a rank's program of a whole run; messages have at least `least` bytes."""
         return replace(
             self.program(rank), rank=rank, steps=steps, stride=self.stride, largest=max(self.largest, least),
             jitter=jitter, seed=seed,

@@ -80,7 +80,7 @@ class _Numbers:
         self._of: dict[tuple[object, ...], int] = {}
 
     def of(self, count: int, *site: object) -> int:
-        """Return the first of so many numbers of a site."""
+        """Return the first of the numbers of a site."""
         if site not in self._of:
             self._of[site] = self.used
             self.used += count

@@ -24,7 +24,7 @@ _MAX_TEXT = 40_000_000  # characters of what changed from frame to frame
 class FrameStream:
     """Frames of a history as its records come: one at every multiple of `step` of its time, whoever reads it and when.
 
-    `step` is seconds of the history's clock; what was true just before a frame's time stands in it.
+    `step` is seconds of the history's clock; a frame has the state just before its time.
     """
 
     def __init__(self, model: PageModel, step: float) -> None:

@@ -46,7 +46,7 @@ class PartialMeasures(Measures):
 def standings(measures: PartialMeasures, over: bool) -> list[VerdictRow]:
     """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
-    `open`: nothing can be said yet. `good`, `bad`: as it stands now it is kept, or missed, which can change.
+    `open`: no verdict yet. `good`, `bad`: passed, or failed, by the data so far, which can change.
     """
     return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
 
@@ -57,7 +57,7 @@ def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
         verdict = entry.judge(measures)
     except (NoEvidence, KeyError):
         return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
-    except Exception:  # what a judgement cannot do with half a run is said once it is whole
+    except Exception:  # an expectation that cannot judge half a run reports that at its end
         return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
         return _row("good" if verdict.ok else "bad", verdict)

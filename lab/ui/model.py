@@ -14,17 +14,19 @@ from mrclab.topo.model import Fabric, Link, UnknownName
 from mrclab.topo.srv6 import LOCATOR, UsidType, text, usid
 
 _WINDOW = 5  # sampling intervals over which rates are taken
-_STILL = 0.015  # of full rate: a load that changes less is reported unchanged
-_TALK = frozenset({
+_MIN_CHANGE = 0.015  # of full rate: a load that changes less is reported unchanged
+_EVENT_KINDS = frozenset({
     "fault.begin", "fault.end", "fault.edge", "faults.cleared", "traffic.start", "traffic.end", "flow.failed",
     "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
     "switch.up", "switch.ready", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
     "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
 })  # fmt: skip
-_STORY = {"fault.begin": ("fault", "fault_kind", "links"), "fault.end": ("fault",), "ev.state": ("plane", "old", "new")}
-"""Fields of records that a story needs."""
+_EVENT_FIELDS = {
+    "fault.begin": ("fault", "fault_kind", "links"), "fault.end": ("fault",), "ev.state": ("plane", "old", "new"),
+}  # fmt: skip
+"""Fields of events that lessons refer to."""
 
-_PASSING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP on its way
+_CONNECTING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP before RTS
 _DOWN = {"link_down", "nic_port_down", "nic_down", "plane_down", "switch_reboot", "transceiver"}
 """Kinds of faults that leave their cables without carrier while they are in force."""
 
@@ -53,8 +55,8 @@ class _Rate:
         return max(0.0, (last - first) / (t1 - t0)) if t1 > t0 else 0.0
 
 
-class _Missing:
-    """Packets that came into a switch and did not leave: those that wait go on, those that were lost never do."""
+class _QueueLosses:
+    """Estimate of packets lost in a switch's queues: those missing between input and output in all last readings."""
 
     __slots__ = ("_last", "_lost")
 
@@ -63,17 +65,17 @@ class _Missing:
         self._lost = 0
 
     def add(self, count: int) -> int:
-        """One more reading; returns the packets that have been missing in all of the last ones."""
+        """Add a reading; return the packets lost so far."""
         self._last.append(count)
         if len(self._last) == _WINDOW:
             self._lost = max(self._lost, min(self._last))
         return self._lost
 
 
-class _SentLately:
-    """Packets that a host sent over each cable in its last samples: the work follows the packets, not the paths.
+class _RecentSends:
+    """Packets that a host sent over each half-link in its last samples: the cost follows the packets, not the paths.
 
-    A cable has two numbers: twice its own, and one more from its second end.
+    Half-link 2n is cable n from its first end, 2n + 1 from its second.
     """
 
     __slots__ = ("_samples", "_sums")
@@ -83,28 +85,28 @@ class _SentLately:
         self._samples: deque[tuple[float, dict[int, int]]] = deque()
 
     def add(self, t: float, counts: dict[int, int]) -> None:
-        """A sample: packets since the last one, by cable."""
+        """Add a sample: packets since the last one, by half-link."""
         self._samples.append((t, counts))
-        if len(self._samples) > 1:  # what the first one counts came in an unknown time
-            for way, count in counts.items():
-                self._sums[way] = self._sums.get(way, 0) + count
+        if len(self._samples) > 1:  # the interval of the first one is unknown
+            for half_link, count in counts.items():
+                self._sums[half_link] = self._sums.get(half_link, 0) + count
 
     def into(self, loads: dict[int, float], now: float, window: float, line: float) -> None:
         """Add shares of `line` packets/s over the last `window` seconds; nothing where the last sample is too old."""
         samples, sums = self._samples, self._sums
         while len(samples) > 2 and samples[1][0] <= now - window:
             samples.popleft()
-            for way, count in samples[0][1].items():  # from now on the first: only its time counts
-                left = sums[way] - count
+            for half_link, count in samples[0][1].items():  # from now on the first: only its time counts
+                left = sums[half_link] - count
                 if left:
-                    sums[way] = left
+                    sums[half_link] = left
                 else:
-                    del sums[way]
+                    del sums[half_link]
         if len(samples) < 2 or samples[-1][0] <= now - 2 * window or samples[-1][0] <= samples[0][0]:
             return
         scale = 1 / ((samples[-1][0] - samples[0][0]) * line)
-        for way, count in sums.items():
-            loads[way] = loads.get(way, 0.0) + count * scale
+        for half_link, count in sums.items():
+            loads[half_link] = loads.get(half_link, 0.0) + count * scale
 
 
 @dataclass
@@ -124,15 +126,15 @@ class _Qp:
 
 
 class PageModel:
-    """Takes the records of a history in the order of time; `frame` says how everything stands."""
+    """Takes the records of a history in the order of time; `frame` returns the state."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._names = {host.address: host.name for host in fabric.hosts}
         self._qps: dict[str, dict[int, _Qp]] = {}  # host → number →
-        self._sent: dict[str, _SentLately] = {}
+        self._sent: dict[str, _RecentSends] = {}
         self._loads: dict[str, list[float]] = {}  # as in the last frame
-        self._placed: dict[tuple[str, int], _Rate] = {}  # host, port → payload bytes that arrived
+        self._arrived: dict[tuple[str, int], _Rate] = {}  # host, port → payload bytes that arrived
         self._down: dict[int, set[str]] = {}  # link → why
         self._faults: dict[str, str] = {}
         self._faulty: dict[str, list[str]] = {}  # fault → links
@@ -140,11 +142,11 @@ class PageModel:
         self._totals = dict.fromkeys(_LOSSES.values(), 0)
         self._ports: dict[str, dict[str, list[int]]] = {}  # switch → port → packets trimmed, marked
         self._dropped: dict[str, int] = {}  # switch → packets
-        self._waiting: dict[str, _Missing] = {}
+        self._queue_losses: dict[str, _QueueLosses] = {}
         self._depths: dict[str, dict[str, int]] = {}
         self._dead: set[str] = set()
         self._verdicts: dict[str, str] = {}
-        self._path_ways: dict[tuple[str, str, int, int], tuple[int, ...]] = {}
+        self._path_half_links: dict[tuple[str, str, int, int], tuple[int, ...]] = {}
         self._line = fabric.spec.link.rate_pps
         self._window = _WINDOW * fabric.spec.sample_interval
         self.run = ""
@@ -189,7 +191,7 @@ class PageModel:
         }
 
     def take(self, record: Record) -> None:
-        """One more record."""
+        """Apply a record."""
         kind = record.kind
         if kind == "sample":
             self._sample(record)
@@ -199,12 +201,12 @@ class PageModel:
             self._counters(record)
         elif kind == "depths":
             self._depths = {name: ports for name, ports in record["switches"].items() if ports}
-        if kind in _TALK and record.get("state") not in _PASSING:
+        if kind in _EVENT_KINDS and record.get("state") not in _CONNECTING:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)
             common = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
-            row = {name: record[name] for name in _STORY.get(kind, ()) if record.get(name) is not None}
+            row = {name: record[name] for name in _EVENT_FIELDS.get(kind, ()) if record.get(name) is not None}
             self._events.append({**common, **row})
 
     def frame(self, now: float) -> dict[str, Any]:
@@ -247,7 +249,7 @@ class PageModel:
         mine = self._qps.setdefault(host, {})
         alive = {row["qp"] for row in (*record["qps"], *record["paths"])}
         for number in [number for number, qp in mine.items() if qp.evs and number not in alive]:
-            del mine[number]  # the host has it no more
+            del mine[number]  # destroyed
         for row in record["qps"]:
             qp = self._qp(host, row["qp"])
             qp.rtt = row.get("rtt") or qp.rtt
@@ -255,13 +257,13 @@ class PageModel:
         counts: dict[int, int] = {}
         for row in record["paths"]:
             self._path(self._qp(host, row["qp"]), row, counts)
-        self._sent.setdefault(host, _SentLately()).add(record.t, counts)
+        self._sent.setdefault(host, _RecentSends()).add(record.t, counts)
         for row in record["ports"]:
             if "placed_bytes" in row:
-                self._placed.setdefault((host, row["port"]), _Rate()).add(record.t, row["placed_bytes"])
+                self._arrived.setdefault((host, row["port"]), _Rate()).add(record.t, row["placed_bytes"])
 
     def _path(self, qp: _Qp, row: dict[str, Any], counts: dict[int, int]) -> None:
-        """Take in the sample of an EV; add the packets sent since the last one to every cable of its path."""
+        """Apply the sample of an EV; add the packets sent since the last one to every half-link of its path."""
         ev = row["ev"]
         if ev not in qp.evs:
             qp.evs[ev] = (row["plane"], row["uplink"], "GOOD")
@@ -273,8 +275,8 @@ class PageModel:
         qp.sends = qp.sends or sent > 0
         if grown <= 0 or not qp.peer:
             return
-        for way in self._ways(qp.host, qp.peer, *qp.evs[ev][:2]):
-            counts[way] = counts.get(way, 0) + grown
+        for half_link in self._half_links(qp.host, qp.peer, *qp.evs[ev][:2]):
+            counts[half_link] = counts.get(half_link, 0) + grown
 
     def _qp(self, host: str, number: int) -> _Qp:
         qps = self._qps.setdefault(host, {})
@@ -287,7 +289,7 @@ class PageModel:
         for name, row in record["switches"].items():
             drops = dict(row.get("drops", {}))
             queue = drops.pop("queue", 0) - sum(self._depths.get(name, {}).values())
-            self._dropped[name] = sum(drops.values()) + self._waiting.setdefault(name, _Missing()).add(queue)
+            self._dropped[name] = sum(drops.values()) + self._queue_losses.setdefault(name, _QueueLosses()).add(queue)
             counted = {
                 number: [int(port.get("trimmed", 0)), int(port.get("ecn_marked", 0))]
                 for number, port in row.get("ports", {}).items()
@@ -300,7 +302,7 @@ class PageModel:
 
     def _goodput(self, now: float) -> dict[str, float]:
         planes = {str(plane): 0.0 for plane in range(1, self._fabric.planes + 1)}
-        for (_, port), rate in self._placed.items():
+        for (_, port), rate in self._arrived.items():
             planes[str(port)] += rate.at(now, self._window)
         return {plane: round(value) for plane, value in planes.items()}
 
@@ -309,28 +311,28 @@ class PageModel:
         for sent in self._sent.values():
             sent.into(loads, now, self._window, self._line)
         former, made = self._loads, {}
-        for number in {way // 2 for way in loads}:
+        for number in {half_link // 2 for half_link in loads}:
             pair = loads.get(2 * number, 0.0), loads.get(2 * number + 1, 0.0)
             name = str(number)
             before = former.get(name)
-            if before and abs(pair[0] - before[0]) < _STILL and abs(pair[1] - before[1]) < _STILL:
+            if before and abs(pair[0] - before[0]) < _MIN_CHANGE and abs(pair[1] - before[1]) < _MIN_CHANGE:
                 made[name] = before
             elif any(row := [round(share, 2) for share in pair]):
                 made[name] = row
         self._loads = made
         return made
 
-    def _ways(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
-        """The cables of a path, as `_SentLately` numbers them."""
+    def _half_links(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
+        """Return the half-links of a path."""
         key = (source, destination, plane, uplink)
-        if key not in self._path_ways:
-            at, ways = source, list[int]()
+        if key not in self._path_half_links:
+            at, half_links = source, list[int]()
             for link in self._known_links(*key):
                 upwards = link.b.node == destination or link.a.node == at
-                ways.append(2 * link.index + (0 if upwards else 1))
+                half_links.append(2 * link.index + (0 if upwards else 1))
                 at = link.b.node if upwards else link.a.node
-            self._path_ways[key] = tuple(ways)
-        return self._path_ways[key]
+            self._path_half_links[key] = tuple(half_links)
+        return self._path_half_links[key]
 
     def _known_links(self, source: str, destination: str, plane: int, uplink: int) -> Iterable[Link]:
         """The cables of a path; where the uplink is not known, as ECMP chooses it, those of the hosts alone."""
@@ -363,7 +365,7 @@ class PageModel:
         self._faults[name] = record.get("text", "")
         self._faulty[name] = list(links)
         if record.get("fault_kind") in _DOWN:
-            self._take_down(links, name)
+            self._set_down(links, name)
 
     def _on_fault_end(self, record: Record) -> None:
         name = record["fault"]
@@ -376,9 +378,9 @@ class PageModel:
         if record["up"]:
             self._down.get(self._fabric.link(record["link"]).index, set()).discard(record["fault"])
         else:
-            self._take_down([record["link"]], record["fault"])
+            self._set_down([record["link"]], record["fault"])
 
-    def _take_down(self, links: Iterable[str], why: str) -> None:
+    def _set_down(self, links: Iterable[str], why: str) -> None:
         for name in links:
             self._down.setdefault(self._fabric.link(name).index, set()).add(why)
 
@@ -388,7 +390,7 @@ class PageModel:
         if record["up"]:
             self._down.get(index, set()).discard("carrier")
         else:
-            self._take_down([link], "carrier")
+            self._set_down([link], "carrier")
 
     def _on_switch_down(self, record: Record) -> None:
         self._dead.add(record["switch"])

@@ -26,7 +26,7 @@ from mrclab.topo.spec import FabricSpec, SpecError
 
 _LOOK = 0.1  # seconds between two looks at growing files
 _LONGEST_REST = 0.3  # seconds without a frame while virtual time goes on
-_LAG = 0.05  # seconds that a process may take to write down what happened
+_LAG = 0.05  # seconds that a process may take to write a record
 _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that many frames
 
 
@@ -86,7 +86,7 @@ class Replay:
         return {"state": self._outcome["state"], "expectations": judged}
 
     def stop(self) -> None:
-        """There is nothing to read."""
+        """Do nothing: no file is read."""
 
 
 class Blank:
@@ -109,11 +109,11 @@ class Blank:
         return self._layout
 
     def outcome(self) -> dict[str, Any] | None:
-        """Nothing has come out yet."""
+        """Return the state of a run that has not begun."""
         return {"state": "not run", "expectations": []}
 
     def stop(self) -> None:
-        """There is nothing to read."""
+        """Do nothing: no file is read."""
 
 
 class Live:
@@ -127,7 +127,7 @@ class Live:
         self._alive = alive
         fabric = fabricfile.load(place / "fabric.yaml")
         self._model = PageModel(fabric)
-        self._reel = FrameStream(self._model, beat(fabric))
+        self._stream = FrameStream(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._layout = self._model.layout()
         self._files: dict[Path, _Tail] = {}
@@ -150,7 +150,7 @@ class Live:
         return self._layout
 
     def outcome(self) -> dict[str, Any] | None:
-        """Return the outcome, or that the lab has gone, once it has."""
+        """Return the outcome once the lab has ended; None before."""
         return self._outcome
 
     def _follow(self) -> None:
@@ -182,13 +182,13 @@ class Live:
             self._virtual = self._virtual or record.kind == "world"
             self._judge.take(record)
             self._last = max(self._last, record.t)
-            self._add(self._reel.take(record))
+            self._add(self._stream.take(record))
             if record.kind == "scenario":
                 self._model.run = self._judge.title
         if not self._virtual:
-            self._add(self._reel.until(now - _LAG))
+            self._add(self._stream.until(now - _LAG))
         elif came and now > self._due and self._last > self.film.last.get("t", self._last):
-            self._add([self._model.frame(self._last)])  # virtual time is so slow that no beat has passed
+            self._add([self._model.frame(self._last)])  # virtual time is so slow that no frame was due
 
 
 class _Tail:
@@ -214,7 +214,7 @@ def _step(fabric: Fabric, records: list[Record]) -> float:
 
 
 def _judged(fabric: Fabric, records: list[Record], page: PageModel) -> Iterator[Frame]:
-    """All frames, each with how the expectations stood then; the last with how they were decided."""
+    """All frames, each with the expectations' state at its time; the last with the verdicts."""
     judge = Judge(fabric)
     for record in records:
         judge.take(record)

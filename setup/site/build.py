@@ -64,7 +64,7 @@ Module.loadKept=(name,bytes,at)=>{
 };
 """
 KEPT = ((_BASE, _KEPT_BASE), (_LOAD, _KEPT_LOAD + _LOAD))
-"""Places of Pyodide's loader, and what stands there instead: see `keep_interpreter`."""
+"""Places of Pyodide's loader, and their replacements: see `keep_interpreter`."""
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 24}]
 
 
@@ -132,7 +132,7 @@ def parts() -> Path:
 
 
 def pages(target: Path) -> None:
-    """The live page's own files, with what stands in a server's place."""
+    """The live page's own files, with the replacement of a server."""
     static = ROOT / "lab" / "ui" / "static"
     shutil.copytree(static, target / "static", ignore=shutil.ignore_patterns("index.html", "server.js"))
     for name, place in (("server.js", "static/server.js"), ("worker.mjs", "worker.mjs"), ("sw.js", "sw.js")):

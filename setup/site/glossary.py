@@ -1,4 +1,4 @@
-"""Words of the glossary in pages of HTML: where one stands first, it is linked or explained."""
+"""Words of the glossary in pages of HTML: the first use of each is linked or explained."""
 
 import html
 import re

@@ -53,7 +53,7 @@ def reached(modules: dict[str, Path]) -> set[str]:
 
 
 def reach(lab: Path) -> None:
-    """Leave out of the project what no import statement reaches."""
+    """Delete modules of the project that no import statement reaches."""
     modules = sources(lab)
     kept = reached(modules)
     for name, path in modules.items():
@@ -65,7 +65,7 @@ def reach(lab: Path) -> None:
 
 
 def trim(stage: Path) -> None:
-    """Leave out of the standard library what neither the rest nor what stays of it imports."""
+    """Delete modules of the standard library that nothing left imports."""
     std, kept, found = stage / "std", set[str](), set(ALWAYS)
     for folder in ("core", "lab"):
         for path in (stage / folder).rglob("*.py"):
@@ -114,7 +114,7 @@ def compiled(stage: Path) -> None:
     native = set(json.loads(listed.read_text())) if listed.exists() else set()
     for source in stage.rglob("*.py"):
         if source.is_relative_to(stage / "lab") and source.relative_to(stage / "lab").as_posix() in native:
-            source.with_suffix(".pyc").touch()  # for who lists the modules of a package
+            source.with_suffix(".pyc").touch()  # for listings of a package's modules
             source.unlink()
             continue
         py_compile.compile(

@@ -139,7 +139,7 @@ class LoadedLoss(FrameFault):
 
 
 def injected(clock: Clock, match: Match, action: Action, seed: str) -> FrameFault:
-    """Make the fault of one half-link; `seed` stands for the kernel's random numbers."""
+    """Make the fault of one half-link; `seed` replaces the kernel's random numbers."""
     if isinstance(action, Corrupt):
         return Corrupting(clock, match, action, seed)
     if isinstance(action, LoadLoss):

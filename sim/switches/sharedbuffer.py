@@ -48,7 +48,7 @@ class Pausable(Protocol):
         """Stop sending data, or go on."""
 
 
-class _Signal(ScheduledEvent):
+class _PauseFrame(ScheduledEvent):
     """A PAUSE frame in flight."""
 
     __slots__ = ("_on", "_to")
@@ -91,7 +91,7 @@ class SwitchBuffer:
         self.pfc = queue.pfc is not None
         self._xoff = queue.pfc.xoff if queue.pfc else 0
         self._xon = queue.pfc.xon if queue.pfc else 0
-        self._signal = ticks(delay) + serialization_ticks(self._full + PAUSE_BYTES, round(rate))
+        self._pause_delay = ticks(delay) + serialization_ticks(self._full + PAUSE_BYTES, round(rate))
         self._headroom = spec.headroom
         self.size = queue.buffer - self._headroom * ports
         self.used = 0  # of what is shared
@@ -118,7 +118,7 @@ class SwitchBuffer:
             self.used += size
             return True
         ingress_port = self.ingress(frame.half_link)
-        limit = self._limit()
+        limit = self._xoff_limit()
         if (
             not ingress_port.headroom_used
             and ingress_port.shared_used + size <= limit
@@ -127,12 +127,12 @@ class SwitchBuffer:
             ingress_port.shared_used += size
             self.used += size
             if ingress_port.shared_used + self._full > limit:
-                self._stop(ingress_port)
+                self._pause_peer(ingress_port)
             return True
         if ingress_port.headroom_used + size > ingress_port.headroom:
             return False
         ingress_port.headroom_used += size
-        self._stop(ingress_port)
+        self._pause_peer(ingress_port)
         return True
 
     def release(self, frame: SimFrame) -> None:
@@ -146,18 +146,18 @@ class SwitchBuffer:
         ingress_port.headroom_used -= headroom_used
         ingress_port.shared_used -= size - headroom_used
         self.used -= size - headroom_used
-        if ingress_port.paused and not ingress_port.headroom_used and ingress_port.shared_used <= self._resume():
+        if ingress_port.paused and not ingress_port.headroom_used and ingress_port.shared_used <= self._xon_limit():
             ingress_port.paused = False
             self._send_pause(ingress_port, False)
 
-    def _limit(self) -> float:
+    def _xoff_limit(self) -> float:
         return self._xoff or self._alpha * (self.size - self.used)
 
-    def _resume(self) -> float:
+    def _xon_limit(self) -> float:
         """Bytes that an ingress port may hold when its peer goes on: two packets below what stops it."""
-        return self._xon or max(0.0, self._limit() - 2 * self._full)
+        return self._xon or max(0.0, self._xoff_limit() - 2 * self._full)
 
-    def _stop(self, ingress_port: Ingress) -> None:
+    def _pause_peer(self, ingress_port: Ingress) -> None:
         if not ingress_port.paused:
             ingress_port.paused = True
             ingress_port.xoffs += 1
@@ -165,7 +165,7 @@ class SwitchBuffer:
 
     def _send_pause(self, ingress_port: Ingress, on: bool) -> None:
         if ingress_port.peer is not None:
-            self._clock.schedule(self._clock.now + self._signal, _Signal(ingress_port.peer, on))
+            self._clock.schedule(self._clock.now + self._pause_delay, _PauseFrame(ingress_port.peer, on))
 
 
 class _TransmitEnd(ScheduledEvent):
@@ -182,7 +182,7 @@ class _TransmitEnd(ScheduledEvent):
 
 
 class _Watchdog(ScheduledEvent):
-    """End of a port's detection time: has a pause held data for all of it?"""
+    """Timer of a port's watchdog: expires if a pause has blocked data for the detection time."""
 
     __slots__ = ("_port", "_since")
 
@@ -191,25 +191,25 @@ class _Watchdog(ScheduledEvent):
         self._since = since
 
     def fire(self) -> None:
-        """Act if it has."""
-        self._port.watch(self._since)
+        """Report the expiry."""
+        self._port.on_detection(self._since)
 
 
 class _Restoration(_Watchdog):
-    """End of a port's restoration time: has no pause come in the course of it?"""
+    """Timer of a port's restoration: expires if no pause came for the restoration time."""
 
     __slots__ = ()
 
     def fire(self) -> None:
-        """Act if it has."""
-        self._port.restore(self._since)
+        """Report the expiry."""
+        self._port.on_restoration(self._since)
 
 
 class PausablePort(SimSwitchPort):
     """Egress port of a switch with a shared buffer: control first, then data unless a peer has paused it.
 
-    `storms` counts how often the watchdog found data that a pause had held for too long. As in SONiC, waiting data and
-    data that arrives is then dropped (or sent in spite of pauses) until no pause was there for the restoration time.
+    `storms` counts detections of the watchdog: data that a pause had blocked for too long. As in SONiC, waiting and
+    arriving data is then dropped (or sent in spite of pauses) until no pause was there for the restoration time.
     """
 
     __slots__ = (
@@ -258,7 +258,7 @@ class PausablePort(SimSwitchPort):
         self._watchdog: i64 = ticks(pfc.watchdog) if pfc is not None and pfc.watchdog is not None else NEVER
         self._restoration: i64 = ticks(pfc.watchdog_restoration or 0) if pfc is not None else 0
         self._forwards = pfc is not None and pfc.watchdog_action == "forward"
-        self._blocked_since: i64 = NEVER  # since when a pause holds data here
+        self._blocked_since: i64 = NEVER  # since when a pause blocks data here
         self._resumed_at: i64 = 0
 
     def send(self, frame: SimFrame) -> None:
@@ -281,7 +281,7 @@ class PausablePort(SimSwitchPort):
             self.waiting += 1
             self._backlog += frame.size
             if self.paused and self._blocked_since == NEVER:
-                self._hold()
+                self._start_watchdog()
         if self._in_service is None:
             self._serve()
 
@@ -329,7 +329,7 @@ class PausablePort(SimSwitchPort):
         if on:
             self._paused_since = now
             if self._data_queue:
-                self._hold()
+                self._start_watchdog()
             return
         self._paused_ticks += now - self._paused_since
         self._blocked_since = NEVER
@@ -342,14 +342,14 @@ class PausablePort(SimSwitchPort):
         if self._in_service is None:
             self._serve()
 
-    def _hold(self) -> None:
-        """Begin the watchdog's detection time: a pause holds data from now on."""
+    def _start_watchdog(self) -> None:
+        """Begin the watchdog's detection time: a pause blocks data from now on."""
         if self._watchdog < NEVER and not self._storming:
             self._blocked_since = now = self._clock.now
             self._clock.schedule(now + self._watchdog, _Watchdog(self, now))
 
-    def watch(self, since: i64) -> None:
-        """Act on a storm where a pause has held data since then."""
+    def on_detection(self, since: i64) -> None:
+        """Begin a storm if a pause has blocked data since then."""
         if self._blocked_since != since:
             return
         self._blocked_since = NEVER
@@ -357,11 +357,11 @@ class PausablePort(SimSwitchPort):
         self.storms += 1
         if not self._forwards:
             self.dropped += len(self._data_queue)
-            self._lose_data()
+            self._drop_data()
         elif self._in_service is None:
             self._serve()
 
-    def restore(self, since: i64) -> None:
+    def on_restoration(self, since: i64) -> None:
         """End a storm where no pause has come since then."""
         if not self.paused and self._resumed_at == since:
             self._storming = False
@@ -381,7 +381,7 @@ class PausablePort(SimSwitchPort):
     def catch_up(self) -> None:
         """Do nothing: frames leave by events here."""
 
-    def _lose_data(self) -> None:
+    def _drop_data(self) -> None:
         while self._data_queue:
             frame = self._data_queue.popleft()
             self.waiting -= 1
@@ -390,7 +390,7 @@ class PausablePort(SimSwitchPort):
 
     def lose_waiting(self) -> None:
         """Lose all queued frames and the one in transmission: the switch is frozen or killed."""
-        self._lose_data()
+        self._drop_data()
         self._control_queue.clear()
         self._waiting_control = 0
         frame, self._in_service = self._in_service, None

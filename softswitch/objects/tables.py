@@ -1,7 +1,7 @@
 """Match-action tables and action profiles at run time: what the control plane writes and the generated code looks up.
 
 The value of an entry is what `compiler.control` describes: (action id, cell, *arguments), or (resolve, cell) where an
-action profile stands between entry and action.
+action profile is between entry and action.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_call(actions: dict[str, p4.Action], call: ActionCall, where: str) -> V
 
 @dataclass(slots=True)
 class _Entry:
-    """A stored entry: what the control plane said, and its cell."""
+    """A stored entry: as the control plane wrote it, and its cell."""
 
     match: MatchKey
     priority: int

@@ -153,7 +153,7 @@ class ExpressionReader:
         return p4.StackRef(stack.name, union)
 
     def primitive(self, call: JsonValue, params: int = 0, ahead: bool = False) -> p4.Primitive:
-        """Return a primitive call of an action with so many arguments, or of the parser, which may look ahead."""
+        """Return a primitive call of an action or, with lookahead, of the parser."""
         op, place = call["op"].text, where(call)
         info = call.get("source_info")
         fragment = None if info is None else info.get("source_fragment")

@@ -20,7 +20,7 @@ def where(item: JsonValue) -> str:
 
 @contextlib.contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Add to a refusal what it stands in."""
+    """Add the enclosing item to a refusal."""
     try:
         yield
     except PipelineError as error:

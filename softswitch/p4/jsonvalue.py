@@ -64,7 +64,7 @@ class JsonValue:
         return iter(()) if found is None else iter(found.elements())
 
     def elements(self, least: int = 0, most: int = 1 << 20) -> list[JsonValue]:
-        """Return the elements of an array that has so many."""
+        """Return the elements of an array of this length."""
         if not isinstance(self.value, list) or not least <= len(self.value) <= most:
             raise self.refused("an array" if not least else f"an array of {least} elements or more")
         return [JsonValue(value, self, number) for number, value in enumerate(self.value)]

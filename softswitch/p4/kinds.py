@@ -295,7 +295,7 @@ class ExpressionKinds:
         return list(self.program.unions[self.program.stacks[expr.left.name].elements[0]].members.values())
 
     def _stack_member(self, ref: p4.StackField) -> str:
-        """Return the header that stands for all elements of a stack, or for a member of them."""
+        """Return the representative header of a stack's elements, or of a member of them."""
         element = self.program.stacks[ref.stack].elements[0]
         if ref.member is None:
             return element

@@ -487,7 +487,7 @@ class Program:
         return self.headers[ref.header].type.field(ref.name)
 
     def standard(self, header: str, name: str) -> FieldRef | None:
-        """Return where a target field such as standard_metadata.egress_spec lives, None where the program lacks it."""
+        """Return the location of a target field such as standard_metadata.egress_spec; None if the program lacks it."""
         alias = self.aliases.get((header, name))
         if alias is not None:
             return alias

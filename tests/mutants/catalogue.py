@@ -81,7 +81,7 @@ MUTANTS: Final = (
     Mutant("marks are not told", _RESP, "        mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK\n", "        mark = _NO_MARK\n", ("mrc_responder",)),
     Mutant("no SACK follows when packets stop", _RESP, "            self._idle.arm(now + self._idle_after)", "            pass", ("mrc_responder",)),
     Mutant("the threshold of SACKs counts packets double", _RESP, "        self._unreported += max(_MIN_COUNTED, size)", "        self._unreported += 2 * max(_MIN_COUNTED, size)", ("mrc_responder",)),
-    Mutant("a held SACK's timestamp does not advance", _RESP, "            timestamp = timestamp + int((now - self._held_since) * 1e6) & h.TS_MASK", "            timestamp = timestamp & h.TS_MASK", ("mrc_responder",)),
+    Mutant("a delayed SACK's timestamp does not advance", _RESP, "            timestamp = timestamp + int((now - self._delayed_since) * 1e6) & h.TS_MASK", "            timestamp = timestamp & h.TS_MASK", ("mrc_responder",)),
     Mutant("bitmaps are not given back", _LIMITS, "            self._units += units", "            pass", ("mrc_receivelimits", "mrc_responder")),
     Mutant("a slow memory never drains", _LIMITS, "self._bytes - (now - self._at) * self._rate", "self._bytes", ("mrc_receivelimits",)),
     # --- EVs, probes, ports -------------------------------------------------------------------------------------------

@@ -259,7 +259,7 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             table = PROGRAM.schema.tables["ecn_policy"].id
-            lab.switches["t0-p1-1"].wrong.refuse_tables.add(table)
+            lab.switches["t0-p1-1"].fault_mode.refuse_tables.add(table)
             await until(lambda: it.fleet.workers["t0-p1-1"].state is SwitchState.FAILED, it)
             message = status_of(it)["message"]
             count = len(intent.entries(FABRIC, FABRIC.switch("t0-p1-1")))
@@ -267,7 +267,7 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
                 f"t0-p1-1: 2 of {count} updates were refused: insert ecn_policy[std.egress_port=0x3]"
             )
             assert "RESOURCE_EXHAUSTED table is full (and 1 more)" in message
-            lab.switches["t0-p1-1"].wrong.refuse_tables.clear()
+            lab.switches["t0-p1-1"].fault_mode.refuse_tables.clear()
             assert (await it.core.wait_verified(WAIT))["verified"]
 
     run(body())
@@ -276,7 +276,7 @@ def test_a_refused_update_is_named_with_its_error(tmp_path: Path, run: Run) -> N
 def test_a_switch_that_does_not_keep_what_it_accepts_is_not_ready(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            lab.switches["t1-p1-1"].wrong.forget_tables.add(PROGRAM.schema.tables["my_usid"].id)
+            lab.switches["t1-p1-1"].fault_mode.forget_tables.add(PROGRAM.schema.tables["my_usid"].id)
             await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
             assert (
                 "t1-p1-1: holds something else than was written, 1 entries: insert my_usid" in status_of(it)["message"]
@@ -288,7 +288,7 @@ def test_a_switch_that_does_not_keep_what_it_accepts_is_not_ready(tmp_path: Path
 def test_a_refused_program_is_said_and_stops_nothing_else(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            lab.switches["t1-p1-1"].wrong.refuse_pipeline = "not enough stages"
+            lab.switches["t1-p1-1"].fault_mode.refuse_pipeline = "not enough stages"
             await until(lambda: it.fleet.workers["t1-p1-1"].state is SwitchState.FAILED, it)
             await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
             assert (
@@ -306,7 +306,7 @@ def test_a_switch_that_stalls_holds_up_nobody_else_and_is_ready_when_it_wakes(
 
     async def body() -> None:
         async with net(tmp_path) as lab:
-            stall = lab.switches["t0-p2-1"].wrong.stall = asyncio.Event()
+            stall = lab.switches["t0-p2-1"].fault_mode.stall = asyncio.Event()
             async with controller(tmp_path) as it:
                 await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
                 await until(lambda: it.fleet.workers["t0-p2-1"].state is SwitchState.FAILED, it)
@@ -324,12 +324,12 @@ def test_a_controller_that_dies_in_mid_provisioning_leaves_work_that_the_next_on
         async with net(tmp_path) as lab:
             held = [lab.switches[name] for name in ("t0-p1-1", "t1-p2-2")]
             for switch in held:
-                switch.wrong.forget_tables.add(PROGRAM.schema.tables["usid_fib"].id)
+                switch.fault_mode.forget_tables.add(PROGRAM.schema.tables["usid_fib"].id)
             async with controller(tmp_path) as it:
                 await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - len(held), it)
             for switch in held:
                 assert switch.entries
-                switch.wrong.forget_tables.clear()
+                switch.fault_mode.forget_tables.clear()
             async with controller(tmp_path) as it:
                 assert (await it.core.wait_verified(WAIT))["verified"]
                 assert all(worker.provisioned and worker.provisioned.adopted for worker in it.fleet.workers.values())
@@ -363,7 +363,7 @@ def test_telemetry_goes_on_for_all_others_while_one_switch_stands_still(tmp_path
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path, telemetry=0.4) as it:
             assert (await it.core.wait_verified(WAIT))["verified"]
-            stall = lab.switches["t1-p1-2"].wrong.stall = asyncio.Event()
+            stall = lab.switches["t1-p1-2"].fault_mode.stall = asyncio.Event()
             while told().count(others) < 2:
                 await asyncio.sleep(0.02)
             assert [event["switch"] for event in events(tmp_path, "switch.silent")] == ["t1-p1-2"]
@@ -407,7 +407,7 @@ def test_an_error_that_stays_is_recorded_once(tmp_path: Path, run: Run, monkeypa
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
             broken = lab.switches["t1-p1-1"]
-            broken.wrong.refuse_pipeline = "not enough stages"
+            broken.fault_mode.refuse_pipeline = "not enough stages"
             await until(lambda: broken.programs >= 3, it)
         assert [e["switch"] for e in events(tmp_path, "switch.error")] == ["t1-p1-1"]
 

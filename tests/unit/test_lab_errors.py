@@ -97,7 +97,7 @@ def test_what_the_machine_has_run_out_of_is_read_in_the_end_of_a_log(tmp_path, e
         file.write(end)
     said = exhausted_by_log(log)
     assert said.startswith(f"this machine has run out of {what}; ")
-    assert said.endswith("(log/t0-p1-1.log tells)")
+    assert said.endswith("(see log/t0-p1-1.log)")
 
 
 def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_only_force_starts_it(monkeypatch):
 def test_a_machine_with_few_cpus_gets_a_warning_and_not_a_refusal():
     assert size.warning(FabricSpec(), Load(1, 1), SMALL) == ""
     told = size.warning(FabricSpec(), Load(4, 4), SMALL)
-    assert told.startswith("what is sent at once wants some")
+    assert told.startswith("concurrent traffic needs some")
     assert "INVALID" in told
     assert size.shortage(FabricSpec(), SMALL, Load(4, 4)) == ""
 

@@ -82,7 +82,7 @@ def test_a_file_is_read_and_written_alike():
         (" start 0 ", " start -5 ", "x.cm:6: start -5 is no time from 0 on; write for example start 0"),
         (" start 0 ", " start 0 trigger 2 ", "x.cm:6: 0->2 has a start and a trigger; leave one of them out"),
         (" start 0 ", " stat 0 ", "x.cm:6: 'stat' is no word of a connection; did you mean 'start'?"),
-        (" start 0 ", " start 0 start 1 ", "x.cm:6: start is said twice; leave one of them out"),
+        (" start 0 ", " start 0 start 1 ", "x.cm:6: start is there twice; leave one of them out"),
         ("id 2 ", "id 1 ", "x.cm:7: id 1 is that of line 6 already; give every connection another"),
         ("id 2 ", "id 0 ", "x.cm:7: id 0 is no whole number of 1 to"),
         (" prio 3", " prio", "x.cm:7: prio has no number behind it; add one"),

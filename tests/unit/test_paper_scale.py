@@ -161,5 +161,5 @@ def test_every_point_of_the_models_is_a_scenario_of_the_transport_that_it_names(
 
 def test_a_qp_with_more_evs_takes_more_memory_whether_or_not_compiled_modules_run() -> None:
     name = "transport.ev_profile.active_per_plane"
-    few, many = memory.of_a_qp({name: 2}), memory.of_a_qp({name: 16})
+    few, many = memory.qp_memory({name: 2}), memory.qp_memory({name: 16})
     assert 20 < few < many < 400  # KiB

@@ -463,7 +463,7 @@ def test_the_event_log_says_in_words_what_happened():
     assert phrase(Record(1.0, "h3", "peer.ports", {"peer": "fdcb:bb00:0:1::1", "mask": 1}), known).startswith(
         "NIC ports of h1 "
     )
-    for kind in model._TALK:
+    for kind in model._EVENT_KINDS:
         assert phrase(Record(1.0, "h1", kind, {})) != kind, "a kind in the log that has no words"
 
 

@@ -132,7 +132,7 @@ class SeededLoss:
 
 @dataclass(frozen=True)
 class LossCycle:
-    """Lose the packets of these numbers in a cycle of so many, counted from 0: repeatable."""
+    """Lose the packets of these numbers, counted from 0, in each cycle: repeatable."""
 
     packets: int
     lost: tuple[int, ...]
@@ -221,7 +221,7 @@ class RateLimit:
 class LoadLoss:
     """Lose packets by chance, none up to a load `above`, from there on in proportion, `rate` of them at full load.
 
-    Load is the mean of a link of so many `bits_per_second` over a `window` in seconds. Virtual time only.
+    Load is the mean over a `window` in seconds, as a share of `bits_per_second`. Virtual time only.
     """
 
     rate: float

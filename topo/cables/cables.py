@@ -60,7 +60,7 @@ class Cables:
         sides = (f"{link.index}{side}" for link in fabric.links for side in "ab")
         self._index = {side: _FIRST_INDEX + place for place, side in enumerate(sides)}
         self._down: set[int] = set()
-        self._down_by: dict[int, set[str]] = {}  # cable → who wants it down
+        self._down_by: dict[int, set[str]] = {}  # cable → owners that hold it down
         self._faults: dict[int, AppliedFault] = {}
         self._detours: dict[str, bool] = {}  # direction → in use
         self._next_fault = 1

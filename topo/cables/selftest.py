@@ -129,7 +129,7 @@ def _relayed(lab: Emulation) -> None:
 
 def _processes(lab: Emulation) -> None:
     lab.kill("t0-p1-1")
-    expect(not lab.is_alive("t0-p1-1"), "a killed switch lives")
+    expect(not lab.is_alive("t0-p1-1"), "a killed switch is alive")
     lab.restart("t0-p1-1")
     pid = lab.processes()["t0-p1-1"]
     lab.freeze("t0-p1-1")

@@ -43,7 +43,7 @@ def send(
 ) -> FrameSender:
     """Send packets of `size` bytes (None: full-size ones) by one path, (plane, uplink), from now on.
 
-    `label` tells its process from others.
+    `label` identifies its process.
     """
     fabric = lab.fabric
     port = fabric.host(source).port(path[0])

@@ -175,7 +175,7 @@ class TransportSection(_Part):
     sack_gen_threshold: Annotated[int, Field(ge=0)]  # bytes: a SACK goes out when more than this is unacknowledged
     # A packet is lost when one sent this much later was SACKed; where links take packets, later by one on each link.
     reorder_rtts: Annotated[float, Field(gt=0)] = 1.5
-    tail_probe_rtts: Annotated[float, Field(gt=0)] = 2.0  # a probe after so long without a SACK, data in flight
+    tail_probe_rtts: Annotated[float, Field(gt=0)] = 2.0  # until a probe, without a SACK for data in flight
     timestamps: bool = True  # data packets carry a TSETH
     remap_delay: Seconds = 0.0  # between a local port going down and its EVs leaving service
     cc_profile: str = "uet-1.0-nscc"
@@ -205,7 +205,7 @@ class TransportSection(_Part):
     trim_threshold: Positive  # packets queued at which a core port trims
     drop_threshold: Positive  # packets queued at which a port drops
     retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error
-    ack_packets: Positive = 4  # RoCE: every so many packets one asks for an ACK
+    ack_packets: Positive = 4  # RoCE: packets per ACK request
     recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is sent again after a gap
     window_bdps: Annotated[float, Field(ge=0, le=1000)] = 0.0  # RoCE: in flight at most, in BDPs of a port; 0: the MPR
     reorder_packets: Annotated[int, Field(ge=0, le=0x7FFFFF)] = 0  # RoCE: that may overtake one that is not lost
@@ -231,7 +231,7 @@ class MapperSection(_Part):
 
 
 class DenyRule(_Part):
-    """Paths that must not be used: an EV that fits every given field is DENIED. None stands for any value."""
+    """Paths that must not be used: an EV that fits every given field is DENIED. None matches any value."""
 
     plane: Plane | None = None
     uplink: UsidIndex | None = None

@@ -29,19 +29,19 @@ class KindError(RuntimeError):
 class Setting(NamedTuple):
     """A parameter that a scenario may set: its range, its meaning, and True in `seconds` where it may be a duration.
 
-    `switch` is True for one that is true or false.
+    `boolean` is True for one that is true or false.
     """
 
     meaning: str
     least: float = 0.0
     most: float = math.inf
     seconds: bool = False
-    switch: bool = False
+    boolean: bool = False
 
     @property
-    def word(self) -> str:
-        """The values, in a word."""
-        return "true or false" if self.switch else "duration" if self.seconds else "number"
+    def type_name(self) -> str:
+        """Noun of its values, for messages."""
+        return "true or false" if self.boolean else "duration" if self.seconds else "number"
 
 
 class Registry:
@@ -152,20 +152,20 @@ def import_modules(package: str) -> None:
 
 
 @functools.cache
-def _entry_points(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - what is installed depends on it
+def _entry_points(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - key of the cache
     """All entry points of a search path, read once: each look goes through all installed packages."""
     return entry_points()
 
 
 def import_entry_points(family: str, group: str) -> None:
-    """Import what the entry points of a group name; KindError with the distribution's name where that fails."""
+    """Import the modules of a group of entry points; KindError with the distribution's name if one fails."""
     for entry in _entry_points(tuple(sys.path)).select(group=group):
         try:
             entry.load()
         except Exception as error:
             owner = entry.dist.name if entry.dist is not None else entry.value
             raise KindError(
-                f"{family} {entry.name!r} of {owner} cannot be loaded: {error}; mend or uninstall that package"
+                f"{family} {entry.name!r} of {owner} cannot be loaded: {error}; fix or uninstall that package"
             ) from error
 
 
@@ -179,13 +179,13 @@ def _checked(algorithm: Any, name: str, value: Any) -> float | bool:
     setting = known.get(name)
     if setting is None:
         raise ValueError(f"{algorithm.name} has no parameter {name!r}; {nearest(name, sorted(known))}")
-    if setting.switch:
+    if setting.boolean:
         if not isinstance(value, bool):
             raise ValueError(f"{name} {value!r} is neither true nor false")
         return value
     number = parse_duration(value) if setting.seconds else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not _within(setting, number):
-        raise ValueError(f"{name} {value!r} is no {setting.word} of {setting.least:g}…{setting.most:g}")
+        raise ValueError(f"{name} {value!r} is no {setting.type_name} of {setting.least:g}…{setting.most:g}")
     return number
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 SMALL = 64 << 20
-"""Most bytes of a file that a person writes, or that tells what a run was: scenario, matrix, JSON."""
+"""Most bytes of a file written by hand, or about a run: scenario, matrix, JSON."""
 
 LARGE = 64 << 30
 """Most bytes of a file that grows with a run: its history, a capture."""

@@ -1,4 +1,4 @@
-"""The loss model `runs`: so many packets in a row, at regular distances."""
+"""The loss model `runs`: bursts of lost packets at regular distances."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
 
 @LOSS_MODELS.register
 class Runs(LossModelBase):
-    """The first `length` of every so many packets are lost."""
+    """The first `length` packets of every period are lost."""
 
     kind: Literal["runs"]
     length: int = Field(ge=1, description="packets in a row")

@@ -1,4 +1,4 @@
-"""A program's queue pair: its states as verbs know them, and the pump from its rings into the transport.
+"""A program's queue pair: its states by the verbs API, and the pump from its rings into the transport.
 
 The transport's QP is made at RTR, when the peer is known; until then there is a number and modify_qp's attributes.
 """
@@ -126,9 +126,9 @@ class ProgramQp:
         self.state = IbvQpState.RESET
         self.made = False  # the transport has a QP with this number
         self._sent: deque[tuple[int, bool]] = deque()  # wr_id, signalled; posted to the transport
-        self._stuck = False  # the next request waits for earlier ones
+        self._blocked = False  # the next request waits for earlier ones
         self._error_requested = False  # the program requested ERROR
-        self._gone = False
+        self._destroyed = False
         self._set: dict[str, int] = {}
         self._peer = b""
         send.owners += 1
@@ -138,7 +138,7 @@ class ProgramQp:
     # --- states -------------------------------------------------------------------------------------------------------
 
     def modify(self, given: Mapping[str, int], gid: bytes) -> None:
-        """ibv_modify_qp with MRC's attributes; EINVAL, without any change, for one that this step does not take."""
+        """ibv_modify_qp with MRC's attributes; EINVAL, without any change, for one that is invalid in this step."""
         vmask, mask = V(given["vmask"]), M(given["mask"])
         if vmask & V.CUR_STATE and given["cur_state"] != self.state:
             raise VerbsError("EINVAL", f"QP {self.number} is in {self.state.name}, not in state {given['cur_state']}")
@@ -160,7 +160,7 @@ class ProgramQp:
         elif (self.state, target) == (IbvQpState.RTR, IbvQpState.RTS):
             self._start(requested, mask)
         self._set, self._peer = requested, peer
-        self._guard()
+        self._apply_access_flags()
         self._enter(target)
         self.pump()
 
@@ -205,14 +205,13 @@ class ProgramQp:
             verbs.modify_qp(number, "INIT", now)
             verbs.modify_qp(number, "RTR", now, qpn=requested["dest_qpn"], psn=requested["rq_psn"], **theirs)
         except VerbsError:
-            self._unmake()
+            self._destroy_qp()
             raise
         if is_mrc and "mpr_dest" in requested:
             verbs.qp(number).responder.window = requested["mpr_dest"] * 128 - 1
 
     def _windows(self, requested: Mapping[str, int], path_mtu: int) -> tuple[dict[str, Any], dict[str, int]]:
         """Return the attributes of MRC alone: of the QP, and of its peer's limits."""
-        default = self._endpoint.config.transport
         attributes: dict[str, Any] = {"path_mtu": path_mtu}
         if path_mtu > self._endpoint.config.path_mtu:
             raise VerbsError("EINVAL", f"path MTU {path_mtu} is more than the port's {self._endpoint.config.path_mtu}")
@@ -246,7 +245,7 @@ class ProgramQp:
             qp.retune(settings, {"mpr": mpr, "wimm": wimm})
         self._verbs.modify_qp(self.number, "RTS", self._loop.now, psn=requested["sq_psn"])
 
-    def _guard(self) -> None:
+    def _apply_access_flags(self) -> None:
         """Access flags without REMOTE_WRITE refuse all writes; without any access flags, writes are allowed."""
         if self.made:
             memory = self._verbs.memory
@@ -255,9 +254,9 @@ class ProgramQp:
 
     def _end(self, target: IbvQpState) -> None:
         if target is IbvQpState.RESET:
-            self._unmake()
+            self._destroy_qp()
             self._sent.clear()
-            self._stuck = False
+            self._blocked = False
             self.rings.drop()
             self._set, self._peer = {}, b""
             self._enter(target)
@@ -284,7 +283,7 @@ class ProgramQp:
         self.state = state
         self.rings.set_state(state)
 
-    def _unmake(self) -> None:
+    def _destroy_qp(self) -> None:
         if self.made and self.number in self._verbs.qps:  # other operations of the agent can destroy it, too
             self._verbs.destroy_qp(self.number, self._loop.now)
         self.made = False
@@ -307,10 +306,10 @@ class ProgramQp:
 
     def destroy(self) -> None:
         """Destroy the QP with everything outstanding."""
-        self._unmake()
+        self._destroy_qp()
         self._send.owners -= 1
         self._recv.owners -= 1
-        self._gone = True
+        self._destroyed = True
         self.rings.close()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -330,7 +329,7 @@ class ProgramQp:
             self._fail("LOC_QP_OP_ERR", str(error))
 
     def _pump_later(self, _now: float) -> None:
-        if not self._gone:
+        if not self._destroyed:
             self.pump()
 
     def _receive(self) -> bool:
@@ -354,7 +353,7 @@ class ProgramQp:
         opcode = wire.OPCODES.get(code, "RDMA_WRITE")
         signalled = self._signal_all or bool(flags & wire.SIGNALED)
         if self.state is IbvQpState.ERR:
-            self.rings.took_send()
+            self.rings.consume_send()
             self._put(wr_id, "WR_FLUSH_ERR")
             return True
         number = int.from_bytes(imm, "big") if code == wire.WRITE_WITH_IMM else None
@@ -372,9 +371,9 @@ class ProgramQp:
             self._sent.pop()
             if error.code != "ENOMEM":
                 raise
-            self._stuck = True  # as many immediates are outstanding as the peer accepts: wait
+            self._blocked = True  # the peer's limit of outstanding immediates is reached
             return False
-        self.rings.took_send()
+        self.rings.consume_send()
         return True
 
     def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[Any, Any]:
@@ -398,11 +397,11 @@ class ProgramQp:
         return gather(found) if found else (None, memoryview(b""))
 
     def _refuse(self, wr_id: int, reason: str) -> bool:
-        """Complete an invalid request in its turn with an error; the QP goes to ERROR."""
+        """Complete an invalid request with an error, after earlier ones; the QP goes to ERROR."""
         if self._sent:
-            self._stuck = True
+            self._blocked = True
             return False
-        self.rings.took_send()
+        self.rings.consume_send()
         self._put(wr_id, "LOC_PROT_ERR")
         self._fail("WR_FLUSH_ERR", reason)
         return True
@@ -414,7 +413,7 @@ class ProgramQp:
 
     # --- completions --------------------------------------------------------------------------------------------------
 
-    def over(self, done: WorkCompletion) -> bytes | None:
+    def queue_entry(self, done: WorkCompletion) -> bytes | None:
         """Return the queue entry of a completion; None for an unsignalled successful request."""
         if done.opcode == "RECV_RDMA_WITH_IMM":
             imm = (done.imm or 0).to_bytes(4, "big")
@@ -422,8 +421,8 @@ class ProgramQp:
             return self._entry(done.wr_id, done.status, wire.WC_RECV_WITH_IMM, over, done.byte_len, imm, 1)
         over = self.rings.send_over()
         wr_id, signalled = self._sent.popleft()
-        if self._stuck:
-            self._stuck = False
+        if self._blocked:
+            self._blocked = False
             self._loop.call_soon(self._pump_later)
         if not signalled and done.status == "SUCCESS":
             return None

@@ -87,7 +87,7 @@ class SharedQueue(CompletionQueue):
 
     def push(self, completion: WorkCompletion) -> bool:
         """Add an entry unless the request was unsignalled and successful; return False if the ring is full."""
-        entry = self._qps[completion.qp].over(completion)
+        entry = self._qps[completion.qp].queue_entry(completion)
         return entry is None or self.put(entry, solicited=completion.opcode.startswith("RECV"))
 
     def put(self, entry: bytes, solicited: bool) -> bool:
@@ -147,11 +147,11 @@ class QpRings:
         return waiting
 
     def next_send(self) -> bytes:
-        """Return a copy of the next request, so that it cannot change after it was checked. `took_send` moves on."""
+        """Return a copy of the next request, so that it cannot change after it was checked. `consume_send` moves on."""
         at = wire.QP_SLOTS + (self.taken & self._send_mask) * wire.SEND.size
         return self._ring[at : at + wire.SEND.size]
 
-    def took_send(self) -> None:
+    def consume_send(self) -> None:
         """Move on: the next request was taken."""
         self.taken = self.taken + 1 & 0xFFFFFFFF
 

@@ -34,7 +34,7 @@ class Dctcp(Windowed):
         self.alpha = 1.0  # as RFC 8257 begins
         self.rtt = facts.base_rtt
         self._acked = self._marked = 0.0  # bytes since the last update
-        self._looked = self._cut = now
+        self._updated_at = self._reduced_at = now
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """Count marked bytes; cut at the first mark of an RTT, grow without."""
@@ -44,8 +44,8 @@ class Dctcp(Windowed):
         self._acked += newly
         if marked:
             self._marked += newly
-        if now - self._looked >= self.rtt:
-            self._look(now)
+        if now - self._updated_at >= self.rtt:
+            self._update_alpha(now)
         if marked:
             self._reduce(self.alpha / 2, now)
         else:
@@ -62,18 +62,18 @@ class Dctcp(Windowed):
         self.inflight -= size
         self._reduce(0.5, now)
 
-    def _look(self, now: float) -> None:
-        """Update alpha with the share of marked bytes at the end of an RTT."""
+    def _update_alpha(self, now: float) -> None:
+        """Move alpha towards the share of marked bytes of the last RTT."""
         if self._acked > 0:
             self.alpha += self._g * (self._marked / self._acked - self.alpha)
         self._acked = self._marked = 0.0
-        self._looked = now
+        self._updated_at = now
 
     def _reduce(self, share: float, now: float) -> None:
         """Cut once per RTT."""
-        if now - self._cut >= self.rtt:
+        if now - self._reduced_at >= self.rtt:
             self.set_window(self.cwnd * (1 - share))
-            self._cut = now
+            self._reduced_at = now
 
     def snapshot(self) -> dict[str, Any]:
         """Window, bytes in flight and alpha."""

@@ -63,7 +63,7 @@ SETTINGS: Final = {
     "qa_threshold": Setting("queueing delay that asks for a quick adapt", seconds=True),
     "adjust_bytes_threshold": Setting("bytes delivered after which the window is adjusted"),
     "adjust_period_threshold": Setting("time after which it is adjusted", 1e-6, 60.0, seconds=True),
-    "disable_qa": Setting("no quick adapt", switch=True),
+    "disable_qa": Setting("no quick adapt", boolean=True),
 }
 
 

@@ -34,7 +34,7 @@ class RnrBackoff:
         self._rtt = settings.base_rtt
         self._longest = max(self._rtt, settings.ack_timeout / 2)
         self._wait = 0.0  # current, seconds; 0: none since a packet was accepted
-        self._has_slot = False  # the timer stands for the host's slot, no longer for the backoff
+        self._has_slot = False  # the timer waits for the host's slot, no longer for the backoff
         self._refused: list[int] = []  # heap
         self._released: list[int] = []  # retransmitted, or about to be, and neither accepted nor refused since
 

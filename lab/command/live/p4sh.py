@@ -1,6 +1,6 @@
 """p4runtime-shell on a switch of the running lab, as a backup controller: it reads everything and writes nothing.
 
-The shell lives in an environment of its own (requirements-p4sh.txt), since it needs an older protobuf.
+The shell has an environment of its own (requirements-p4sh.txt), since it needs an older protobuf.
 """
 
 import os

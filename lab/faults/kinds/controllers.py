@@ -42,7 +42,7 @@ class ControllerCrash(LastingFault):
     def prove(self, probe: FaultProbe) -> None:
         before = {name: pid for name, pid in probe.processes().items() if name != CONTROLLER}
         probe.inject()
-        probe.expect(not probe.is_alive(CONTROLLER), "a killed controller lives")
+        probe.expect(not probe.is_alive(CONTROLLER), "a killed controller is alive")
         probe.clear()
         probe.expect(before.items() <= probe.processes().items(), "other processes ended with the controller")
 

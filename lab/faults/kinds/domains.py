@@ -34,13 +34,13 @@ class Domain(CompositeFault, LastingFault):
         """Number of the domain; None where it is drawn."""
 
     def chosen(self, count: int, seed: int) -> int:
-        """Return the number of the domain, drawn from the seed among so many where none is named."""
+        """Return the number of the domain, drawn from the seed where none is named."""
         return self.number if self.number is not None else random.Random(f"{seed}/{self.name}").randint(1, count)
 
 
 @FAULTS.register
 class LineCard(Domain):
-    """A line card of a switch dies: all cables of its ports lose carrier. Ports are on cards in order, so many each."""
+    """A line card of a switch dies: all cables of its ports lose carrier. Ports are on cards in order, `ports` each."""
 
     kind: Literal["line_card"]
     switch: SwitchName

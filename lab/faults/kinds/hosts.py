@@ -45,7 +45,7 @@ class AgentCrash(LastingFault):
     @override
     def prove(self, probe: FaultProbe) -> None:
         probe.inject()
-        probe.expect(not probe.is_alive("h2"), "a killed agent lives")
+        probe.expect(not probe.is_alive("h2"), "a killed agent is alive")
         probe.clear()
         probe.expect(probe.call("h2", "hello")["pid"] == probe.processes()["h2"], "another agent answers")
 

@@ -49,7 +49,7 @@ class SwitchCrash(SwitchFault):
     def prove(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
-        probe.expect(not probe.is_alive(SWITCH), "a killed switch lives")
+        probe.expect(not probe.is_alive(SWITCH), "a killed switch is alive")
         probe.expect(not probe.without_carrier(), "carrier went with the process")
         probe.clear()
         probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
@@ -86,7 +86,7 @@ class SwitchFreeze(SwitchFault):
         stopped = probe.process_state(pid) == "T"
         probe.clear()
         goes_on = probe.process_state(pid) != "T"
-        probe.expect(stopped and goes_on, "a frozen switch runs, or one that was cleared stands")
+        probe.expect(stopped and goes_on, "a frozen switch runs, or it stays stopped after the fault is cleared")
 
 
 class Freeze(FaultAction[SwitchFreeze]):

@@ -17,7 +17,7 @@ from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.scenario.units import show_seconds
 
 CONTROLLER = "controller"
-PULSE_S = 0.25  # seconds between two records in which the controller tells how late it was
+PULSE_S = 0.25  # seconds between two records in which the controller reports its lateness
 CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
@@ -159,7 +159,7 @@ class Lateness:
         return found
 
     def _of_controller(self) -> list[Late]:
-        """Also one that was never heard of again: it tells how late it was once it wakes up."""
+        """Also one that never responded again: it reports its lateness once it wakes up."""
         sampled = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("pulse", node=CONTROLLER)]
         found = [late for t, late in sampled if self._start <= t and late.at - late.seconds <= self._end]
         last = max((t for t, _ in sampled if t <= self._end), default=self._end)

@@ -134,7 +134,7 @@ def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
 
 
-@command("send HOST HOST WHAT", "write a file, or so many random bytes, and wait for it, e.g. send h1 h3 16MiB")
+@command("send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB")
 def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Run one transfer to its end."""
     if len(arguments) != 3:

@@ -38,7 +38,7 @@ class Listener:
             client.close()
 
     def is_subscribed(self, host: str) -> bool:
-        """Return True if the connection to a host stands."""
+        """Return True if a host is connected."""
         return host in self._clients
 
     def wait(self, until: float) -> list[Event]:

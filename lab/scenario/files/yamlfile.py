@@ -97,7 +97,7 @@ class Document:
         """Convert to plain dicts, lists and values; ScenarioError for endless aliases, or a key that is no text."""
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
-            what = "nested too deeply, or an alias stands in what it repeats" if left[0] >= 0 else "repeated by aliases"
+            what = "nested too deeply, or an alias within what it repeats" if left[0] >= 0 else "repeated by aliases"
             raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write what is meant in full"])
         if isinstance(node, CommentedMap):
             for key in node:

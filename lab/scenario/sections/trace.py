@@ -19,7 +19,7 @@ KINDS = (
     "ack", "cnp", "data", "endpoint_request", "endpoint_response", "nack", "other", "probe", "sack", "write_first",
     "write_last", "write_last_imm", "write_middle", "write_only", "write_only_imm",
 )  # fmt: skip
-"""Opcodes of both transports; `data` stands for every write, `other` for neither MRC nor RoCEv2."""
+"""Opcodes of both transports; `data` matches every write, `other` packets of neither MRC nor RoCEv2."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 _MAX_PACKETS = 2_000_000

@@ -1,7 +1,7 @@
 """Driver of a connection matrix: connections begin at their own times, or when another one triggers them.
 
-An agent tells that a connection is acknowledged or has arrived; what waited for that is begun from here, on whichever
-host it is. In virtual time that happens in the same moment, on the wire after the way there and back.
+An agent reports that a connection is acknowledged or has arrived; connections triggered by it are started from here,
+on any host: in virtual time at the same moment, on the wire after a round trip of control messages.
 """
 
 from collections.abc import Mapping

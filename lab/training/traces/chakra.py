@@ -1,7 +1,7 @@
 """Chakra execution traces (MLCommons): one protobuf file per rank, `NAME.RANK.et`.
 
 A file is a sequence of messages, each behind its length: the metadata, then the nodes. The part of the schema that is
-read stands below as a descriptor (`et_def.proto`, version 0.0.4); fields that it does not name are skipped.
+read is below as a descriptor (`et_def.proto`, version 0.0.4); fields that it does not name are skipped.
 
 COMP nodes take their duration on the rank's processor, one for CPU operations and one for all others; so do MEM nodes
 beside them. Of a collective, `comm_size` is what every rank gives: of an all-gather its own part. Groups are those that

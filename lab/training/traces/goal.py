@@ -1,4 +1,4 @@
-"""GOAL schedules, as LogGOPSim and ATLAHS read them: text, or what `txt2bin` makes of it.
+"""GOAL schedules, as LogGOPSim and ATLAHS read them: text, or its binary form by `txt2bin`.
 
     num_ranks 2
     rank 0 {

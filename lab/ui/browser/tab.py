@@ -56,7 +56,7 @@ class Followed:
         self.film = Film()
         self.world: VirtualWorld | None = None
         self._model = PageModel(fabric)
-        self._reel = FrameStream(self._model, beat(fabric))
+        self._stream = FrameStream(self._model, beat(fabric))
         self._judge = Judge(fabric)
         self._publish = publish
         self._seen = self._sent = 0  # records, frames
@@ -93,11 +93,11 @@ class Followed:
         self._seen += len(lines)
         for record in history.parse(lines):
             self._judge.take(record)
-            self._add(self._reel.take(record))
+            self._add(self._stream.take(record))
             if record.kind == "scenario":
                 self._model.run = self._judge.title
         self._model.expectations = self._judge.poll() or self._model.expectations
-        self._add(self._reel.until(self.world.now - _MOMENT))
+        self._add(self._stream.until(self.world.now - _MOMENT))
         if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
             self._due = time.monotonic() + _OFTEN
@@ -215,7 +215,7 @@ class Tab:
         return [self._side] if self._rival is None else [self._side, self._rival]
 
     def request(self, path: str, body: str = "") -> str:
-        """Answer a request of the page, as JSON; what is wrong with it stands in `error`."""
+        """Answer a request of the page, as JSON; `error` says what is wrong with it."""
         try:
             return json.dumps(self._requests[path](body))
         except (LabError, TopoError, ValueError, TypeError, KeyError) as error:

@@ -44,7 +44,7 @@ class PageProcess:
             if status < 0:
                 self._notify("the page's process was killed or stopped by a signal; the lab goes on without the page")
                 return
-            raise LabError("the page did not start; what it said stands above")
+            raise LabError("the page did not start; its output is above")
         self._process = process
         self._notify(f"live page: {address}")
 

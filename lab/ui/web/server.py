@@ -14,7 +14,7 @@ GET  /api/results        the finished runs that can be played again
 POST /api/replay         {"name": …}: show one of them
 POST /api/back           show again what was shown at first
 
-What changed is said as a JSON merge patch (RFC 7396).
+Changes are sent as a JSON merge patch (RFC 7396).
 """
 
 import asyncio

@@ -59,7 +59,7 @@ class CellHandler(Generic[Array, Message, Value]):
         raise NotImplementedError
 
     def update(self, update_type: int, array: Array, index: int, message: Message) -> Apply:
-        """Check what a write wants of one cell."""
+        """Check an update of one cell."""
         raise NotImplementedError
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:

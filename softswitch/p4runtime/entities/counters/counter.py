@@ -52,7 +52,7 @@ class CounterHandler(CellHandler[P4InfoCounter, p4r.CounterEntry, CounterValue])
         return p4r.Entity(counter_entry=message)
 
     def update(self, update_type: int, array: P4InfoCounter, index: int, message: p4r.CounterEntry) -> Apply:
-        """Check what a write wants of one cell."""
+        """Check an update of one cell."""
         if update_type == INSERT:
             raise invalid("INSERT update type not supported for counters")
 

@@ -57,7 +57,7 @@ class MeterHandler(CellHandler[P4InfoMeter, p4r.MeterEntry, MeterConfig | None])
         return p4r.Entity(meter_entry=message)
 
     def update(self, update_type: int, array: P4InfoMeter, index: int, message: p4r.MeterEntry) -> Apply:
-        """Check what a write wants of one cell."""
+        """Check an update of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None
         return on_target(
