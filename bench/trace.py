@@ -2,7 +2,7 @@
 
 Every host sends one other as many bytes, in one message: once as a GOAL schedule and once as a uet-htsim
 matrix, alternating.
-The runs are the same to the packet; what differs is who drives them.
+The runs are the same to the packet; they differ in the driver of the traffic.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.bench.host.parts import Cost
-from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, PairLoad, agents, wire
+from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, wire
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.rpc.client import Client
 
@@ -116,7 +116,7 @@ def _by_workload(names: tuple[str, str], clients: list[Client], load: PairLoad, 
     at = clients[0].call("hello")["now"] + 0.05
     for client in clients:
         client.call("start_workload", name="bench", at=at)
-    done: dict[str, Any] = next(e for e in clients[0].events(PATIENCE_S) if e["kind"] == "flow.done")
+    done: dict[str, Any] = next(e for e in clients[0].events(TIMEOUT_S) if e["kind"] == "flow.done")
     return VerbsRun(*_costs(count, done["ended"] - at, before, _cpu(clients)))
 
 
@@ -144,7 +144,7 @@ def _send(end: "subprocess.Popen[str]", text: str) -> None:
 
 
 def table(result: VerbsResult) -> str:
-    """The result for people."""
+    """The result as text."""
     fast, own = result.program, result.own
     program, agents_own = _mbit(result.paced_program), _mbit(result.paced_own)
     rates = f"{program:.2f} Mb/s by a program, {agents_own:.2f} by the agents' workload"

@@ -80,7 +80,7 @@ class EvProbeRow(TypedDict):
 
 @event
 class EvProbes(Event):
-    """End of a batch of EV probes that the control interface asked for."""
+    """End of a batch of EV probes requested by the control interface."""
 
     kind: ClassVar[str] = "ev.probes"
     batch: int

@@ -7,7 +7,7 @@ from mrclab.events.event import At, Event, Seconds, event
 
 @event
 class ProcessDied(Event):
-    """End of a process that nobody ended: the run is [no result](expectations.md#a-run-that-is-no-result)."""
+    """Unexpected end of a process: the run is [no result](expectations.md#a-run-that-is-no-result)."""
 
     kind: ClassVar[str] = "process.died"
     process: str
@@ -55,7 +55,7 @@ class HelperLate(Event):
 class CpuSample(Event):
     """CPU time so far of each process of the lab, and what it waited for a core; `steal`: what the hypervisor took.
 
-    `lab_late`: how much later than asked the lab's own process woke up.
+    `lab_late`: wake-up latency of the lab's own process.
     """
 
     kind: ClassVar[str] = "cpu"

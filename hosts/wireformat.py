@@ -32,7 +32,7 @@ class WireField(NamedTuple):
     meaning: str = "reserved"
     standing: str = OPEN
     default: int = 0
-    hexadecimal: bool = False  # as people read it
+    hexadecimal: bool = False  # in text
     signed: bool = False
     values: Mapping[int, str] | None = None  # names of values
     when: Literal["", "immediate", "pr", "not pr"] = ""
@@ -143,9 +143,7 @@ FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
         WireField("reserved4", 1),
         WireField("ooo_count", 15, "CC_STATE: packets that arrived out of order", REPORTED),
         WireField("restore_cwnd", 1, "CC_STATE: the window may be restored", REPORTED),
-        WireField(
-            "rcv_cwnd_pen", 7, "CC_STATE: how much of the window the receiver asks the sender to give up", REPORTED
-        ),
+        WireField("rcv_cwnd_pen", 7, "CC_STATE: window reduction that the receiver requests", REPORTED),
         WireField("rcvd_bytes", 24, "CC_STATE: bytes received, in units of 256, rounded up", REPORTED),
     ),
     "NETH": (

@@ -37,7 +37,7 @@ class Interrupted(LabError):  # noqa: N818 - the sentence is the error
 
 
 class RunError(LabError):
-    """The lab came up, but what was asked of it failed: a process died, a transfer broke off, a timeout."""
+    """The lab came up, but an operation failed: a process died, a transfer broke off, a timeout."""
 
     status = 1
 

@@ -87,7 +87,7 @@ class Kinds(Generic[M]):
     """The kinds of one family, in the order of their modules.
 
     `family` is the noun for messages, `group` the group of entry points. A module is imported when one of its kinds is
-    first looked up; all of them, and those of other packages, when all kinds are asked for or a kind is not known here.
+    first looked up; all of them, and those of other packages, when all kinds are listed or a kind is not known here.
     """
 
     def __init__(self, family: str, group: str) -> None:

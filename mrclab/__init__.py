@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'mrclab' has no attribute {name!r}")
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - only who asks pays for it
+        from importlib.metadata import version  # noqa: PLC0415 - slow, and rarely used
 
         found: Any = version("mrclab")
     else:

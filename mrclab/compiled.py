@@ -42,7 +42,7 @@ TREE = Path(__file__).resolve().parents[1]
 
 
 class State(NamedTuple):
-    """Form in which the modules run, compiled or plain, with a phrase for people."""
+    """Form in which the modules run, compiled or plain, with a phrase for display."""
 
     runs: bool
     text: str
@@ -152,7 +152,7 @@ class Finder:
         return self._state
 
     def _read(self) -> Manifest | None:
-        """The manifest as it was when it was first asked for: another may take its place meanwhile."""
+        """The manifest as it was at first use: another may have replaced it."""
         if not self._was_read:
             self._known, self._was_read = read(self.manifest), True
         return self._known

@@ -1,4 +1,4 @@
-"""The server for an asyncio process; operations may be coroutines, and a slow one holds up nobody else."""
+"""The server for an asyncio process; operations may be coroutines, and a slow one delays no other client."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ from mrclab.rpc.paths import listen
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.1  # seconds between two looks whether a client that asks nothing more has hung up
+_LOOK_S = 0.1  # seconds between two looks whether a client without requests has hung up
 
 
 class AsyncServer:
@@ -80,7 +80,7 @@ class AsyncServer:
 
     @staticmethod
     async def _last(own: set[asyncio.Task[None]], writer: asyncio.StreamWriter) -> None:
-        """Cancel what a client still waits for once it has hung up; one that asks nothing more gets its answers."""
+        """Cancel what a client still waits for once it has hung up; one without further requests gets its responses."""
         while pending := {task for task in own if not task.done()}:
             if _hung_up(writer.get_extra_info("socket")):
                 for task in pending:

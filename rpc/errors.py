@@ -11,7 +11,7 @@ class RpcError(Exception):
 
 
 class RpcUnavailable(RpcError):  # noqa: N818 - the sentence is the error, the name says the state
-    """The server cannot be reached: no socket, nobody listening, or it went away during a call."""
+    """The server cannot be reached: no socket, no listener, or a disconnect during a call."""
 
 
 class RpcTimeout(RpcUnavailable):

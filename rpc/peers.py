@@ -47,7 +47,7 @@ def check_peer(connection: socket.socket, path: str) -> None:
     found = _credentials(connection)
     if found and found[1] not in {0, os.geteuid()}:
         raise RpcError(
-            "EPERM", f"the process that serves {path} belongs to another user (uid {found[1]}); it is not asked"
+            "EPERM", f"the process that serves {path} belongs to another user (uid {found[1]}); it gets no request"
         )
 
 

@@ -66,7 +66,7 @@ class _Connection:
 
 
 class Server:
-    """Serves operations on a Unix socket inside somebody else's loop.
+    """Serves operations on a Unix socket inside another event loop.
 
     An operation is called with the request's arguments by keyword, in the thread that calls `service`; it returns a
     dict or None, or raises RpcError. `subscribe` is served here. Raises RpcError when the path cannot be had.
@@ -86,7 +86,7 @@ class Server:
 
     @property
     def has_subscribers(self) -> bool:
-        """True if anybody would get an event now."""
+        """True if an event would have a subscriber now."""
         return any(connection.subscription is not None for connection in self._connections.values())
 
     def service(self) -> None:

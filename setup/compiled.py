@@ -4,7 +4,7 @@ Quick where nothing changed.
 
 Whatever is in the way (no C compiler, no headers of Python, a compiler's error) is one line, and plain Python runs on.
 With `--strict` it is the exit status too. Every build has a folder of its own, and counts when the manifest names it,
-which happens last: who runs meanwhile keeps what it has.
+which happens last: running processes keep the old build.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def compare(known: Path) -> str:
 
 
 def make(paths: list[Path], sources: dict[str, str], home: Path, lock: int) -> str:
-    """Make, try and name a build; returns what is in the way, or nothing. The one before it stays for who runs it."""
+    """Make, try and name a build; return the error, or nothing. The previous build stays for processes that run it."""
     target = home / hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
     before = compiled.read(home / compiled.MANIFEST)
     keep = {Path(name).parts[0] for name in before.modules.values()} if before else set()

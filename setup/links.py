@@ -28,7 +28,7 @@ def link(tree: Path = TREE, place: Path = PLACE) -> Path:
             _remove(stale)
     for name, path in expected.items():
         if not (package / name).exists():
-            with contextlib.suppress(FileExistsError):  # by another who does the same
+            with contextlib.suppress(FileExistsError):  # made by another process
                 _link(path, package / name)
     return place
 

@@ -36,7 +36,10 @@ IN_CODE = {
     r"\b(fates?|befall|deeds?|spoilt|how-manieth)\b": "outcome, hit, fault, damaged, n-th",
     r"\breckon": "estimate",
     r"\b(untold|unheard|punctual|be_punctual)\b": "not notified, pending, real-time",
-    r"\b(PATIENCE|patience)\b": "timeout",
+    r"\b(PATIENCE|patience)(_S)?\b": "timeout",
+    r"\b_?(teller|strangers|people|hears|heard)\b": "notifier, others, display, receive, subscribe",
+    r"(?<![\"`])\bwanted\b(?![\"`])": "expected, requested",
+    r"\b_?(said|held|asked|news|apart|beside) = ": "output, passed, requested, new, difference",
     r"\b(wish|_?strike|healing)\(": "expected outcome, apply, clear",
     r"\b([Mm]ischief|[Rr]ig|[Bb]lows?)\b": "disturbance, test harness, fault",
 }

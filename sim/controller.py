@@ -52,7 +52,7 @@ class SimHosts:
     ) -> None:
         self.running: dict[str, RunningHost] = {}
         self.gone: Collection[str] = ()  # hosts that were ended
-        self.start_host: Callable[[str], object] = lambda _host: None  # has a host be there that nobody needed yet
+        self.start_host: Callable[[str], object] = lambda _host: None  # creates a host that was not needed before
         self.configs: Mapping[str, NodeConfig] = {}
         self._denylist = denylist
         self._record = record

@@ -77,7 +77,7 @@ _DIGITS: Final = 9  # of the seconds in the history
 class SimWorld:
     """A lab that is up. Hosts' regions are files below `files`; some hosts may have a transport of their own.
 
-    Without `history` nobody is sampled, and only records are kept that completion times and errors are made of.
+    Without `history` no host is sampled, and only the records for completion times and errors are kept.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Command line: `softswitch [flags] [program.json]`, with the flags of simple_switch_grpc that people use."""
+"""Command line: `softswitch [flags] [program.json]`, with the common flags of simple_switch_grpc."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def numbers(text: str, flag: str) -> tuple[int, int | None]:
 
 
 def build(args: argparse.Namespace) -> SoftSwitch:
-    """Return the switch that the command line asks for."""
+    """Return a switch with the options of the command line."""
     if not 1 <= args.priority_queues <= 32:
         raise UsageError(f"--priority-queues {args.priority_queues}: give 1 to 32")
     switch = SoftSwitch(args.cpu_port, args.drop_port, args.priority_queues)
@@ -188,7 +188,7 @@ def run(args: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: switch.stop())
     if args.realtime:
-        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only where it is asked for
+        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only with the option
 
         be_realtime()
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)

@@ -150,7 +150,7 @@ class DataPlane:
         self._again.clear()
         self.instance = instance
         self.instance.digests.callback = self.digest_callback
-        self.traffic.wants_time = pipeline.enqueue_time
+        self.traffic.needs_time = pipeline.enqueue_time
         self._has_timers = self.instance.ages or bool(self.instance.info.digests)
         self.program_changed()
 
@@ -201,7 +201,7 @@ class DataPlane:
         return profile
 
     def on_digest(self, callback: DigestCallback | None) -> None:
-        """Set who gets digest lists."""
+        """Set the receiver of digest lists."""
         self.digest_callback = callback
         if self.instance is not None:
             self.instance.digests.callback = callback
@@ -227,7 +227,7 @@ class DataPlane:
         self.traffic.run()
 
     def on_packet_in(self, callback: PacketInCallback | None) -> None:
-        """Set who gets packets that leave through the CPU port."""
+        """Set the receiver of packets that leave through the CPU port."""
         self._packet_in = callback
 
     def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:

@@ -55,7 +55,7 @@ class TrafficManager:
 
     def __init__(self, priorities: int, clock_us: Callable[[], int], clock: SwitchClock = REAL) -> None:
         self.priorities = priorities
-        self.wants_time = False
+        self.needs_time = False
         self.dropped_by_priority = 0
         self._clock_us = clock_us
         self._now, self._timer_seconds = clock.seconds, clock.timer_seconds
@@ -114,7 +114,7 @@ class TrafficManager:
         if len(waiting) >= queue.depth:
             queue.dropped += 1
             return
-        enqueued = self._clock_us() if self.wants_time else 0
+        enqueued = self._clock_us() if self.needs_time else 0
         delay = queue.delay
         now = self._now() if delay or waiting else 0.0
         leave = queue.last + delay
@@ -169,7 +169,7 @@ class TrafficManager:
                 self._busy = False
 
     def take_lateness(self) -> float:
-        """Return how many seconds a packet left too late at most since this was last asked for."""
+        """Return the longest delay of a packet beyond its due time since the last call, seconds."""
         worst, self._worst_late = self._worst_late, 0.0
         return worst
 

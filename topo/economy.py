@@ -1,6 +1,6 @@
 """Memory economy for fabrics of 131,072 NICs: what follows from something else is not kept, what is alike is shared.
 
-`LazySequence` makes items when they are needed, `EMPTY_QUEUE` is the deque of everyone who has none, `SeededSecrets` a
+`LazySequence` makes items when they are needed, `EMPTY_QUEUE` is the shared empty deque, `SeededSecrets` a
 generator without its 2.5 kB, `IdentityCache` shares values between hosts, `CompressedLog` packs a growing history.
 """
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class LazySequence(Sequence[T]):
     """`count` items, item n from `make(n)`; n counts from 0. Equal to any sequence of equal items.
 
-    The first `kept` that are asked for are kept, so that small sequences give the same objects every time.
+    The first `kept` elements used are kept, so that small sequences return the same objects every time.
     """
 
     __slots__ = ("_count", "_known", "_make", "_room")
@@ -60,7 +60,7 @@ class LazySequence(Sequence[T]):
 
     @property
     def known(self) -> Iterator[T]:
-        """Those that are kept, in the order in which they were first asked for."""
+        """Elements kept, in the order of their first use."""
         return iter(self._known.values())
 
     def __iter__(self) -> Iterator[T]:

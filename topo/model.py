@@ -156,7 +156,7 @@ class Link:
 class Fabric:
     """Everything that follows from a spec. Immutable; equal specs give equal fabrics.
 
-    Hosts, switches and links are made when they are asked for: a fabric of 131,072 NICs costs no more than a small one.
+    Hosts, switches and links are created on first use: a fabric of 131,072 NICs costs no more than a small one.
     """
 
     def __init__(self, spec: FabricSpec) -> None:

@@ -110,7 +110,7 @@ def _joins(link: Link, first: str, second: str) -> bool:
 
 
 class Guesses(list[str]):
-    """Some of the names of a fabric: those with numbers like the ones that were asked for."""
+    """Some of the names of a fabric: those with numbers like the requested ones."""
 
 
 def guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Guesses:

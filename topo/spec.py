@@ -1,7 +1,7 @@
 """Fabric specification: sizes, link, queues. Validated here, with the field named; nothing is built.
 
-`FabricSpec.model_validate(data)` raises pydantic's ValidationError; `explain` turns one into sentences that people can
-act on, and `load` does both and raises `SpecError`.
+`FabricSpec.model_validate(data)` raises pydantic's ValidationError; `explain` turns one into sentences with a remedy,
+and `load` does both and raises `SpecError`.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a pr
 _WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
 _WATCHED_HOSTS = 4096  # that are watched as closely as few
 _PAUSE_BYTES = 64
-SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host that people watch
+SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host, interactively
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
 
 
@@ -209,7 +209,7 @@ class FabricSpec(_Strict):
         le=SAMPLE_INTERVAL,
         exclude_if=_none,
         description="time between two samples of a host, which makes those of queues as much closer (2.5 times it);"
-        " default: 0.1 s where people watch, else some round trips",
+        " default: 0.1 s at interactive rates, else some round trips",
     )
     load_balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = Field(
         default="ecmp",
@@ -408,12 +408,12 @@ class FabricSpec(_Strict):
 
     @property
     def pace(self) -> float:
-        """By how much everything is quicker than where people watch, 1 or less: what is done now and then scales."""
+        """Time-scale factor, 1 or less: periodic work runs at this fraction of its interactive interval."""
         return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
 
     @property
     def looks(self) -> float:
-        """The pace of what every host does now and then for those who watch: slower where hosts are very many."""
+        """Time-scale factor of every host's periodic work for displays: slower with very many hosts."""
         if self.sample_every is not None:
             return self.sample_every / SAMPLE_INTERVAL
         return min(1.0, self.pace * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))

@@ -2,7 +2,7 @@
 
 uSID carriage is RFC 9800 NEXT-C-SID, format F3216: a 32-bit locator and six 16-bit uSIDs in one IPv6 address. How a
 uSID and an EV split into fields is this lab's choice; it makes "copy plane and uplink from the EV into the address"
-two ORs. Addresses are 128-bit integers here; `to_bytes` and `text` turn them into what sockets and people want.
+two ORs. Addresses are 128-bit integers here; `to_bytes` and `text` convert them for sockets and for display.
 """
 
 import functools
@@ -179,19 +179,19 @@ def address(template: int, entropy: int, fan: int = 0) -> int:
     """
     plane, uplink, _tag = ev_fields(entropy)
     result = template
-    wants_uplink = False
+    needs_uplink = False
     for place, shift in enumerate(_USID_SHIFTS):
         value = template >> shift & 0xFFFF
         if value or (fan and place == _T2_PLACE):
             result |= plane << shift + _PLANE_SHIFT_IN_USID
         if value and _kind(value) == UsidType.T1:
-            wants_uplink = True
+            needs_uplink = True
             index = _index(value) + ((uplink - 1) // fan + 1 if fan and uplink else uplink)
             result = result & ~(usid(UsidType.T1, 0, MAX_INDEX) << shift) | usid(UsidType.T1, plane, index) << shift
         elif fan and place == _T2_PLACE:
             result |= _index_bits(uplink) << shift
-    if wants_uplink != bool(uplink):
-        need = "needs an EV with an uplink" if wants_uplink else "crosses no T1 and needs an EV with uplink 0"
+    if needs_uplink != bool(uplink):
+        need = "needs an EV with an uplink" if needs_uplink else "crosses no T1 and needs an EV with uplink 0"
         raise ValueError(f"template {text(template)} {need}, not EV {entropy:#010x}")
     return result
 

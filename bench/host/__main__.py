@@ -20,7 +20,7 @@ from pathlib import Path
 from mrclab.bench.host import parts as benchparts
 from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
-from mrclab.bench.host.wire import PATH_MTU, PATIENCE_S, PairLoad, node_config, spawn
+from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
 from mrclab.topo.realtime import use_realtime
 
 _MODULE = "mrclab.bench.host"
@@ -152,7 +152,7 @@ def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost
     if receiver.stdout is None or receiver.stdout.readline() != "ready\n":
         raise RuntimeError("the bare receiver did not start")
     sender = spawn(names[0], _MODULE, "--part", "send", "h1-p1", str(size), str(seconds))
-    outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in (sender, receiver)]
+    outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in (sender, receiver)]
     if sender.returncode or receiver.returncode:
         raise RuntimeError("a bare sender or receiver failed; its words are above")
     sent, received = (Cost(**json.loads(text)) for text in outputs)

@@ -15,7 +15,7 @@ from mrclab.rpc.client import Client
 from mrclab.topo.config.nodeconfig import NodeConfig
 
 PATH_MTU = 4096
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _UNPACED_PPS = 1e6
 _RTT_SLACK_S = 0.01  # share of base_rtt for the hosts themselves
 
@@ -118,7 +118,7 @@ def agents(names: tuple[str, str], directory: Path, load: PairLoad) -> Iterator[
                 spawn(names[host - 1], "mrclab.hosts.agent", "--log-level", "WARNING", "--node-config", f"{stem}.json",
                       "--socket", f"{stem}.sock", "--history", f"{stem}.jsonl")
             )  # fmt: skip
-        clients = [Client.wait_for(directory / f"h{host}.sock", PATIENCE_S) for host in (1, 2)]
+        clients = [Client.wait_for(directory / f"h{host}.sock", TIMEOUT_S) for host in (1, 2)]
         for client in clients:
             _wait_until_up(client)
         yield clients
@@ -130,7 +130,7 @@ def agents(names: tuple[str, str], directory: Path, load: PairLoad) -> Iterator[
 
 def _wait_until_up(client: Client) -> None:
     client.subscribe()
-    for _ in client.events(PATIENCE_S):
+    for _ in client.events(TIMEOUT_S):
         if all(port["up"] for port in client.call("hello")["ports"]):
             return
     raise RuntimeError(f"the ports of {client.path} did not come up")
@@ -149,7 +149,7 @@ def _measure(clients: list[Client], source: Path, target: Path, load: PairLoad) 
     near.call("post_send", qp=here["qp"], wr_id=1, opcode="RDMA_WRITE",
               local={"lkey": local["lkey"], "length": local["length"]},
               remote={"va": remote["va"], "rkey": remote["rkey"]})  # fmt: skip
-    done: dict[str, Any] = next(e for e in near.events(PATIENCE_S) if e["kind"] == "wr.done")
+    done: dict[str, Any] = next(e for e in near.events(TIMEOUT_S) if e["kind"] == "wr.done")
     after = [client.call("stats")["cpu"] for client in clients]
     if target.read_bytes() != source.read_bytes():
         raise RuntimeError("the file did not arrive bit for bit")

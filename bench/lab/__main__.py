@@ -22,7 +22,7 @@ log = logging.getLogger(_MODULE)
 
 
 def table(results: Sequence[BringUp]) -> str:
-    """The results for people."""
+    """The results as text."""
     lines = ["switches (target)    " + "".join(f"{f'{r.switches} ({r.target})':>15}" for r in results)]
     lines.append("hosts, cables        " + "".join(f"{f'{r.hosts}, {r.cables}':>15}" for r in results))
     lines.append("seconds, of CPU      " + f"{'':>15}" * len(results))

@@ -52,11 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page is not None and not options.page.parent.is_dir():
         parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
     loads = list(_loads(parser, options))
-    beside = not options.alone and htsim.program() is not None
-    if not options.alone and not beside:
+    with_htsim = not options.alone and htsim.program() is not None
+    if not options.alone and not with_htsim:
         sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")
     turns = Turns(options.runs, options.minutes)
-    found, failed = run(loads, options.seeds, turns, beside=beside)
+    found, failed = run(loads, options.seeds, turns, with_htsim=with_htsim)
     if options.json:
         _as_json(found)
     else:
@@ -107,7 +107,7 @@ def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
         yield hosts
 
 
-def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool) -> tuple[list[SimRow], bool]:
+def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, with_htsim: bool) -> tuple[list[SimRow], bool]:
     """All loads with one seed after another, in both simulators alternating; the rows, and whether one of them failed.
 
     Where the time of `turns` is up, rows have fewer seeds, or are left out.
@@ -115,14 +115,14 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, beside: bool) -> 
     rounds: dict[SimLoad, list[list[SimCost]]] = {one: [] for one in loads}
     failed: set[SimLoad] = set()
     fits = [one.hosts <= htsim.MAX_HOSTS for one in loads]
-    for hosts in dict.fromkeys(one.hosts for one, fit in zip(loads, fits, strict=True) if beside and not fit):
+    for hosts in dict.fromkeys(one.hosts for one, fit in zip(loads, fits, strict=True) if with_htsim and not fit):
         sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MAX_HOSTS}\n")
     for seed in range(1, seeds + 1):
         for one, fit in zip(loads, fits, strict=True):
             if one in failed:
                 continue
             try:
-                rounds[one].append(turns.once(one, seed, beside=beside and fit))
+                rounds[one].append(turns.once(one, seed, with_htsim=with_htsim and fit))
             except OutOfTimeError:
                 continue
             except RuntimeError as error:

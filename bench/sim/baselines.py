@@ -150,8 +150,8 @@ def text(found: Sequence[Compared]) -> str:
             for what in SHARES:
                 line.append(section.figure(one.here[what], 1))
                 if one.there:
-                    apart = fmean(one.here[what]) / fmean(one.there[what]) - 1
-                    line += [section.figure(one.there[what], 1), f"{apart:+.1%}"]
+                    difference = fmean(one.here[what]) / fmean(one.there[what]) - 1
+                    line += [section.figure(one.there[what], 1), f"{difference:+.1%}"]
                 else:
                     line += ["–", ""]
             known = one.there and not one.name.startswith("RoCEv2")

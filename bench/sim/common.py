@@ -107,7 +107,7 @@ TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
 
 
 def hosts_per_t0(hosts: int) -> int:
-    """The least power of two whose square, twice, is all hosts: T0s of so many, and as many uplinks."""
+    """The smallest n, a power of two, with 2n² hosts: hosts of a T0, and its uplinks."""
     found = 4
     while 2 * found * found < hosts:
         found *= 2

@@ -31,14 +31,14 @@ class Turns:
     def __init__(self, folder: Path | None = None, minutes: float = math.inf) -> None:
         self._folder, self._until = folder, time.monotonic() + minutes * 60
 
-    def once(self, spec: SimLoad, seed: int, *, beside: bool) -> list[SimCost]:
+    def once(self, spec: SimLoad, seed: int, *, with_htsim: bool) -> list[SimCost]:
         """Do one run here, and one of uet-htsim if requested; RuntimeError if a simulator does not finish."""
         one = replace(spec, seed=seed)
-        return [self.here(one), self.there(one)] if beside else [self.here(one)]
+        return [self.here(one), self.there(one)] if with_htsim else [self.here(one)]
 
-    def both(self, spec: SimLoad, seeds: int, *, beside: bool) -> list[SimRow]:
+    def both(self, spec: SimLoad, seeds: int, *, with_htsim: bool) -> list[SimRow]:
         """Return a row for each simulator, of all seeds."""
-        rounds = [self.once(spec, seed, beside=beside) for seed in range(1, seeds + 1)]
+        rounds = [self.once(spec, seed, with_htsim=with_htsim) for seed in range(1, seeds + 1)]
         return rows(spec, rounds)
 
     def here(self, spec: SimLoad) -> SimCost:

@@ -2,7 +2,7 @@
 
 A frame is MRC's outermost headers: Ethernet, IPv6 to a list of micro-SIDs, IPv6 inside, UDP, BTH; the payload begins
 with a 64-bit number. It takes the longest way through the lab's program: both micro-SID tables hit, the class is
-trimmable, and trimming and ECN are asked about and answered no.
+trimmable, and a program is assumed to have neither trimming nor ECN.
 """
 
 from __future__ import annotations

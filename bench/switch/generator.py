@@ -120,7 +120,7 @@ class TrafficGenerator:
                 base, due = now, BATCH
             done = 0
             while done < due:
-                done += max(call(min(due - done, BATCH)), 0)  # an interface that refuses is asked again
+                done += max(call(min(due - done, BATCH)), 0)  # retried on an interface that refuses
             if done:
                 sent += done
                 base += done / rate

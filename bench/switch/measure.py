@@ -206,9 +206,9 @@ def carried(offer: Trial) -> bool:
 
 def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Speed:
     """The kernel works in the sender's own time: what exceeds sends that no switch forwards is its CPU time."""
-    nobody = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
+    unanswered = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
     flood = generator.offer(size, math.inf, effort.trial_seconds)
-    cpu = flood.cpu_seconds / flood.sent - nobody.cpu_seconds / nobody.sent
+    cpu = flood.cpu_seconds / flood.sent - unanswered.cpu_seconds / unanswered.sent
     times = sorted(generator.latencies(size, flood.rate / 10, effort.latencies))
     median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
     return Speed(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)

@@ -1,4 +1,4 @@
-"""The results for people."""
+"""The results as text."""
 
 from __future__ import annotations
 

@@ -202,8 +202,8 @@ class HealthMap:
 
     def _suspects(self) -> tuple[LocalisedFault, ...]:
         """Return elements that explain the recent losses in planes that lost probes."""
-        lately = {plane for plane, number in self._last_loss.items() if self._evaluations - number <= self._keep}
-        lossy = [probed for path, probed in self._lossy.items() if path.plane in lately]
+        recent = {plane for plane, number in self._last_loss.items() if self._evaluations - number <= self._keep}
+        lossy = [probed for path, probed in self._lossy.items() if path.plane in recent]
         windows = [_Window(cycles, lossy, self._over) for cycles in self.localiser.thresholds.windows]
         return self.localiser.verdicts(windows) if lossy else ()
 

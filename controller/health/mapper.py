@@ -1,6 +1,6 @@
 """Clustermapper's collector: takes the hosts' reports, keeps the map of link health, localises faults, decides denials.
 
-Pure: time is a parameter, and whoever asks it to `look` does what it decides.
+Pure: time is a parameter, and the caller of `look` carries out its decisions.
 """
 
 import logging

@@ -94,7 +94,7 @@ _AGENT_COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "nacks_sent": "NACKs or NAKs sent",
         "cnps_sent": "congestion notifications sent",
         "probes_answered": "probes answered",
-        "penalties": "SACKs sent that asked the sender to slow down",
+        "penalties": "SACKs sent with a congestion penalty",
         "condemned": "SACKs sent with ALWAYS_SKIP",
         "skips_ignored": "requests to skip an EV that were not followed, to keep enough EVs in use",
         "floor_hits": "EVs kept in use although they lost, since too few were left",

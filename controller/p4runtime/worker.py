@@ -209,11 +209,11 @@ class Worker:
 
     def _failed(self, error: ControllerError) -> None:
         """Note why a session failed; it is logged once, however often it is tried again."""
-        news, self.error = str(error) != self.error, str(error)
+        is_new, self.error = str(error) != self.error, str(error)
         gone = isinstance(error, SwitchError) and error.code == "UNAVAILABLE"
-        log.log(logging.DEBUG if not news else logging.INFO if gone else logging.ERROR, "%s", error)
+        log.log(logging.DEBUG if not is_new else logging.INFO if gone else logging.ERROR, "%s", error)
         if not gone:
-            if news:
+            if is_new:
                 self._history.record(SwitchFailed(switch=self.name, error=self.error))
             self._become(SwitchState.FAILED)
 

@@ -1,7 +1,7 @@
 """Cable verification: which port is at the other end of each cable, by link-check frames. Pure: frames in, frames out.
 
 A probe leaves a switch port by packet-out. Another switch hands it to the controller by packet-in, which shows where it
-arrived; a NIC answers it with its own name, and the answer comes in at the switch that asked.
+arrived; a NIC answers it with its own name, and the reply comes in at the switch that sent the probe.
 """
 
 import itertools

@@ -110,7 +110,7 @@ def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> IntendedEntry:
 
 
 def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[IntendedEntry]:
-    """Per port: when to trim, and between switches when to mark; a port towards a NIC marks only where asked."""
+    """Per port: when to trim, and between switches when to mark; a port towards a NIC marks only if configured."""
     queue = spec.queue
     for port in switch.ports:
         if spec.trimming:
@@ -124,7 +124,7 @@ def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[IntendedEntry]
 
 
 def usid_name(key: int) -> str:
-    """A 48-bit locator-and-uSID key as people read it: `fcbb:bb00:1102::/48`."""
+    """A 48-bit locator-and-uSID key in text form: `fcbb:bb00:1102::/48`."""
     return f"{IPv6Address(key << 80)}/48"
 
 

@@ -13,7 +13,7 @@ class WatchError(ControllerError):
 
 
 class WatchedEvs:
-    """The watched EVs, in the order in which they were asked for."""
+    """The watched EVs, in the order of the requests."""
 
     def __init__(self) -> None:
         self._evs: dict[int, None] = {}

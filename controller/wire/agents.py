@@ -41,7 +41,7 @@ class AsyncClient:
         self.pid: int | None = None  # of the server's process
 
     async def open(self) -> None:
-        """Connect; OSError where nobody listens."""
+        """Connect; OSError if no process listens."""
         reader, self._writer = await asyncio.open_unix_connection(self._path)
         self._reader = asyncio.create_task(self._read(reader))
         self.pid = peer_pid(self._writer.get_extra_info("socket"))
@@ -135,7 +135,7 @@ class AgentLink:
         self._on_event = on_event
         self._kinds = kinds
         self._intended: NodeConfig | None = None
-        self._news = asyncio.Event()
+        self._config_sent = asyncio.Event()
         self._notified = asyncio.Event()
         self._client: AsyncClient | None = None
         self._pid: int | None = None  # of the agent, as last seen
@@ -165,7 +165,7 @@ class AgentLink:
         """Have the agent use `config`: now, or as soon as it is there. An agent that comes up reads the file itself."""
         self._intended = config
         self._notified.clear()
-        self._news.set()
+        self._config_sent.set()
 
     async def notified(self) -> None:
         """Wait until the agent uses the config given last; at once where no agent is there."""
@@ -213,11 +213,11 @@ class AgentLink:
         ended = asyncio.create_task(client.ended(), name=f"agent {self.host}")
         try:
             while not ended.done():
-                self._news.clear()
+                self._config_sent.clear()
                 await self._bring_up_to_date(client)
-                news = asyncio.create_task(self._news.wait())
-                await asyncio.wait({ended, news}, return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
+                sent = asyncio.create_task(self._config_sent.wait())
+                await asyncio.wait({ended, sent}, return_when=asyncio.FIRST_COMPLETED)
+                sent.cancel()
         finally:
             ended.cancel()
 

@@ -21,7 +21,7 @@ from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.wire import lateness as pulse
+from mrclab.controller.wire import lateness
 from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
@@ -82,7 +82,7 @@ class Controller:
             jobs["mapper"] = self._map_for_ever(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
-            jobs["pulse"] = pulse.run(self.history)
+            jobs["pulse"] = lateness.run(self.history)
         if self._audit_interval:
             jobs["audit"] = self._audit_for_ever()
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
@@ -202,7 +202,7 @@ class Controller:
                 self.mapper.begin()
 
     async def _audit_for_ever(self) -> None:
-        """Find entries that somebody else has changed, without mending them: that is the operator's decision."""
+        """Find entries that another client has changed, without repairing them: that is the operator's decision."""
         while True:
             await asyncio.sleep(self._audit_interval)
             await self.audit()

@@ -191,13 +191,13 @@ def points_of(
     rows: Sequence[Row], chosen: Measure, x: str, by: str, columns: str, scale: float = 1.0
 ) -> list[PlottedPoint]:
     """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of place."""
-    axis, lines, beside = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
+    axis, lines, column_ranks = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
     groups: dict[tuple[str, str, float | str | None], list[Row]] = {}
     for row in rows:
         key = str(_of(row, by)), str(_of(row, columns)) if columns else "", axis.at(_of(row, x))
         groups.setdefault(key, []).append(row)
     found = []
-    for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], beside[key[1]], order(key[2]))):
+    for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], column_ranks[key[1]], order(key[2]))):
         group = groups[line, column, place]
         count, value = chosen.pooled(group)
         each = [one for row in group if (one := chosen.single(row)) is not None]
@@ -214,15 +214,15 @@ def _ordered(found: Plotted, part: str) -> list[str]:
 
 def markdown(found: Plotted) -> str:
     """The numbers as a table: a row for each place, the interval behind each figure."""
-    beside = [found.columns] if found.columns else []
-    head = [found.by, *beside, found.title, "samples", *(one.label for one, _ in found.curves)]
+    column_heads = [found.columns] if found.columns else []
+    head = [found.by, *column_heads, found.title, "samples", *(one.label for one, _ in found.curves)]
     cells: dict[tuple[str, str, str], list[str]] = {}
     for at, (_, points) in enumerate(found.curves):
         for one in points:
             key = one.by, one.column, "–" if one.x is None else _place(one.x)
             line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(found.curves)])
             line[1 + at] = _shown(one)
-    lines = [[key[0], *([key[1]] if beside else []), key[2], *line] for key, line in cells.items()]
+    lines = [[key[0], *([key[1]] if column_heads else []), key[2], *line] for key, line in cells.items()]
     return grid.markdown(head, lines) + "\n"
 
 

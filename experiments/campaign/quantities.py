@@ -75,7 +75,7 @@ class Axis:
 
 
 def _shown(unit: str, sizes: Sequence[float]) -> tuple[str, float]:
-    """Return the unit for people, and what one of it is."""
+    """Return the unit for display, and its factor."""
     known = _SHOWN.get(unit)
     if known is None:
         return unit, 1.0

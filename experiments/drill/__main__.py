@@ -221,7 +221,7 @@ class Drill:
 
     def _judge_captures(self, scene: Scene, made: Round) -> None:
         """A capture that was left alone ends with the lab, and its file is whole."""
-        for capture in scene.beside:
+        for capture in scene.captures:
             try:
                 output, _ = capture.communicate(timeout=_END_S)
             except subprocess.TimeoutExpired:
@@ -235,7 +235,7 @@ class Drill:
                     f"the capture ended with {capture.returncode}: {output.decode(errors='replace')[-300:]}"
                 )
 
-    def _beside(self) -> list[str]:
+    def _capture_commands(self) -> list[str]:
         """Command lines of processes that name this drill's run directory: a page, a capture."""
         needle, found = os.fsencode(self._run_dir), []
         for entry in Path("/proc").iterdir():
@@ -267,7 +267,7 @@ class Drill:
         left = processes.of_labs().get(self._run_dir.parent.resolve(), set())
         if left:
             made.wrong.append(f"{len(left)} processes were left")
-        for command in self._beside():
+        for command in self._capture_commands():
             made.wrong.append(f"a process was left: {command}")
         name = state.namespace(self._run_dir.parent, "cables")
         if Path(f"/run/netns/{name}").exists():

@@ -46,7 +46,7 @@ class Scene:
     output: IO[bytes] | None = None  # the reading end of its standard output
     home: Path = Path()  # for files of the drill's own
     ended: threading.Event = field(default_factory=threading.Event)  # the lab is gone: nothing is stopped any longer
-    beside: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # captures that are to end with the lab
+    captures: "list[subprocess.Popen[bytes]]" = field(default_factory=list)  # captures that are to end with the lab
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _capture(*, kill: bool) -> Callable[[Scene, random.Random], str]:
             made.kill()
             made.communicate()
             return "a capture that is killed"
-        scene.beside.append(made)
+        scene.captures.append(made)
         return "a capture that goes on"
 
     return do

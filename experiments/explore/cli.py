@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from mrclab import compiled
-from mrclab.experiments.explore.search import Found, Result, Search, replayed, shortened
+from mrclab.experiments.explore.search import Counterexample, Result, Search, replayed, shortened
 from mrclab.experiments.explore.system import Action
 from mrclab.experiments.explore.worlds import WORLDS, Space, named
 from mrclab.lab.command.display import answer
@@ -90,20 +90,20 @@ def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> R
     return result
 
 
-def _show(world: Space, found: Found, terminal: Console) -> None:
+def _show(world: Space, found: Counterexample, terminal: Console) -> None:
     terminal.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
     for line in replayed(world, found.trace):
         terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
-    if found.circle:
+    if found.cycle:
         terminal.print("  and then round and round:", highlight=False)
-        for line in replayed(world, [*found.trace, *found.circle])[len(found.trace) :]:
+        for line in replayed(world, [*found.trace, *found.cycle])[len(found.trace) :]:
             terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
     terminal.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
 
 
-def again(world: Space, found: Found) -> str:
+def again(world: Space, found: Counterexample) -> str:
     """The command that shows a run."""
-    return f"mrclab explore {world.name} --replay {written([*found.trace, *found.circle])}"
+    return f"mrclab explore {world.name} --replay {written([*found.trace, *found.cycle])}"
 
 
 def written(trace: list[Action]) -> str:

@@ -37,16 +37,16 @@ _Copier = Callable[[Any, Memo], Any]
 _copiers: dict[type, _Copier] = {}
 
 
-def clone(thing: Any, memo: Memo) -> Any:
+def clone(original: Any, memo: Memo) -> Any:
     """Return a copy; `memo` maps ids of originals to copies, and keeps temporaries alive."""
-    kind = thing.__class__
+    kind = original.__class__
     copier = _copiers.get(kind)
     if copier is None:
         copier = _copiers[kind] = _copier(kind)
     if copier is _same:
-        return thing
-    known = memo.get(id(thing))
-    return copier(thing, memo) if known is None else known
+        return original
+    known = memo.get(id(original))
+    return copier(original, memo) if known is None else known
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
@@ -58,9 +58,9 @@ def fields_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in found if name not in {"__dict__", "__weakref__"})
 
 
-def _same(thing: Any, memo: Memo) -> Any:
+def _same(original: Any, memo: Memo) -> Any:
     del memo
-    return thing
+    return original
 
 
 def _copier(kind: type) -> _Copier:
@@ -70,71 +70,71 @@ def _copier(kind: type) -> _Copier:
     return _object(kind)
 
 
-def _list(thing: list[Any], memo: Memo) -> list[Any]:
+def _list(original: list[Any], memo: Memo) -> list[Any]:
     made: list[Any] = []
-    memo[id(thing)] = made
-    made.extend([clone(one, memo) for one in thing])
+    memo[id(original)] = made
+    made.extend([clone(one, memo) for one in original])
     return made
 
 
-def _deque(thing: deque[Any], memo: Memo) -> deque[Any]:
-    if thing is EMPTY_QUEUE:
-        return thing
+def _deque(original: deque[Any], memo: Memo) -> deque[Any]:
+    if original is EMPTY_QUEUE:
+        return original
     made: deque[Any] = deque()
-    memo[id(thing)] = made
-    made.extend([clone(one, memo) for one in thing])
+    memo[id(original)] = made
+    made.extend([clone(one, memo) for one in original])
     return made
 
 
-def _tuple(thing: tuple[Any, ...], memo: Memo) -> Any:
-    made = [clone(one, memo) for one in thing]
-    if all(new is old for new, old in zip(made, thing, strict=True)):
-        return thing
-    return thing._make(made) if hasattr(thing, "_make") else tuple(made)
+def _tuple(original: tuple[Any, ...], memo: Memo) -> Any:
+    made = [clone(one, memo) for one in original]
+    if all(new is old for new, old in zip(made, original, strict=True)):
+        return original
+    return original._make(made) if hasattr(original, "_make") else tuple(made)
 
 
-def _dict(thing: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
-    made = memo[id(thing)] = thing.__class__()
-    for key, value in thing.items():
+def _dict(original: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
+    made = memo[id(original)] = original.__class__()
+    for key, value in original.items():
         made[clone(key, memo)] = clone(value, memo)
     return made
 
 
-def _set(thing: Any, memo: Memo) -> Any:
-    return thing.__class__(clone(one, memo) for one in thing)
+def _set(original: Any, memo: Memo) -> Any:
+    return original.__class__(clone(one, memo) for one in original)
 
 
-def _bytearray(thing: bytearray, memo: Memo) -> bytearray:
-    made = memo[id(thing)] = bytearray(thing)
+def _bytearray(original: bytearray, memo: Memo) -> bytearray:
+    made = memo[id(original)] = bytearray(original)
     return made
 
 
-def _draws(thing: Draws, memo: Memo) -> Draws:
-    made = memo[id(thing)] = thing.copied()
+def _draws(original: Draws, memo: Memo) -> Draws:
+    made = memo[id(original)] = original.copied()
     return made
 
 
-def _array(thing: array[Any], memo: Memo) -> array[Any]:
+def _array(original: array[Any], memo: Memo) -> array[Any]:
     del memo
-    return thing[:]
+    return original[:]
 
 
-def _view(thing: memoryview, memo: Memo) -> memoryview:
+def _view(original: memoryview, memo: Memo) -> memoryview:
     """A view of bytes is released by itself; one of a buffer that changes is of the whole buffer."""
     try:
-        made = memoryview(thing if thing.readonly else clone(thing.obj, memo))
+        made = memoryview(original if original.readonly else clone(original.obj, memo))
     except ValueError:  # released
-        return thing
-    memo[id(thing)] = made
+        return original
+    memo[id(original)] = made
     return made
 
 
-def _function(thing: FunctionType, memo: Memo) -> FunctionType:
-    if thing.__closure__ is None:
-        return thing
-    cells = tuple(_cell(cell, memo) for cell in thing.__closure__)
-    made = FunctionType(thing.__code__, thing.__globals__, thing.__name__, thing.__defaults__, cells)
-    memo[id(thing)] = made
+def _function(original: FunctionType, memo: Memo) -> FunctionType:
+    if original.__closure__ is None:
+        return original
+    cells = tuple(_cell(cell, memo) for cell in original.__closure__)
+    made = FunctionType(original.__code__, original.__globals__, original.__name__, original.__defaults__, cells)
+    memo[id(original)] = made
     return made
 
 
@@ -146,30 +146,30 @@ def _cell(cell: CellType, memo: Memo) -> CellType:
     return made
 
 
-def _method(thing: MethodType, memo: Memo) -> MethodType:
-    return MethodType(thing.__func__, clone(thing.__self__, memo))
+def _method(original: MethodType, memo: Memo) -> MethodType:
+    return MethodType(original.__func__, clone(original.__self__, memo))
 
 
-def _partial(thing: partial[Any], memo: Memo) -> partial[Any]:
-    arguments = [clone(one, memo) for one in thing.args]
-    return partial(clone(thing.func, memo), *arguments, **{k: clone(v, memo) for k, v in thing.keywords.items()})
+def _partial(original: partial[Any], memo: Memo) -> partial[Any]:
+    arguments = [clone(one, memo) for one in original.args]
+    return partial(clone(original.func, memo), *arguments, **{k: clone(v, memo) for k, v in original.keywords.items()})
 
 
 def _object(kind: type) -> _Copier:
     names = fields_of(kind)
     new: Callable[[type], Any] = kind.__new__  # type: ignore[assignment]
 
-    def copier(thing: Any, memo: Memo) -> Any:
-        made = memo[id(thing)] = new(kind)
+    def copier(original: Any, memo: Memo) -> Any:
+        made = memo[id(original)] = new(kind)
         for name in names:
             try:
-                value = getattr(thing, name)
+                value = getattr(original, name)
             except AttributeError:
                 continue
             object.__setattr__(made, name, clone(value, memo))
-        if hasattr(thing, "__dict__"):
+        if hasattr(original, "__dict__"):
             its = made.__dict__
-            for name, value in thing.__dict__.items():
+            for name, value in original.__dict__.items():
                 its[name] = clone(value, memo)
         return made
 

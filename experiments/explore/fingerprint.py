@@ -36,7 +36,7 @@ _STAMP_MASK: Final = 0xFFFF
 _MANY: Final = 8  # from here on it is the same how many losses an EV had
 _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
 
-_NOTHING: Final = frozenset({
+_IGNORED: Final = frozenset({
     "now", "log", "_rng", "secrets", "codec", "_codec", "own", "_own", "config", "_config", "configs", "world",
     "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_fingerprint", "max_gap", "events",
     "on_work", "_began", "_provider", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
@@ -82,7 +82,7 @@ class Fingerprint:
             self._add(host)
             self._timers(host.timers)
         self._flights(system)
-        self._add({name: value for name, value in system.__dict__.items() if name not in _NOTHING})
+        self._add({name: value for name, value in system.__dict__.items() if name not in _IGNORED})
 
     def digest(self) -> bytes:
         """The fingerprint."""
@@ -100,115 +100,115 @@ class Fingerprint:
             return value
         return max(round((value - self._now) * 1e12), self._old)
 
-    def _add(self, thing: Any) -> None:
-        kind = thing.__class__
+    def _add(self, item: Any) -> None:
+        kind = item.__class__
         if kind in _SCALARS:
-            self._tokens.append(thing)
+            self._tokens.append(item)
             return
         adder = _ADDERS.get(kind)
         if adder is None:
             adder = _ADDERS[kind] = _adder(kind)
-        adder(self, thing)
+        adder(self, item)
 
-    def known(self, thing: Any) -> bool:
-        """Return True if an object was visited; a reference to it then stands for it."""
-        at = self._seen.get(id(thing))
+    def known(self, item: Any) -> bool:
+        """Return True if an object was visited; then a reference replaces it."""
+        at = self._seen.get(id(item))
         if at is not None:
             self._tokens.append(("&", at))
             return True
-        self._seen[id(thing)] = len(self._seen)
-        self._keep.append(thing)
+        self._seen[id(item)] = len(self._seen)
+        self._keep.append(item)
         return False
 
-    def scalar(self, thing: Any) -> None:
+    def scalar(self, item: Any) -> None:
         """A value that is itself."""
-        self._tokens.append(thing)
+        self._tokens.append(item)
 
-    def nothing(self, thing: Any) -> None:
+    def nothing(self, item: Any) -> None:
         """Constants."""
 
-    def enum(self, thing: Enum) -> None:
+    def enum(self, item: Enum) -> None:
         """By its name."""
-        self._tokens.append(thing.name)
+        self._tokens.append(item.name)
 
-    def real(self, thing: float) -> None:
+    def real(self, item: float) -> None:
         """To twelve digits: sums of times differ in the last ones."""
-        self._tokens.append(float(f"{thing:.12g}"))
+        self._tokens.append(float(f"{item:.12g}"))
 
-    def draws(self, thing: Draws) -> None:
+    def draws(self, item: Draws) -> None:
         """By its next draw."""
-        self._tokens.append(thing.turn)
+        self._tokens.append(item.turn)
 
-    def sequence(self, thing: Any) -> None:
+    def sequence(self, item: Any) -> None:
         """In its order."""
-        if isinstance(thing, list) and self.known(thing):
+        if isinstance(item, list) and self.known(item):
             return
-        self._tokens.append(len(thing))
-        for one in thing:
+        self._tokens.append(len(item))
+        for one in item:
             self._add(one)
 
-    def mapping(self, thing: dict[Any, Any]) -> None:
+    def mapping(self, item: dict[Any, Any]) -> None:
         """In its order, which a loop over it would see."""
-        if self.known(thing):
+        if self.known(item):
             return
-        self._tokens.append(len(thing))
-        for key, value in thing.items():
+        self._tokens.append(len(item))
+        for key, value in item.items():
             self._add(key)
             self._add(value)
 
-    def data(self, thing: Any) -> None:
+    def data(self, item: Any) -> None:
         """Mutable bytes follow from the packets delivered."""
-        self._tokens.append(len(thing))
+        self._tokens.append(len(item))
 
-    def view(self, thing: memoryview) -> None:
+    def view(self, item: memoryview) -> None:
         """The same; one that is released has no length."""
         try:
-            self._tokens.append(len(thing))
+            self._tokens.append(len(item))
         except ValueError:
             self._tokens.append("released")
 
-    def function(self, thing: FunctionType) -> None:
+    def function(self, item: FunctionType) -> None:
         """By name and closure."""
-        self._tokens.append(thing.__qualname__)
-        for cell in thing.__closure__ or ():
+        self._tokens.append(item.__qualname__)
+        for cell in item.__closure__ or ():
             self._add(cell.cell_contents)
 
-    def method(self, thing: MethodType) -> None:
+    def method(self, item: MethodType) -> None:
         """By name and object."""
-        self._tokens.append(thing.__func__.__qualname__)
-        self._add(thing.__self__)
+        self._tokens.append(item.__func__.__qualname__)
+        self._add(item.__self__)
 
-    def partly(self, thing: partial[Any]) -> None:
+    def partly(self, item: partial[Any]) -> None:
         """By function and arguments."""
-        self._add(thing.func)
-        self._add(list(thing.args))
+        self._add(item.func)
+        self._add(list(item.args))
 
     # --- objects ----------------------------------------------------------------------------------
 
-    def object(self, thing: Any, names: tuple[str, ...]) -> None:
+    def object(self, item: Any, names: tuple[str, ...]) -> None:
         """All attributes, each by its rule."""
-        if self.known(thing):
+        if self.known(item):
             return
-        kind = thing.__class__
+        kind = item.__class__
         self._tokens.append(kind.__name__)
         if kind is Prober:
-            self._next_ids[self._host] = thing._next_id
+            self._next_ids[self._host] = item._next_id
         elif kind is MrcRequestor:
-            self._rank(thing)
+            self._rank(item)
         elif kind is SentPacket:
-            self._packet(thing)
+            self._packet(item)
             return
-        own = getattr(thing, "__dict__", None)
+        own = getattr(item, "__dict__", None)
         key = kind, len(own) if own else 0
         plan = _PLANS.get(key)
         if plan is None:
             plan = _PLANS[key] = _plan(kind.__name__, names + tuple(own or ()))
         for name, rule in plan:
-            value = getattr(thing, name, None)
+            value = getattr(item, name, None)
             if rule is None:
                 self._add(value)
             else:
-                rule(self, thing, value)
+                rule(self, item, value)
 
     def a_time(self, _: Any, value: Any) -> None:
         """From now, unless it is another kind of thing after all."""
@@ -411,7 +411,7 @@ def _plan(kind: str, names: tuple[str, ...]) -> list[tuple[str, _Rule | None]]:
     """The attributes of a class that count, each with its rule."""
     found: list[tuple[str, _Rule | None]] = []
     for name in names:
-        if name in _NOTHING and (kind, name) not in _YET:
+        if name in _IGNORED and (kind, name) not in _YET:
             continue
         is_time = name in _TIMES or name.endswith(_TIME_ENDS)
         rule = _RULES.get((kind, name), Fingerprint.a_time if is_time else None)
@@ -425,7 +425,7 @@ def _adder(kind: type) -> Callable[[Fingerprint, Any], None]:
         if issubclass(kind, bases):
             return adder
     names = fields_of(kind)
-    return lambda fingerprint, thing: fingerprint.object(thing, names)
+    return lambda fingerprint, item: fingerprint.object(item, names)
 
 
 _KINDS: Final[tuple[tuple[Any, Callable[[Fingerprint, Any], None]], ...]] = (

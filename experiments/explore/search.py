@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mrclab.experiments.explore import fingerprint
-from mrclab.experiments.explore.system import BEGAN, WAITS, Action, Broken, System
+from mrclab.experiments.explore.system import BEGAN, OPTIONAL, Action, Broken, System
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
@@ -26,12 +26,12 @@ class TraceStep(NamedTuple):
 
 
 @dataclass
-class Found:
-    """Something that does not hold, and the actions that lead there; `circle`: those that come back there."""
+class Counterexample:
+    """A violated property, and the actions that lead there; `cycle`: those that return there."""
 
     what: str
     trace: list[Action]
-    circle: list[Action] = field(default_factory=list)
+    cycle: list[Action] = field(default_factory=list)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Result:
     deepest: int = 0
     seconds: float = 0.0
     whole: bool = True
-    found: Found | None = None
+    found: Counterexample | None = None
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Search:
         try:
             self._explore()
             if self.result.found is None and self.result.whole:
-                self.result.found = self._circle()
+                self.result.found = self._cycle()
         finally:
             self.result.states = len(self._numbers)
             self.result.seconds = time.monotonic() - began
@@ -92,7 +92,7 @@ class Search:
         try:
             start.check()
         except Broken as broken:
-            self.result.found = Found(str(broken), [])
+            self.result.found = Counterexample(str(broken), [])
             return
         stack = [self._enter(start, fingerprint.of(start), -1, ("start", 0))]
         while stack and self.result.found is None:
@@ -135,7 +135,7 @@ class Search:
     def _close(self, stack: list[_Frame], number: int) -> None:
         """A step back to a state on the path: a cycle, which is judged at once."""
         at = next(at for at, frame in enumerate(stack) if frame.number == number)
-        self.result.found = self._judge_circle([frame.number for frame in stack[at:]])
+        self.result.found = self._judge_cycle([frame.number for frame in stack[at:]])
 
     def _enter(self, system: System, digest: bytes, parent: int, action: Action) -> _Frame:
         number = self._numbers[digest] = len(self._numbers)
@@ -143,7 +143,7 @@ class Search:
         self._down_here.add(number)
         self._steps.append([])
         left = system.actions()
-        owed = any(kind not in WAITS and not system.is_fault(kind) for kind, _ in left)
+        owed = any(kind not in OPTIONAL and not system.is_fault(kind) for kind, _ in left)
         if not owed:
             self._end(system, number)
         return _Frame(system, number, left)
@@ -156,10 +156,10 @@ class Search:
         try:
             system.check_end()
         except Broken as broken:
-            self.result.found = Found(str(broken), self.trace_to(number))
+            self.result.found = Counterexample(str(broken), self.trace_to(number))
 
     def _report(self, what: str, number: int, action: Action) -> None:
-        self.result.found = Found(what, [*self.trace_to(number), action])
+        self.result.found = Counterexample(what, [*self.trace_to(number), action])
 
     def trace_to(self, number: int) -> list[Action]:
         """The actions that lead to a state."""
@@ -171,16 +171,16 @@ class Search:
 
     # --- circles ----------------------------------------------------------------------------------
 
-    def _circle(self) -> Found | None:
+    def _cycle(self) -> Counterexample | None:
         """A cycle in which too much is sent, or which never ends although no external action is pending."""
         for members in components(self._steps):
             self.result.circles += 1
-            found = self._judge_circle(self._around(members))
+            found = self._judge_cycle(self._around(members))
             if found is not None:
                 return found
         return None
 
-    def _judge_circle(self, around: list[int]) -> Found | None:
+    def _judge_cycle(self, around: list[int]) -> Counterexample | None:
         system = System(self.world)
         for action in self.trace_to(around[0]):
             system.do(action)
@@ -188,16 +188,16 @@ class Search:
         seconds = sum(step.seconds for step in steps)
         data, frames = sum(step.data for step in steps), sum(step.frames for step in steps)
         rtts = seconds / system.base_rtt
-        trace, circle = self.trace_to(around[0]), [step.action for step in steps]
-        # a QP whose peer began again asks for its bad paths, slowly, until the job ends it
+        trace, cycle = self.trace_to(around[0]), [step.action for step in steps]
+        # a QP whose peer restarted probes its bad paths, slowly, until the job ends it
         waiting = bool(system.down or system.receives or system.probes or system.restarted >= 0)
         sent = f"{data} data packets and {frames - data} others in {rtts:.2f} base RTTs, again and again"
         if not seconds:
-            return Found(f"a circle without time: {sent}", trace, circle)
+            return Counterexample(f"a circle without time: {sent}", trace, cycle)
         if data / rtts > BUSY:
-            return Found(f"a storm without end: {sent}", trace, circle)
+            return Counterexample(f"a storm without end: {sent}", trace, cycle)
         if not waiting:
-            return Found(f"it never ends: {sent}", trace, circle)
+            return Counterexample(f"it never ends: {sent}", trace, cycle)
         return None
 
     def _to(self, one: int, two: int) -> TraceStep:
@@ -278,9 +278,9 @@ def components(steps: list[list[TraceStep]]) -> Iterator[set[int]]:
                     yield members
 
 
-def shortened(world: Space, found: Found) -> Found:
+def shortened(world: Space, found: Counterexample) -> Counterexample:
     """The same with as few actions as still lead there; a circle stays as it is."""
-    if found.circle:
+    if found.cycle:
         return found
     trace, at = list(found.trace), 0
     while at < len(trace) - 1:
@@ -289,7 +289,7 @@ def shortened(world: Space, found: Found) -> Found:
             trace = shorter
         else:
             at += 1
-    return Found(found.what, trace)
+    return Counterexample(found.what, trace)
 
 
 def _breaks(world: Space, trace: list[Action]) -> str:
@@ -347,6 +347,6 @@ _WORDS: Final = {
     "timer": "the next timer fires",
     "late": "the next timer fires, and frames that are due are still on their way",
     "receive": "the application posts a receive",
-    "probe": "the controller asks for an EV probe",
+    "probe": "the controller requests an EV probe",
     "up": "a port comes back",
 }

@@ -48,7 +48,7 @@ Action = tuple[str, int]  # action, and its frame, port or host
 _FAULTS: Final = frozenset(
     {"lose", "duplicate", "mark", "trim", "trim-last-hop", "overtake", "late", "down", "restart"}
 )
-WAITS: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
+OPTIONAL: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
 
 
 class Broken(Exception):  # noqa: N818  no error: what was looked for

@@ -31,7 +31,7 @@ class Space:
     t1s: int = 1
     qps: int = 1
     late_receives: bool = False  # receives are posted at any time, or never
-    probes: int = 0  # EV probes that the receiver's controller asks for, at any time
+    probes: int = 0  # EV probes requested by the receiver's controller, at any time
     id_mask: int = 0  # EV probe ids are cut to these bits; 0: as they are
     any_order: bool = False  # frames of one class overtake each other in a plane, too, and that is no fault
     may_fail: bool = False  # a QP may end in ERROR, with a reason

@@ -1,9 +1,9 @@
 """Models of the paper's measurements and of what counts as reproducing them: figures.yaml and at-speed.yaml.
 
-Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, so that they can be held
-against a network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is
-one figure, `variant.expectation`, or two with `/` or `-` between them; an expectation that reports round trips has a
-second figure, `expectation-seconds`.
+Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, to be compared with a
+network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is one figure,
+`variant.expectation`, or two with `/` or `-` between them; an expectation that reports round trips has a second
+figure, `expectation-seconds`.
 
 `accept: rule` is one rule for all: within 5 % of the paper's figure, or within the effect that the figure shows where
 that is smaller, but not below 1 %, with which figures are read from a picture; or half of the last digit printed.

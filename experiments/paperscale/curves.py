@@ -57,7 +57,7 @@ class Sweep:
     drawn: Measured
     columns: Sequence[Measured]
     lines: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which curve a run belongs to
-    beside: tuple[str, Callable[[Mapping[str, Any]], float | None]] | None = None  # a figure that is no run's
+    extra_column: tuple[str, Callable[[Mapping[str, Any]], float | None]] | None = None  # a figure that is no run's
     seeds: Sequence[int] = _SEEDS
     logarithmic: bool = True
 
@@ -119,7 +119,7 @@ SWEEPS = (
             Measured("packets lost", "lost (lost)", ""),
             Measured("goodput after the failure", "goodput (rate)", "Gb/s", 8e-9),
         ),
-        beside=("memory of a QP, KiB", memory.qp_memory),
+        extra_column=("memory of a QP, KiB", memory.qp_memory),
     ),
     Sweep(
         "trimming",
@@ -233,10 +233,10 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
         [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in shown)]
         for (line, x), mine in groups.items()
     ]
-    if sweep.beside:
-        columns.append(sweep.beside[0])
+    if sweep.extra_column:
+        columns.append(sweep.extra_column[0])
         for row, mine in zip(table, groups.values(), strict=True):
-            row.append(number(sweep.beside[1](mine[0]["values"])))
+            row.append(number(sweep.extra_column[1](mine[0]["values"])))
     return Appendix(sweep.title, sweep.text, path, columns, table)
 
 

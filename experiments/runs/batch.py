@@ -29,7 +29,7 @@ R = TypeVar("R")
 B = TypeVar("B", bound=BatchJob)
 
 Once = Callable[[Iterable[J], int], Iterator[tuple[J, R | None]]]
-"""Workers: does every job, at most so many at a time; gives each with its row, or without one where its worker died."""
+"""Workers: run every job, at most this many at a time; yield each with its row, or None if its worker died."""
 
 
 def missing(store: RunStore, jobs: Iterable[B]) -> Iterator[B]:

@@ -20,7 +20,7 @@ END_WITHIN = 5.0  # seconds that a worker has to remove what its run wrote
 def rows(
     jobs: Iterable[J], workers: int, do: Callable[[J], R], killed: Callable[[J], R]
 ) -> Generator[tuple[J, R], None, None]:
-    """Yield rows of all jobs as they come, from so many processes at most; `do` is a function of a module."""
+    """Yield rows of all jobs as they complete, from at most `workers` processes; `do` is a function of a module."""
     return batch.rows(jobs, lambda some, most: _once(some, min(workers, most), do), killed)
 
 

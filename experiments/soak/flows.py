@@ -36,7 +36,7 @@ class SoakFlow:
     qps: int = 1  # of the same pair, each with all of this
     profile: tuple[tuple[int, int], ...] = ()  # (plane, uplink) of each EV of an explicit profile, in its order
     ends: float = NEVER  # QPs are destroyed then, and others begin with all of this
-    notice_delay: float = 0.0  # seconds until the other end hears of that
+    notice_delay: float = 0.0  # seconds until the other end is notified
 
     @property
     def fails(self) -> bool:

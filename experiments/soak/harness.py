@@ -94,7 +94,7 @@ class SoakHarness:
                 self.after(max(0.0, flow.ends - self.clock.seconds), functools.partial(self._remake, made))
 
     def _remake(self, connection: SoakConnection) -> None:
-        """One end destroys its QP, the other when it hears of it, and both make others."""
+        """One end destroys its QP, the other when it is notified, and both make others."""
         if connection not in self.connections:
             return  # a restart ended it
         flow = connection.flow
@@ -130,7 +130,7 @@ class SoakHarness:
         self.fabric.connect(name, nic)
 
     def _restart_host(self, name: str) -> None:
-        """Another process in its place. Who talked with the old one gives those QPs up when it hears of it."""
+        """Another process in its place; peers of the old one give up those QPs when notified."""
         for connection in (*self.connections, *self.ended):
             if name in connection.hosts:
                 connection.alive[connection.hosts.index(name)] = False

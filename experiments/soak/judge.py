@@ -147,8 +147,8 @@ def quiet(harness: SoakHarness) -> Iterator[str]:
         if harness.plan.transport == "mrc":
             for number, qp in transport.verbs.qps.items():
                 if id(qp) not in given_up:
-                    stale_news = qp.peer.text in restarted
-                    yield from _evs(f"{name} QP {number}", qp, harness.clock.seconds, stale_news)
+                    stale_ports = qp.peer.text in restarted
+                    yield from _evs(f"{name} QP {number}", qp, harness.clock.seconds, stale_ports)
             yield from ports(name, transport, {peer.text for peer in transport.peers.with_qps.values()} - restarted)
             yield from _control(name, transport)
     for connection in harness.connections:
@@ -167,9 +167,9 @@ def _given_up(harness: SoakHarness) -> set[int]:
     return found
 
 
-def _evs(name: str, qp: Any, now: float, stale_news: bool) -> Iterator[str]:
+def _evs(name: str, qp: Any, now: float, stale_ports: bool) -> Iterator[str]:
     for path in qp.path_snapshots():
-        if path["state"] not in _GOOD and not (stale_news and path["state"] == "PORT_DOWN"):
+        if path["state"] not in _GOOD and not (stale_ports and path["state"] == "PORT_DOWN"):
             yield f"{name}: EV {path['ev']:08x} is still {path['state']} at {now:.1f} s"
     for plane in qp.evs.planes.values():
         if len(plane.active) + plane.unmade < plane.target:

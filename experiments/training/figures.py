@@ -19,11 +19,11 @@ from mrclab.topo.input import files
 _STEPS = "traffic.job.steps"
 _AVERAGE, _USUAL = "step_time (average)", "step_time (usual)"
 
-Kept = Mapping[int, tuple[str, Sequence[Row]]]
+StoredFigures = Mapping[int, tuple[str, Sequence[Row]]]
 """By NICs: the digest of the sources, and the rows."""
 
 
-def merged(old: Kept, directory: Path) -> Kept:
+def merged(old: StoredFigures, directory: Path) -> StoredFigures:
     """Add to old figures the runs of a directory: one program's together; of two programs, the one with more runs."""
     found = dict(old)
     for size in SIZES:
@@ -37,7 +37,7 @@ def merged(old: Kept, directory: Path) -> Kept:
     return found
 
 
-def save(path: Path, found: Kept) -> None:
+def save(path: Path, found: StoredFigures) -> None:
     """Write the figures of these rows, a line for each variant."""
     sizes = [f'"{nics}": {_written(digest, rows)}' for nics, (digest, rows) in sorted(found.items())]
     files.replace_file(path, "{\n" + ",\n".join(sizes) + "\n}\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.figures import Kept
+from mrclab.experiments.training.figures import StoredFigures
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
 from mrclab.lab.report.grid import markdown
 
@@ -101,7 +101,7 @@ TRANSPORT-FAULT. [training.json](training.json) has the figures of each run.
 """
 
 
-def write(path: Path, found: Kept) -> None:
+def write(path: Path, found: StoredFigures) -> None:
     """Write the page, and its picture into the same folder."""
     rows = {nics: kept[1] for nics, kept in found.items()}
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
@@ -203,7 +203,7 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
     return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
 
 
-def _runs(found: Kept) -> str:
+def _runs(found: StoredFigures) -> str:
     """State which runs were made: seeds of each transport and fault, CPU time, memory, sources."""
     cases = (costs.CALM, *FAULTS)
     words = [_RUNS]
@@ -232,7 +232,7 @@ def _runs(found: Kept) -> str:
     return "\n".join(words)
 
 
-def _count(found: Kept, size: JobSize, variant: str) -> int:
+def _count(found: StoredFigures, size: JobSize, variant: str) -> int:
     return sum(row["variant"] == variant for row in found.get(size.nics, ("", ()))[1])
 
 

@@ -1,4 +1,4 @@
-"""The figures of a run that are held against the other world's, out of what its report says."""
+"""Figures of a run's report that are compared with the other world's."""
 
 import re
 from collections.abc import Iterator, Mapping

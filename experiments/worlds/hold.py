@@ -1,4 +1,4 @@
-"""Both worlds' figures held against each other: which agree, and what is known to set the others apart."""
+"""Comparison of both worlds' figures: which agree, and known reasons for the other differences."""
 
 import math
 import re
@@ -71,14 +71,14 @@ class Explanation(Strict):
             return alone is not None and self.missing == lacking and alone.median <= (self.by or 0.0)
         if self.missing:
             return False
-        apart = sim.median - wire.median
-        if self.sim_is and (self.sim_is == "more") != (apart > 0):
+        difference = sim.median - wire.median
+        if self.sim_is and (self.sim_is == "more") != (difference > 0):
             return False
         if self.by is not None:
-            return abs(apart) <= self.by
+            return abs(difference) <= self.by
         low, high = _range(figure.kind, wire)
         gap, width = max(sim.least - high, low - sim.most), max(high - low, sim.most - sim.least)
-        return (self.share is None or abs(apart) <= self.share * abs(wire.median)) and (
+        return (self.share is None or abs(difference) <= self.share * abs(wire.median)) and (
             self.spreads is None or gap <= self.spreads * width
         )
 

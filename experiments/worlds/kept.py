@@ -17,7 +17,7 @@ _NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRun:
     """One finished run, as its directory has it."""
 
     label: str  # the scenario's name, with that of its variant
@@ -39,7 +39,7 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._kept: list[Kept] = []
+        self._kept: list[StoredRun] = []
         self._seen: set[Path] = set()
         self.poll()
 
@@ -50,17 +50,17 @@ class Store:
                 self._kept.append(kept)
                 self._seen.add(path)
 
-    def of(self, loaded: Loaded, world: WorldName, seeds: Iterable[int]) -> list[Kept]:
+    def of(self, loaded: Loaded, world: WorldName, seeds: Iterable[int]) -> list[StoredRun]:
         """The valid runs of a scenario in a world, the newest of each seed; where one has none, an invalid one."""
         return [kept for seed in seeds if (kept := self._best(loaded, world, seed))]
 
-    def tries(self, loaded: Loaded, world: WorldName, seed: int) -> list[Kept]:
+    def tries(self, loaded: Loaded, world: WorldName, seed: int) -> list[StoredRun]:
         """Every run of a scenario in a world with a seed, oldest first."""
         fields = values(loaded)
         mine = [kept for kept in self._kept if (kept.label, kept.world, kept.seed) == (label(loaded), world, seed)]
         return sorted((k for k in mine if k.values == fields), key=lambda kept: str(kept.info.get("finished", "")))
 
-    def _best(self, loaded: Loaded, world: WorldName, seed: int) -> Kept | None:
+    def _best(self, loaded: Loaded, world: WorldName, seed: int) -> StoredRun | None:
         tries = self.tries(loaded, world, seed)
         valid = [kept for kept in tries if kept.state != "invalid"]
         return next(reversed(valid or tries), None)
@@ -76,7 +76,7 @@ def values(loaded: Loaded) -> dict[str, Any]:
     return values_of(loaded.scenario, _NOT_COMPARED)
 
 
-def _read(directory: Path) -> Kept | None:
+def _read(directory: Path) -> StoredRun | None:
     try:
         result = json.loads(files.read_bytes(directory / "result.json", follow=False))
         info = json.loads(files.read_bytes(directory / "run.json", follow=False))
@@ -96,4 +96,4 @@ def _read(directory: Path) -> Kept | None:
     variant = str(info.get("variant", ""))
     name = f"{info['base']} [{variant}]" if variant else str(info["base"])
     world: WorldName = "sim" if info.get("world") == "sim" else "wire"
-    return Kept(name, world, int(info["seed"]), state_of(result["state"]), result["facts"], info, values(loaded))
+    return StoredRun(name, world, int(info["seed"]), state_of(result["state"]), result["facts"], info, values(loaded))

@@ -10,7 +10,7 @@ from typing import Any
 from mrclab.experiments.worlds import hold
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.hold import Row, Side
-from mrclab.experiments.worlds.kept import Kept, Store, label
+from mrclab.experiments.worlds.kept import Store, StoredRun, label
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
@@ -30,7 +30,7 @@ class WorldRuns:
     missed: Sequence[str] = ()  # one phrase for each run that did not pass: its seed, and why
 
     @classmethod
-    def of(cls, kept: Sequence[Kept]) -> "WorldRuns":
+    def of(cls, kept: Sequence[StoredRun]) -> "WorldRuns":
         """Return the summary of some runs."""
         missed = [f"seed {one.seed}, {_WORLDS[one.world]}: {_why(one)}" for one in kept if _why(one)]
         return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
@@ -52,7 +52,7 @@ class BothWorlds:
 
     @property
     def name(self) -> str:
-        """The label for people."""
+        """The label for display."""
         return self.label.replace("[", "– ").rstrip("]")
 
     @property
@@ -244,7 +244,7 @@ def _by_reason(made: Sequence[BothWorlds]) -> list[tuple[str, list[tuple[BothWor
 
 
 def limit_of(row: Row) -> str:
-    """Return how far the worlds may be apart in a figure, for people; empty where no reason explains it."""
+    """Return the accepted difference of the worlds in a figure, as text; empty where no reason explains it."""
     reason = row.reason
     if reason is None:
         return ""
@@ -255,11 +255,11 @@ def limit_of(row: Row) -> str:
     return ", ".join([*share, f"{reason.spreads:g} × spread"] if reason.spreads is not None else share)
 
 
-def _figures(runs: Sequence[Kept]) -> hold.Runs:
+def _figures(runs: Sequence[StoredRun]) -> hold.Runs:
     return {kept.seed: figures(kept.facts) for kept in runs if _valid(kept)}
 
 
-def _valid(kept: Kept) -> bool:
+def _valid(kept: StoredRun) -> bool:
     """Return True if a run says something of the network, and went to its end."""
     return kept.state in {"passed", "failed"}
 
@@ -273,7 +273,7 @@ def verdicts(runs: WorldRuns) -> str:
     return "PASS" if set(runs.states) == {"passed"} else ", ".join(found)
 
 
-def _why(kept: Kept) -> str:
+def _why(kept: StoredRun) -> str:
     """Return the reason why a run failed; empty where it passed."""
     if kept.state == "passed":
         return ""
@@ -289,7 +289,7 @@ def _seeds(runs: WorldRuns) -> str:
 
 
 def side(found: Side | None, row: Row) -> str:
-    """A figure for people: the median, and in brackets the range of several seeds."""
+    """A figure as text: the median, and in brackets the range of several seeds."""
     if found is None:
         return "–"
     spread = f" ({_number(found.least, row)} … {_number(found.most, row)})" if found.seeds > 1 else ""
@@ -298,8 +298,8 @@ def side(found: Side | None, row: Row) -> str:
 
 def both(row: Row) -> str:
     """A figure of both worlds in a few words."""
-    apart = difference(row)
-    outcomes = f" ({apart})" if row.because and apart != "–" else ""
+    gap = difference(row)
+    outcomes = f" ({gap})" if row.because and gap != "–" else ""
     return f"{row.name}: {side(row.wire, row)} → {side(row.sim, row)}{outcomes}"
 
 
@@ -324,7 +324,7 @@ def difference(row: Row) -> str:
     return f"{100 * row.difference:+.1f} %"
 
 
-def _machines(runs: Iterable[Kept]) -> list[str]:
+def _machines(runs: Iterable[StoredRun]) -> list[str]:
     """The machines of some runs, without anything that identifies their owners."""
     found = []
     for kept in runs:

@@ -29,7 +29,7 @@ class WorldsJob:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for display."""
         return f"{label(self.loaded)}, seed {self.loaded.scenario.seed}, {self.world}"
 
 

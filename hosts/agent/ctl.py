@@ -17,7 +17,7 @@ from mrclab.hosts.nic.seam import Loop
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
-Word = TypeVar("Word", bound=Enum)
+EnumT = TypeVar("EnumT", bound=Enum)
 
 _FIELD_KEYS = ("width", "init_val", "min", "max", "mask")
 _BATCHES_KEPT = 64  # finished batches of probes that were not polled are forgotten, oldest first
@@ -179,7 +179,7 @@ class CtlOperations:
         return {"port": port, **self._ctl.query_port(port)}
 
 
-def _member(kind: type[Word], name: str, text: str, by_name: bool = False) -> Word:
+def _member(kind: type[EnumT], name: str, text: str, by_name: bool = False) -> EnumT:
     """Return a member of an enumeration by its value or its name."""
     words = {(member.name if by_name else str(member.value)): member for member in kind}
     if text not in words:

@@ -89,10 +89,10 @@ class Sampler:
         for row in sample["qps"]:
             for name in _NOT_IN_HISTORY:
                 row.pop(name, None)
-        lean = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
+        changed = {"qps": self._qps.of(sample["qps"]), "paths": self._paths.of(sample.get("paths", []))}
         for changes in (self._qps, self._paths):
             changes.forget(self._transport.verbs.qps)
-        taken = self._record({"kind": "sample", **sample, **lean, **lateness})
+        taken = self._record({"kind": "sample", **sample, **changed, **lateness})
         if self._most_kept:
             self._keep(taken)
 

@@ -2,7 +2,7 @@
 
 The sender copies a segment with its header into the next slot of its own ring and writes it to the same slot of the
 peer's. A slot is used again when the NIC has completed the write and the peer has said, by an immediate without data,
-that it took the segment out: nobody is ever sent more than it has room for, and a receive is always posted.
+that it took the segment out: no peer is ever sent more than it has room for, and a receive is always posted.
 """
 
 from __future__ import annotations

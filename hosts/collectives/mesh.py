@@ -214,8 +214,8 @@ class Mesh:
     def _feed(self, operation: MeshOperation) -> None:
         """Give an operation what has come early."""
         box = self._inbox.get(operation.key)
-        while box and operation.wants is not None:
-            rank = operation.wants[0]
+        while box and operation.awaited is not None:
+            rank = operation.awaited[0]
             found = box.pop((operation.group.ranks[rank], operation.expected[rank]), None)
             if found is None:
                 return
@@ -432,9 +432,9 @@ class Mesh:
         operation = self._operations.get(key)
         if operation is not None:
             group = operation.group
-            wants = operation.wants
-            if wants is not None and group.ranks[wants[0]] == peer.rank and operation.expected[wants[0]] == index:
-                self._hand(operation, wants[0], code, total, payload)
+            awaited = operation.awaited
+            if awaited is not None and group.ranks[awaited[0]] == peer.rank and operation.expected[awaited[0]] == index:
+                self._hand(operation, awaited[0], code, total, payload)
                 self._feed(operation)
                 return
         known = self._groups.get(number)
@@ -457,16 +457,16 @@ class Mesh:
 
     def _look(self, now: float) -> None:
         """Check deadlines, and peers from which nothing was received for long."""
-        anybody = [one for queue in self._anybody.values() for one in queue]
+        unmatched = [one for queue in self._anybody.values() for one in queue]
         if self._operations or self._sending:
             for peer, lane in self._lanes:
                 since = lane.silent_since()
                 if since is not None and now - since > self._silence and not peer.lost:
                     self._lose(peer, f"it has acknowledged nothing for {self._silence:g} s")
-        for operation in [*self._operations.values(), *self._sending, *anybody]:
+        for operation in [*self._operations.values(), *self._sending, *unmatched]:
             if operation.over:
                 continue
-            waits = operation.wants
+            waits = operation.awaited
             peers = [] if waits is None else [self._peers[operation.group.ranks[waits[0]]]]
             if now > operation.deadline:
                 whom = f"waiting for {peers[0]}" if peers else "sending"

@@ -89,7 +89,7 @@ class MeshOperation:
         self._over = threading.Event()
         self._indexes: dict[int, int] = defaultdict(int)  # next segment to each rank
         self.expected: dict[int, int] = defaultdict(int)  # next segment from each rank
-        self.wants: tuple[int, int] | None = None  # rank of the group, bytes
+        self.awaited: tuple[int, int] | None = None  # rank of the group, bytes
         self.waits_since = 0.0
         if kind == ORDERED:
             self.number = group.next_ordered()
@@ -135,8 +135,8 @@ class MeshOperation:
 
     def take(self, payload: memoryview) -> None:
         """Continue with the segment that it waits for."""
-        assert self.wants is not None
-        rank, length = self.wants
+        assert self.awaited is not None
+        rank, length = self.awaited
         if len(payload) != length:
             self._mesh.fail(
                 self, rank, f"rank {self.group.ranks[rank]} sent {len(payload)} bytes where {length} are expected here:"
@@ -149,10 +149,10 @@ class MeshOperation:
     def _resume(self, payload: memoryview | None) -> None:
         assert self._generator is not None
         try:
-            self.wants = next(self._generator) if payload is None else self._generator.send(payload)
+            self.awaited = next(self._generator) if payload is None else self._generator.send(payload)
             self.waits_since = time.monotonic()
         except StopIteration:
-            self._ended, self.wants = True, None
+            self._ended, self.awaited = True, None
             self._look()
         except Exception as error:  # of a reduction: it belongs to the waiting thread
             self._mesh.fail(self, None, f"{type(error).__name__}: {error}")
@@ -171,7 +171,7 @@ class MeshOperation:
         """Wake all waiting threads."""
         if self._over.is_set():
             return
-        self.error, self.wants = error, None
+        self.error, self.awaited = error, None
         if self._when_over is not None:
             try:
                 self._when_over(self)

@@ -3,7 +3,7 @@
 A page of a mapping that lies behind the file's end is no memory any more: touching it kills the process (SIGBUS,
 mmap(2)). So a file lease is taken (fcntl(2), F_SETLEASE): a process that writes to or truncates the file is blocked
 by the kernel until this process has put a copy of its bytes where the mapping was, which takes milliseconds. Sending
-itself pays nothing. Where there can be no lease, since somebody writes to the file already or the file system knows
+itself pays nothing. Where there can be no lease, since a process writes to the file already or the file system knows
 none, the bytes are copied at once.
 """
 

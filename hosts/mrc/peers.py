@@ -22,7 +22,7 @@ HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
 
 
 def plane_mask(config: NodeConfig) -> int:
-    """Return the port mask of a host whose ports are all up. Bit n−1 stands for the port in plane n.
+    """Return the port mask of a host whose ports are all up. Bit n−1 is the port in plane n.
 
     Ports are numbered by their planes, which are all that two hosts share; each may number its ports in its own way.
     """

@@ -71,7 +71,7 @@ class MrcQpStats(QpStats):
     out_of_window: int = 0
     no_bitmap: int = 0  # packets refused for lack of a bitmap
     no_pkt_buffer: int = 0  # packets refused for lack of a buffer
-    penalties: int = 0  # SACKs that asked the sender to slow down
+    penalties: int = 0  # SACKs with a congestion penalty
     condemned: int = 0  # SACKs with ALWAYS_SKIP
     sacks_sent: int = 0
     probes_answered: int = 0

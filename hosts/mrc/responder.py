@@ -95,7 +95,7 @@ class MrcResponder(ReceiveHalf):
         self._grants_credit = type(qp.cc).credit_based
         self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
-        self._penalised = False  # the peer was asked to slow down
+        self._penalised = False  # the peer got a congestion penalty
         self._restoring_until = inf  # it is notified that it need not
         self.rcvd_bytes = 0
         # heap of (last seq, MSN, RQMSN, immediate, length, ACK requested) of messages whose last packet arrived

@@ -338,7 +338,7 @@ class Nic:
     def _transmit(self) -> int:
         """Send the frames that ports may send now, in turns; return their number.
 
-        A port that had nothing is asked again after another sent: the transport keeps planes in step.
+        A port that had nothing to send is polled again after another sent: the transport keeps planes in step.
         """
         next_frame = self._transport.next_frame
         ports = self._up

@@ -97,7 +97,7 @@ class PacketSocket:
         """Yield (arrival, frame) of up to `limit` waiting frames; arrival is the kernel's, in monotonic seconds.
 
         Arrival is never before the frame came, also where this process was preempted while it read the clocks: a round
-        trip must not measure too short. A frame is valid until the next one is asked for: its slot then goes back to
+        trip must not measure too short. A frame is valid until the next one is read: its slot then goes back to
         the kernel.
         """
         words, offsets, unpack, slots = self._words, self._offsets, _HEADER.unpack_from, self.slots

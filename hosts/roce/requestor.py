@@ -112,10 +112,10 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         offset = (seq - message.first_seq) * self._mtu
         size = min(self._mtu, message.length - offset)
         last = seq == message.last_seq
-        asks = self._wants_ack(seq, last or lost is not None, now)
+        ack_requested = self._needs_ack(seq, last or lost is not None, now)
         frame = qp.path.frame(
             h.TC_DATA,
-            self._headers(message, seq, offset, size, asks),
+            self._headers(message, seq, offset, size, ack_requested),
             message.view[offset : offset + size] if size else None,
         )
         if self.region_gone(message, now):
@@ -143,7 +143,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
                 return message
         return None
 
-    def _wants_ack(self, seq: int, last: bool, now: float) -> bool:
+    def _needs_ack(self, seq: int, last: bool, now: float) -> bool:
         """Return True for a message's last packet, every n-th, the window's last, the first after a round trip."""
         if not (
             last

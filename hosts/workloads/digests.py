@@ -77,7 +77,7 @@ class Meetings:
     """Meetings of both ends of a flow, by its name, if they share a process."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], tuple[str, list[_Both]]] = {}  # role of who came first
+        self._waiting: dict[tuple[str, str], tuple[str, list[_Both]]] = {}  # role of the first one
 
     def digests(self, workload: str, flow: str, role: str, qps: int) -> list[RunningDigest]:
         """Return the digests of an end that sends ("send") or receives ("recv"), one for each QP."""

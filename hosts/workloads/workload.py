@@ -362,9 +362,9 @@ class Workload:
         record = {"kind": "flow.done", "traffic": self.name, "flow": flow, "began": stream.began, "ended": stream.ended}
         self._record({**record, "bytes": stream.sender.bytes, "error": stream.sender.error})
 
-    def _round(self, number: int, began: float, ended: float, rests: bool, sha256: str = "") -> None:
+    def _round(self, number: int, began: float, ended: float, idle: bool, sha256: str = "") -> None:
         record = {"kind": "iteration", "traffic": self.name, "iteration": number, "began": began, "ended": ended}
-        more = {"rests": True} if rests else {}
+        more = {"rests": True} if idle else {}
         self._record({**record, **more, **({"sha256": sha256} if sha256 else {})})
 
     def _collective_done(self) -> None:

@@ -1,4 +1,4 @@
-"""Trace of a run: the packets that a scenario's `trace` asks for, as pcapng and Parquet files of its results."""
+"""Trace of a run: the packets selected by a scenario's `trace`, as pcapng and Parquet files of its results."""
 
 from __future__ import annotations
 

@@ -92,13 +92,13 @@ class EvAffected(BaseExpectation):
         over = _over(measures, fault, begin, end)
         out = {c.key for c in measures.paths.changes if c.new in OUT and begin <= c.t <= end}
         out &= set(measures.paths.sender_evs)
-        strangers = out - over
+        others = out - over
         stayed = used_over(measures, fault, begin, end) - out if self.exactly else set()
         expected = f"{'exactly' if self.exactly else 'only'} the EVs over {fault.where} go out"
-        observed = f"{len(out & over)} of {len(over)} over it went out, {len(strangers)} others"
+        observed = f"{len(out & over)} of {len(over)} over it went out, {len(others)} others"
         observed += f", {len(stayed)} stayed in use" if stayed else ""
-        when = "; ".join([*_named(measures, strangers, "not over it"), *_named(measures, stayed, "stayed")])
-        wrong = len(strangers) + len(stayed)
+        when = "; ".join([*_named(measures, others, "not over it"), *_named(measures, stayed, "stayed")])
+        wrong = len(others) + len(stayed)
         return self.verdict(bool(out & over) and not wrong, expected, observed, when, float(wrong), "EVs")
 
     def _target(self, measures: "Measures") -> FaultSpan:

@@ -49,13 +49,13 @@ class Drops(BaseExpectation):
         where = self.switch or "switches"
         why = f" for {', '.join(reasons)}" if reasons else ""
         parts = [f"{where} drop {bounds.text()} packets{why}"] if bounds.text() else []
-        strangers = {
+        unexpected = {
             reason: n for reason, n in drops.items() if n and self.only is not None and reason not in self.only
         }
         if self.only is not None:
-            parts.append(f"{where} drop nothing" + (f" but for {', '.join(self.only)}" if self.only else ""))
+            parts.append(f"{where} drop nothing" + (f" except for {', '.join(self.only)}" if self.only else ""))
         seen = ", ".join(f"{reason} {n}" for reason, n in drops.items() if n) or "none"
-        ok = bounds.hold(count) and not strangers
+        ok = bounds.hold(count) and not unexpected
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 

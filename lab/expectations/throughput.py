@@ -133,7 +133,7 @@ class GoodputFloor(_InWindow):
         chosen = str(self.selection(self.plane))
         what = f" of {chosen}" if chosen else ""
         expected = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
-        return expected + (f", but for {self.allow}" if self.allow else "")
+        return expected + (f", except for {self.allow}" if self.allow else "")
 
 
 @EXPECTATIONS.register

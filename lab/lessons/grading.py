@@ -20,8 +20,8 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Progress of one lesson; `missing` says what is still missing, where it is not `ok`."""
+class LessonState:
+    """Progress of one lesson; `missing` says what is missing if it is not `ok`."""
 
     lesson: int
     title: str
@@ -29,7 +29,7 @@ class Standing:
     missing: str = ""
 
 
-def progress(folder: Path, seed: int | None = None) -> list[Standing]:
+def progress(folder: Path, seed: int | None = None) -> list[LessonState]:
     """Grade the files below `folder` for every lesson, matched by name.
 
     Lessons without a file need a lab or a result, and count as not done. LabError where there is no such folder, or two
@@ -38,7 +38,7 @@ def progress(folder: Path, seed: int | None = None) -> list[Standing]:
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}; name the one with the files that you work on")
     missing = {number: _missing(folder, lesson, seed) for number, lesson in LESSONS.items()}
-    return [Standing(number, LESSONS[number].title, not what, what) for number, what in missing.items()]
+    return [LessonState(number, LESSONS[number].title, not what, what) for number, what in missing.items()]
 
 
 def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:

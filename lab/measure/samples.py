@@ -33,7 +33,7 @@ class QpSeries:
 
     def count(self, name: str) -> CountSeries:
         """A count over time; an empty one where the QP never had it."""
-        return self.counts.get(name, _NOTHING)
+        return self.counts.get(name, _ZERO)
 
     def read(self, t: float, before: float, row: dict[str, Any]) -> None:
         """Take a row of a sample; `before` is the time of the host's sample before this one."""
@@ -60,7 +60,7 @@ class PathSeries:
 
     def count(self, name: str) -> CountSeries:
         """A count over time; an empty one where the path never had it."""
-        return self.counts.get(name, _NOTHING)
+        return self.counts.get(name, _ZERO)
 
     def read(self, row: _Row) -> None:
         """Take a row of a sample."""
@@ -73,7 +73,7 @@ class PathSeries:
 
 
 class PathTable(Mapping[tuple[str, int, int], PathSeries]):
-    """The series of all EVs by host, QP and EV, each made when it is asked for: a large fabric has millions of them."""
+    """The series of all EVs by host, QP and EV, each created on first use: a large fabric has millions of them."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int, int], tuple[tuple[int, int], list[_Row]]] = {}  # with the path
@@ -133,7 +133,7 @@ class Samples:
         self.late.append((late, host, t))
 
 
-_NOTHING = CountSeries()
+_ZERO = CountSeries()
 
 
 def _grow(counts: dict[str, CountSeries], name: str, t: float, before: float, value: float) -> None:

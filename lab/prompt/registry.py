@@ -20,7 +20,7 @@ Action = Callable[[LabSession, Sequence[str]], "Answer"]
 
 @dataclass(frozen=True)
 class Answer:
-    """Response of a command: for people, and as data for programs."""
+    """Response of a command: as text, and as data for programs."""
 
     shown: RenderableType
     data: Mapping[str, Any]

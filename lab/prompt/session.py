@@ -152,16 +152,16 @@ class LabSession:
         with self.lock:
             began = self.world.now
             deadline = began + seconds
-        who, step = caller(), _SLICE
+        requester, step = caller(), _SLICE
         while True:
-            if who.gone.is_set():
+            if requester.gone.is_set():
                 raise ClientGone("the client of this command has disconnected")
             self.lock.hand_over()
             with self.lock:
                 found = happened()
                 if stage:
                     done = share() if share else (self.world.now - began) / seconds if seconds > 0 else 1.0
-                    who.progress(stage, round(_PARTS * done), _PARTS)
+                    requester.progress(stage, round(_PARTS * done), _PARTS)
                 if found is not None or self.world.now >= deadline:
                     return found
                 if self._pace is not None:

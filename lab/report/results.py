@@ -1,9 +1,9 @@
 """A result directory: inputs and records of one run, enough to make its report again on any machine.
 
-scenario.yaml  fabric.yaml  run.json        what was asked for: inputs, seed, versions, machine
+scenario.yaml  fabric.yaml  run.json        inputs, seed, versions, machine
 history.jsonl  log/  node/                  what happened: one history on one clock, logs, node configs
 result.json  series.json  junit.xml         what it amounts to: expectations, numbers over time
-report.html  *.png                          the same for people
+report.html  *.png                          the same to read
 """
 
 import ctypes

@@ -309,7 +309,7 @@ def _stalls(measures: Measures) -> list[Row]:
 
 
 def _ev_changes(measures: Measures) -> list[Row]:
-    """Transitions that matter to people: SKIP comes and goes with every ECN mark, and is left out."""
+    """Transitions to show: SKIP comes and goes with every ECN mark, and is left out."""
     return [
         {
             "t": relative_time(measures, change.t),

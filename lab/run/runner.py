@@ -265,7 +265,7 @@ def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[
 
 
 def _trace(loaded: Loaded, notify: Callable[[str], None]) -> "RunTrace | None":
-    """Return the trace that a scenario asks for."""
+    """Return the trace of a scenario; None without one."""
     if loaded.scenario.trace is None:
         return None
     from mrclab.lab.capture.tracing import RunTrace  # noqa: PLC0415 - few runs are traced

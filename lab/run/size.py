@@ -20,7 +20,7 @@ _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rule
 _SWITCH_THREADS = 11
 _SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end, at low rates
 _MIN_SWITCH_S, _MIN_HOST_S = 10e-6, 18e-6  # the same at full speed
-_ROOM = 0.9  # of free memory; the rest is left to other programs
+_USABLE_SHARE = 0.9  # of free memory; the rest is left to other programs
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,14 @@ def shortage(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> s
 
 def _too_large(required: Need, machine: MachineCapacity) -> str:
     lacks = []
-    if required.memory > _ROOM * machine.memory:
+    if required.memory > _USABLE_SHARE * machine.memory:
         lacks.append(f"{_gib(required.memory)} of memory, of which {_gib(machine.memory)} are free")
-    if required.threads > _ROOM * machine.threads:
+    if required.threads > _USABLE_SHARE * machine.threads:
         lacks.append(f"{required.threads} processes and threads, of which the kernel allows {machine.threads} more")
     if not lacks:
         return ""
-    fits = max(
-        0, int((_ROOM * machine.memory - _REST) / (required.memory - _REST) * (required.switches + required.hosts))
-    )
+    share = (_USABLE_SHARE * machine.memory - _REST) / (required.memory - _REST)
+    fits = max(0, int(share * (required.switches + required.hosts)))
     what = f"{required.switches} switches and {required.hosts} hosts need {' and '.join(lacks)}"
     return f"{what}; this machine can hold some {fits} of them together: lower planes, t0s, t1s or hosts_per_t0"
 

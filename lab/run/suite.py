@@ -21,7 +21,7 @@ from mrclab.topo.errors import TopoError
 from mrclab.topo.linux.paths import RUN_DIR
 
 SCENARIOS = HOME / "scenarios"
-APART = ("scale", "paper-scale", "train")
+EXCLUDED = ("scale", "paper-scale", "train")
 """Directories below `scenarios/` whose scenarios run when they are named: they need a whole machine, or PyTorch."""
 
 _SUFFIXES = (".yaml", ".yml")
@@ -98,12 +98,12 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
-    """Return the scenario files that words name (file, directory, name below `scenarios/`); no words: all but `APART`.
+    """Return the scenario files that words name (file, directory, name below `scenarios/`); none: all but `EXCLUDED`.
 
     Raises ScenarioError for a word that is none of these. Files of a directory are sorted by name, its own first.
     """
     if not words:
-        return [path for path in _below(home) if path.relative_to(home).parts[0] not in APART]
+        return [path for path in _below(home) if path.relative_to(home).parts[0] not in EXCLUDED]
     paths: list[Path] = []
     for word in words:
         found = list(_files(word, home)) or [path for path in _below(home) if path.stem == word]

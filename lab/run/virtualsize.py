@@ -32,7 +32,7 @@ _SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a
 _PROBE = 450  # of Clustermapper's memory of one path
 _CYCLES = 25  # cycles of its probes, as hosts probe ever more paths in turn
 _REPORT, _REPORT_HOST = 170 << 20, 26_000  # for verdicts and plots, besides the memory that the world frees
-_ROOM = 0.9  # of free memory; the rest is left to other programs
+_USABLE_SHARE = 0.9  # of free memory; the rest is left to other programs
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _content(loaded: Loaded, entry: object) -> int:
 def shortage(loaded: Loaded, free: int) -> str:
     """Return why a machine with this many free bytes cannot hold a run; empty if it can."""
     required = need(loaded)
-    if required.memory <= _ROOM * free:
+    if required.memory <= _USABLE_SHARE * free:
         return ""
     hosts = f"{required.hosts:,} hosts with {required.qps:,} QPs"
     what = f"{loaded.scenario.name}: {hosts} and {required.ports:,} switch ports"

@@ -2,8 +2,8 @@
 
 `python -m mrclab.lab.scenario.schema` writes it into docs/.
 
-What people write as text (`64 MiB`, `3s`, `25% of file`) is a number or a value of its own for the program, so the
-schema offers both where a model takes both.
+Values written as text (`64 MiB`, `3s`, `25% of file`) are numbers or other types in the models: the schema
+has both where a model accepts both.
 """
 
 import json

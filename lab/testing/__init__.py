@@ -1,1 +1,1 @@
-"""The lab in other people's tests: the pytest plugin and its fixture."""
+"""The lab in users' tests: the pytest plugin and its fixture."""

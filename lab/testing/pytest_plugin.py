@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
-    """Scenario files are collected when asked for."""
+    """Collect scenario files, with `--mrclab`."""
     if file_path.suffix in _SUFFIXES and parent.config.getoption("--mrclab"):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None

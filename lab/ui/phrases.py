@@ -1,4 +1,4 @@
-"""Records of a history as one line each, for people who watch."""
+"""Records of a history as one line of text each."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -79,7 +79,7 @@ class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
                 raise as_torch(error) from None
             raise
 
-    # --- what torch.distributed asks of a group ---------------------------------------------------------------------
+    # --- called by torch.distributed -------------------------------------------------------------------------------
 
     def name(self) -> str:
         """Return the backend's name."""

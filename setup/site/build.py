@@ -227,7 +227,7 @@ def collect(stage: Path, engine: Path) -> None:
         with zipfile.ZipFile(wheel) as file:
             file.extractall(stage / "core")
     shutil.rmtree(stage / "core" / "pydantic" / "v1")
-    for metadata in (stage / "core").glob("*.dist-info"):  # texts for people; Python asks for name and version
+    for metadata in (stage / "core").glob("*.dist-info"):  # Python needs name and version alone
         text = (metadata / "METADATA").read_text(encoding="utf-8")
         shutil.rmtree(metadata)
         metadata.mkdir()

@@ -225,7 +225,7 @@ DigestCallback = Callable[[DigestList], None]
 
 @dataclass(frozen=True)
 class ProgramInfo:
-    """Names of the loaded program: what `Pipeline` may be asked for."""
+    """Names of the loaded program, for the calls of `Pipeline`."""
 
     tables: dict[str, TableInfo] = field(default_factory=dict)
     profiles: dict[str, bool] = field(default_factory=dict)  # name -> has a selector

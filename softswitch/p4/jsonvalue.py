@@ -89,7 +89,7 @@ class JsonValue:
 
     @property
     def prose(self) -> str:
-        """A text for people; what cannot be printed in it is escaped."""
+        """A text for messages; unprintable characters are escaped."""
         if not isinstance(self.value, str):
             raise self.refused("a text")
         return self.value if self.value.isprintable() else self.value.encode("unicode_escape").decode("ascii")

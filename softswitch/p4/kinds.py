@@ -66,7 +66,7 @@ class ExpressionKinds:
         self._params = 0
         self._ahead = False
 
-    # -- what is asked for --------------------------------------------------------------------------------------------
+    # -- look-ups ---------------------------------------------------------------------------------------------------
 
     def need_number(self, expr: p4.Expr, params: int, ahead: bool) -> None:
         """Refuse what is no number where there are `params` arguments and, with `ahead`, bits to look ahead at."""

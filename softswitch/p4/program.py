@@ -423,7 +423,7 @@ class LearnList:
 class Program:
     """Everything the JSON says, indexed by name; actions by position, digests and field lists by position from 1 on.
 
-    `texts`: what the running program says to people, each with the number by which generated code calls it.
+    `texts`: messages of the running program, each with the number by which generated code calls it.
     """
 
     headers: dict[str, Header] = field(default_factory=dict)

@@ -95,14 +95,14 @@ class Device:
             raise P4RuntimeError(Code.UNKNOWN, f"Error when reconciling config: {failed.message}")
 
     def get_pipeline(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """Return the configuration, the saved one if there is one, or the parts of it that are asked for."""
+        """Return the configuration, the saved one if there is one, or the requested parts."""
         stored = self._written().stored
-        wants_all = response_type == GetRequest.ALL
-        wants_p4info = wants_all or response_type == GetRequest.P4INFO_AND_COOKIE
-        wants_config = wants_all or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
-        if not wants_p4info and not wants_config and response_type != GetRequest.COOKIE_ONLY:
+        everything = response_type == GetRequest.ALL
+        with_p4info = everything or response_type == GetRequest.P4INFO_AND_COOKIE
+        with_config = everything or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
+        if not with_p4info and not with_config and response_type != GetRequest.COOKIE_ONLY:
             raise invalid("Invalid response_type in GetForwardingPipelineConfigRequest")
-        return stored.restore(p4info=wants_p4info, device_config=wants_config)
+        return stored.restore(p4info=with_p4info, device_config=with_config)
 
     # -- writing and reading ------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Device:
         return self._switch.run(lambda: [item if isinstance(item, P4RuntimeError) else _try(item) for item in parsed])
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse | P4RuntimeError]:
-        """Yield the entities asked for, at least one response; as in PI, an error follows what was found before it."""
+        """Yield the requested entities, at least one response; as in PI, an error follows earlier entities."""
         entities: list[p4r.Entity] = []
         failure: P4RuntimeError | None = None
         with self._lock:

@@ -52,7 +52,7 @@ def _varint(message: bytes, position: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """The pipeline configuration as it was sent, kept compressed: it is large, and seldom asked for.
+    """The pipeline configuration as it was sent, kept compressed: it is large, and rarely read.
 
     `program` is the device config where the compiled program has the same bytes, which it keeps in any case.
     """

@@ -37,7 +37,7 @@ class ForwardingPipeline:
     packet_out: HeaderCodec
 
     def handler(self, entity: p4r.Entity) -> EntityHandler:
-        """Return who serves `entity`."""
+        """Return the handler of `entity`."""
         kind = entity.WhichOneof("entity")
         if kind is None or kind not in self.handlers:
             raise P4RuntimeError(Code.UNKNOWN, "Incorrect entity type")

@@ -53,7 +53,7 @@ class Membership:
 
 @dataclass(slots=True)
 class GroupState:
-    """A group: its handle, the size its controller asked for (0: none), its members by id."""
+    """A group: its handle, the size its controller requested (0: none), its members by id."""
 
     handle: int
     max_size: int

@@ -1,4 +1,4 @@
-"""Stream sockets in the data-plane thread: who is connected, and what each has sent that is not taken yet."""
+"""Stream sockets in the data-plane thread: connections, and received data not yet read."""
 
 from __future__ import annotations
 

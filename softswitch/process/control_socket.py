@@ -2,7 +2,7 @@
 
 `set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
 `port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`;
-`lateness`: seconds that the switch was late at most since it was last asked, and CPU seconds it used so far.
+`lateness`: the switch's longest latency since the last query, and its CPU time, in seconds.
 An answer is one line, beginning with `ok` or `error`.
 """
 
@@ -103,7 +103,7 @@ class ControlSocket:
         return " ".join(f"{number}@{interface}" for number, interface in sorted(self._switch.ports().items()))
 
     def _register_read(self, args: list[str]) -> str:
-        """Return the cells asked for, or all."""
+        """Return the requested cells, or all."""
         name, *indices = args
         cells = map(int, indices) if indices else range(self._switch.program().info.registers.get(name, (1, 0))[0])
         read = self._switch.program().register_read

@@ -18,17 +18,17 @@ class LongestWait:
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._monotonic = wall, monotonic
-        self._apart = wall() - monotonic()
+        self._offset = wall() - monotonic()
         self._worst = 0.0
 
     def frame(self, seconds: int, nanoseconds: int) -> None:
         """Take the time at which the kernel received a frame."""
         late = self._wall() - seconds - nanoseconds * 1e-9
         if late > self._worst:
-            apart = self._wall() - self._monotonic()
-            if abs(apart - self._apart) < STEP_SECONDS:
+            offset = self._wall() - self._monotonic()
+            if abs(offset - self._offset) < STEP_SECONDS:
                 self._worst = late
-            self._apart = apart
+            self._offset = offset
 
     def take(self) -> float:
         """Return the worst in seconds, and begin again."""

@@ -18,7 +18,7 @@ ETH_P_ALL = 0x0003
 PACKET_ADD_MEMBERSHIP, PACKET_STATISTICS, PACKET_QDISC_BYPASS, PACKET_IGNORE_OUTGOING = 1, 6, 20, 23
 PACKET_MR_PROMISC = 1
 BUFFER_BYTES = 4 << 20
-"""Socket buffers asked for per port: for frames on their way out, and for those too long for the ring."""
+"""Socket buffers requested per port: for frames on their way out, and for those too long for the ring."""
 
 
 class PortError(Exception):

@@ -2,7 +2,7 @@
 
 Calls come in Apache Thrift's binary protocol (strict), unframed, the service's name before the method's, on loopback.
 Served are the six `set_…egress_queue…` calls, the two clocks, `mirroring_mapping_…` (simple_switch.thrift), and
-`bm_get_config` of the service `standard` (standard.thrift), which the CLI asks for first. Every other call is answered
+`bm_get_config` of the service `standard` (standard.thrift), which the CLI reads first. Every other call is answered
 with a TApplicationException. Arguments are numbers; anything else in a call is skipped.
 """
 

@@ -17,7 +17,7 @@ from netns import Namespace, join
 
 from mrclab.rpc.client import Client
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 NAMES = ("h1", "h2")
 SIZES = (0, 1, 4096, 4097, 3_000_001)
 """Bytes of files: none, less than a packet, just one, just more, and many."""
@@ -81,7 +81,7 @@ class AgentPair:
         for name in NAMES:
             self.start_one(name)
         for name in NAMES:
-            self.clients[name] = client = Client.wait_for(self.directory / f"{name}.sock", PATIENCE_S)
+            self.clients[name] = client = Client.wait_for(self.directory / f"{name}.sock", TIMEOUT_S)
             client.subscribe()
             if not all(port["up"] for port in client.call("hello")["ports"]):
                 self.wait_event(name, lambda _, client=client: all(p["up"] for p in client.call("hello")["ports"]))
@@ -95,7 +95,7 @@ class AgentPair:
 
     def wait_event(self, name: str, wanted) -> dict[str, Any]:
         """Return the next event that fits."""
-        for event in self.clients[name].events(timeout=PATIENCE_S):
+        for event in self.clients[name].events(timeout=TIMEOUT_S):
             if wanted(event):
                 return event
         raise AssertionError(f"{name} did not say what was waited for")
@@ -142,7 +142,7 @@ class AgentPair:
         output = {}
         for name, process in self.processes.items():
             process.send_signal(signal.SIGTERM)
-            output[name] = process.communicate(timeout=PATIENCE_S)[1]
+            output[name] = process.communicate(timeout=TIMEOUT_S)[1]
         return output
 
     def remove(self) -> None:

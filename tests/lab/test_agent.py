@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from agents import PATIENCE_S, SIZES, AgentPair, agent_pair, random_file
+from agents import SIZES, TIMEOUT_S, AgentPair, agent_pair, random_file
 
 from mrclab.rpc.errors import RpcError
 from mrclab.topo import linkcheck
@@ -224,7 +224,7 @@ def test_a_signal_ends_the_agent_cleanly(pair: AgentPair, number):
     for process in pair.processes.values():
         process.send_signal(number)
     for name, process in pair.processes.items():
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors
         assert not (pair.directory / f"{name}.sock").exists()
@@ -234,7 +234,7 @@ def test_a_signal_ends_the_agent_cleanly(pair: AgentPair, number):
 
 def test_shutdown_is_answered_and_done(pair: AgentPair):
     assert pair.clients["h2"].call("shutdown") == {}
-    assert pair.processes["h2"].wait(timeout=PATIENCE_S) == 0
+    assert pair.processes["h2"].wait(timeout=TIMEOUT_S) == 0
 
 
 def test_a_killed_agent_can_be_started_again(pair: AgentPair, tmp_path):
@@ -255,7 +255,7 @@ def test_without_a_node_config_the_agent_says_so_and_ends(pair: AgentPair):
     pair.stop()
     pair.config_path("h1").unlink()
     process = pair.start_one("h1")
-    _, errors = process.communicate(timeout=PATIENCE_S)
+    _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
     assert "h1.json: No such file or directory; is the controller running?" in errors
     assert "Traceback" not in errors
@@ -268,7 +268,7 @@ def test_link_checks_are_answered_by_a_running_agent(pair: AgentPair):
     pair.start_one("h1")
     with pair.namespaces["h2"].entered():
         wire = PacketSocket("h2-p2", 4352)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     answers = []
     while not answers and time.monotonic() < deadline:
         wire.send(linkcheck.probe("t0-p2-1", 1, nonce=5, source_mac=bytes(6)))

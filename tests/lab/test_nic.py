@@ -20,7 +20,7 @@ from mrclab.topo.config.nodeconfig import NicPortConfig
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
 Frame = namedtuple("Frame", "header payload trailer wire_len")
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 class Endpoint:
@@ -89,7 +89,7 @@ class Bench:
 
     def run_until(self, condition) -> None:
         """Run the NIC's loop until a condition holds; fail after a time that no machine needs."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
 
         def check(now):
             if condition() or now > deadline:
@@ -134,7 +134,7 @@ def arrived(peer: PacketSocket) -> list[bytes]:
 def wait_for(peer: PacketSocket, count: int) -> list[bytes]:
     frames = []
     while len(frames) < count:
-        assert select.select([peer], [], [], PATIENCE_S)[0], f"{len(frames)} of {count} frames arrived"
+        assert select.select([peer], [], [], TIMEOUT_S)[0], f"{len(frames)} of {count} frames arrived"
         frames += arrived(peer)
     return frames
 

@@ -114,7 +114,7 @@ class Maker:
     def statement(self, after: str | None, depth: int) -> str:
         self.number += 1
         if depth and self.circles and not self.leave and self.random.random() < 0.3:
-            return self.circle(after, depth)
+            return self.cycle(after, depth)
         if depth and self.random.random() < 0.5:
             name = f"node{self.number}"
             yes = self.sequence(self.random.randrange(3), after, depth - 1)
@@ -132,7 +132,7 @@ class Maker:
         """Next node: sometimes out of the loop."""
         return self.leave[0] if self.leave and self.random.random() < 0.15 else after
 
-    def circle(self, after: str | None, depth: int) -> str:
+    def cycle(self, after: str | None, depth: int) -> str:
         """A loop between tables, as p4c writes `for`: tables without key count its laps."""
         begin, name, step = (f"{what}{self.number}" for what in ("begin", "while", "step"))
         lap = field(("scalars", "lap2"))

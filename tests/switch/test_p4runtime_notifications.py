@@ -19,7 +19,7 @@ from rig import Rig
 PROGRAM = Path(__file__).parent / "p4runtime"
 NAMES = Names(text_format.Parse((PROGRAM / "everything.p4info.txtpb").read_text(), p4i.P4Info()))
 NS_PER_SECOND = 1_000_000_000
-ACK_ATTEMPTS, ACK_PATIENCE_S = 40, 0.5
+ACK_ATTEMPTS, ACK_TIMEOUT_S = 40, 0.5
 
 pytestmark = [
     pytest.mark.root,
@@ -109,7 +109,7 @@ def test_a_digest_comes_again_only_after_its_ack(rig: Rig, primary: Client) -> N
     for _ in range(ACK_ATTEMPTS):  # BMv2 handles an ack when it comes to it, in a thread of its own
         rig.send(1, frame(1, src=0xA1))
         with contextlib.suppress(queue.Empty):
-            third = primary.stream.responses.get(timeout=ACK_PATIENCE_S)
+            third = primary.stream.responses.get(timeout=ACK_TIMEOUT_S)
             break
     assert third is not None
     assert learned(third) == [[b"\xa1", b"\1"]]

@@ -13,7 +13,7 @@ from netns import Namespace
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
 COMMAND = [sys.executable, "-m", "mrclab.softswitch"]
-LISTEN, PATIENCE_S = "0A", 20.0
+LISTEN, TIMEOUT_S = "0A", 20.0
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_without_an_address_only_this_user_reaches_it(space, tmp_path):
     path = tmp_path / "softswitch-0.sock"
     process = space.popen(COMMAND, env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)})
     try:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not path.exists():
             assert process.poll() is None
             assert time.monotonic() < deadline
@@ -51,5 +51,5 @@ def test_without_an_address_only_this_user_reaches_it(space, tmp_path):
 
 def test_an_interface_that_is_not_there_is_named(space):
     process = space.popen([*COMMAND, "-i", "1@nosuchif"], stderr=subprocess.PIPE)
-    _, text = process.communicate(timeout=PATIENCE_S)
+    _, text = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, text) == (1, "softswitch: port 1@nosuchif: no interface with this name\n")

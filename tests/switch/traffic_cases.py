@@ -13,7 +13,7 @@ from p4runtime_transcript import Transcript, as_json
 MS = 1_000_000  # nanoseconds
 HOUR = 3_600_000 * MS
 PORT_OUT = 2
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def frame(dst: int, src: int = 0x55, kind: int = 0x1234, length: int = 64) -> bytes:
@@ -61,7 +61,7 @@ def _ack(t: Transcript, digest: Any) -> None:
 def _until_told(t: Transcript, source: int) -> None:
     """Let a source be seen until the switch tells something: what forgets it may be late on a busy machine."""
     assert t.client.stream is not None
-    for _ in range(PATIENCE_S):
+    for _ in range(TIMEOUT_S):
         deadline = time.monotonic() + 1
         while t.client.stream.responses.empty():
             if time.monotonic() > deadline:

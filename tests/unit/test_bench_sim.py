@@ -156,7 +156,7 @@ def test_after_the_minutes_that_were_given_no_run_is_begun_and_kept_ones_count(t
     monkeypatch.setattr(load, "run", lambda _load: SimCost(1.0, 1.0, 1).of("MRC Lab", 16, 0, [1e-4]))
     loads = [SMALL, SimLoad(32, "permutation", 200_000)]
     for _ in range(2):
-        rows, failed = command.run(loads, 3, Turns(tmp_path, minutes=3), beside=False)
+        rows, failed = command.run(loads, 3, Turns(tmp_path, minutes=3), with_htsim=False)
         assert ([len(row.cpus) for row in rows], failed) == ([2, 1], False)
 
 
@@ -171,13 +171,13 @@ def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
 
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
     monkeypatch.setattr(htsim, "MAX_HOSTS", 8)
-    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), beside=True)
+    rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), with_htsim=True)
     assert ([row.cost.simulator for row in rows], failed) == (["MRC Lab"], False)
     assert "16 hosts: uet-htsim is left out" in capsys.readouterr().err
 
 
 def test_a_picture_of_cost_against_size(tmp_path):
-    rows = Turns().both(SMALL, 1, beside=False)
+    rows = Turns().both(SMALL, 1, with_htsim=False)
     table.picture(rows, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
@@ -185,7 +185,7 @@ def test_a_picture_of_cost_against_size(tmp_path):
 @pytest.mark.skipif(htsim.program() is None, reason="htsim_uec is not on the path")
 @pytest.mark.parametrize(("traffic", "size"), [("permutation", 2_000_000), ("all-to-all", 131_072)])
 def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
-    here, there = Turns().both(SimLoad(16, traffic, size), 1, beside=True)
+    here, there = Turns().both(SimLoad(16, traffic, size), 1, with_htsim=True)
     assert table.within(here, there), [row.times() for row in (here, there)]
 
 

@@ -187,7 +187,7 @@ def test_a_socket_that_another_user_serves_is_not_asked(tmp_path, monkeypatch):
 
     monkeypatch.setattr(peers.socket.socket, "getsockopt", others)
     try:
-        with pytest.raises(RpcError, match=f"another user .uid {OTHER}.; it is not asked"):
+        with pytest.raises(RpcError, match=f"another user .uid {OTHER}.; it gets no request"):
             Client(tmp_path / "lab.sock")
         with pytest.raises(LabError, match="another user"):
             client.ask(tmp_path, "command", line="nodes")

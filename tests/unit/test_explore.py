@@ -102,7 +102,7 @@ def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
     monkeypatch.setattr(RnrBackoff, "refuse", lambda *_: None)
     found = Search(named("immediates")).run().found
     assert found.what.startswith("a storm without end")
-    assert {kind for kind, _ in found.circle} == {"deliver", "timer"}
+    assert {kind for kind, _ in found.cycle} == {"deliver", "timer"}
 
 
 def test_a_timer_that_is_armed_for_ever_is_found(monkeypatch):

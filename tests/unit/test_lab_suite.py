@@ -52,7 +52,7 @@ def test_words_are_files_directories_or_names_below_scenarios(home):
         suite.find(["papier"], home)
 
 
-@pytest.mark.parametrize("apart", suite.APART)
+@pytest.mark.parametrize("apart", suite.EXCLUDED)
 def test_what_takes_a_machine_for_itself_runs_only_when_it_is_named(home, apart):
     path = home / apart / "huge.yaml"
     path.parent.mkdir()

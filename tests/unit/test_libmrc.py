@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from verbs_ground import PATIENCE_S, PROGRAMS, Ground, build, compiled, needs_compiler
+from verbs_ground import PROGRAMS, TIMEOUT_S, Ground, build, compiled, needs_compiler
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.rings import QpRings
@@ -162,7 +162,7 @@ def test_an_agent_that_dies_leaves_calls_that_fail_and_nothing_that_hangs(librar
     for provider in ground.providers.values():
         provider.close()
     for process in both:
-        said, _ = process.communicate(timeout=PATIENCE_S)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, said
         assert "orphan done" in said
 
@@ -171,7 +171,7 @@ def test_rogue_calls_are_refused_and_the_agent_lives(library, ground):
     """Packets and rings that no library makes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as rogue:
         rogue.connect(str(ground.folder / "h1.verbs"))
-        rogue.settimeout(PATIENCE_S)
+        rogue.settimeout(TIMEOUT_S)
 
         def answer(packet: bytes, descriptors: tuple[int, ...] = ()) -> int:
             socket.send_fds(rogue, [packet], descriptors)

@@ -21,7 +21,7 @@ LIBMRC = ROOT / "hosts" / "libmrc"
 PROGRAMS = ROOT / "tests" / "libmrc"
 TURN_S = 0.002  # simulated, between two looks at the programs
 SHARE_NS = 100_000  # that a program which wants to run has run in a turn before time passes
-PATIENCE_S = 240.0  # on a machine that has other things to do
+TIMEOUT_S = 240.0  # on a machine that has other things to do
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 VERBS_H = Path("/usr/include/infiniband/verbs.h")
@@ -132,7 +132,7 @@ class Ground:
 
     def until(self, done: Callable[[], bool]) -> None:
         """Serve until something is so."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not done():
             assert time.monotonic() < deadline, "the programs take too long"
             self.turn()

@@ -45,7 +45,7 @@ class Setting(NamedTuple):
 
 
 class Registry:
-    """Algorithms by name. `family` is the noun for messages, `owner` names who uses them, e.g. mrc.
+    """Algorithms by name. `family` is the noun for messages, `owner` names their user, e.g. mrc.
 
     `group` is the group of entry points, `package` that of the modules of this tree. A registered class has a `name`
     (in scenarios), a `profile` (its name in node configs; empty where it is the same) and `settings`, which it is given

@@ -1,1 +1,1 @@
-"""Input of people and files: quantities with units, sentences for errors, safe files and directories."""
+"""Input from users and files: quantities with units, sentences for errors, safe files and directories."""

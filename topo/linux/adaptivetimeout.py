@@ -33,7 +33,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Glance:
+class CpuSample:
     """Kernel's counters so far, in seconds: of all CPUs, and of one process (running, or waiting for a CPU)."""
 
     all: float
@@ -55,7 +55,7 @@ class AdaptiveTimeout:
         self._stretch = pace.stretch if pace else 1.0
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
-        self._before = glance(pid)
+        self._before = cpu_sample(pid)
         self._problem = ""
 
     @property
@@ -75,15 +75,15 @@ class AdaptiveTimeout:
         self._problem = self._hindrance(waited)
         return not self._problem or waited >= limit * _MORE
 
-    def error(self, who: str, what: str) -> EmulationError:
-        """Why the wait for `who` (`h1`) to do `what` (`make its socket: …`) was given up; MachineTooSlow where the
+    def error(self, process: str, what: str) -> EmulationError:
+        """Why the wait for `process` (`h1`) to do `what` (`make its socket: …`) was given up; MachineTooSlow where the
         machine was the reason, ProcessStopped where a signal was.
         """
         if stopped := self._stopped():
             name, pid = next(iter(stopped.items()))
-            return ProcessStopped(f"{name or who} {peers.stopped_text(pid)}; it was to {what}")
+            return ProcessStopped(f"{name or process} {peers.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
-        text = f"{who} took more than {waited:.3g} s to {what}"
+        text = f"{process} took more than {waited:.3g} s to {what}"
         if hindrance := self._problem or self._hindrance(waited):
             return MachineTooSlow(f"the machine is too slow: {text} ({hindrance})")
         return EmulationError(f"{text}, though the machine had CPU to spare")
@@ -93,7 +93,7 @@ class AdaptiveTimeout:
 
     def _hindrance(self, waited: float) -> str:
         """Return what about the machine explains the wait; empty where nothing does."""
-        now, before = glance(self._pid), self._before
+        now, before = cpu_sample(self._pid), self._before
         everything = max(now.all - before.all, 1e-9)
         stolen, busy = (now.stolen - before.stolen) / everything, 1 - (now.idle - before.idle) / everything
         own = (now.process - before.process) / max(waited, 1e-9)
@@ -105,12 +105,12 @@ class AdaptiveTimeout:
         return f"the process worked or waited for a CPU {own * 100:.0f}% of that time" if own > _BUSY else ""
 
 
-def glance(pid: int | None = None) -> Glance:
+def cpu_sample(pid: int | None = None) -> CpuSample:
     """Read the kernel's counters; a process that has ended, or a kernel that keeps no such counter, counts as idle."""
     with Path("/proc/stat").open(encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]  # user … idle, iowait, irq, softirq, steal
     tick = os.sysconf("SC_CLK_TCK")
-    return Glance(sum(ticks) / tick, ticks[3] / tick, ticks[7] / tick, _process_seconds(pid) if pid else 0.0)
+    return CpuSample(sum(ticks) / tick, ticks[3] / tick, ticks[7] / tick, _process_seconds(pid) if pid else 0.0)
 
 
 def _process_seconds(pid: int) -> float:

@@ -207,8 +207,8 @@ class LinkSocket:
         batch = b""
         for number, body in enumerate(bodies, 1):
             self._sequence += 1
-            asks = _NLM_F_REQUEST | flags | (_NLM_F_ACK if number == len(bodies) else 0)
-            batch += _HEADER.pack(16 + len(body), _RTM_NEWLINK, asks, self._sequence, 0) + body
+            header_flags = _NLM_F_REQUEST | flags | (_NLM_F_ACK if number == len(bodies) else 0)
+            batch += _HEADER.pack(16 + len(body), _RTM_NEWLINK, header_flags, self._sequence, 0) + body
         self._socket.send(batch)
         failed, answered = 0, False
         while not answered:

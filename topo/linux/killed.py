@@ -1,4 +1,4 @@
-"""Remains of a killed run that people may want: its history and logs, and unused temporary folders."""
+"""Remains of a killed run worth keeping: its history and logs, and unused temporary folders."""
 
 import contextlib
 import os

@@ -14,7 +14,7 @@ from pathlib import Path
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
 HOST_VARIABLE = "MRCLAB_HOST"  # of programs that run on a host, beside its agent
-BASE_VARIABLE = "MRCLAB_RUN_BASE"  # the base directory of the run, for who finds the process
+BASE_VARIABLE = "MRCLAB_RUN_BASE"  # the run's base directory, readable from /proc
 
 _PROC = Path("/proc")
 _STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in clock ticks since boot

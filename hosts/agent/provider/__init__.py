@@ -1,4 +1,4 @@
-"""The agent's side of lib_mrc.so: programs of other people on this host's NIC. See docs/ocp-api.md."""
+"""The agent's side of lib_mrc.so: users' programs on this host's NIC. See docs/ocp-api.md."""
 
 from typing import Final
 

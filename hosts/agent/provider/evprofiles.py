@@ -305,7 +305,7 @@ class EvProfiles:
 
 def _event_mask(mask: int) -> int:
     if mask & ~sum(_EVENTS):
-        raise invalid(f"events can be asked for GOOD and ASSUMED_BAD, not for {mask:#x}")
+        raise invalid(f"events can be requested for GOOD and ASSUMED_BAD, not for {mask:#x}")
     return mask
 
 

@@ -24,7 +24,7 @@ from mrclab.hosts.rdma.verbs import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, V
 from mrclab.hosts.transports import Endpoint
 
 Answer = tuple[list[int], bytes]
-_NOTHING: Final[Answer] = ([], b"")
+_EMPTY: Final[Answer] = ([], b"")
 _MAX_OBJECTS: Final = 4096  # of a kind and program
 _GIDS: Final = 4
 _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
@@ -191,7 +191,7 @@ class ProgramContext:
             raise VerbsError("EBUSY", f"protection domain {pd} still has QPs; destroy them first")
         self._verbs.dealloc_pd(pd)
         self._pds.remove(pd)
-        return _NOTHING
+        return _EMPTY
 
     def _own_pd(self, pd: int) -> int:
         if pd not in self._pds:
@@ -214,7 +214,7 @@ class ProgramContext:
             raise VerbsError("EINVAL", f"this program has no memory region {numbers[0]:#x}")
         self._verbs.dereg_mr(numbers[0])
         del self._regions[numbers[0]]
-        return _NOTHING
+        return _EMPTY
 
     # --- completion queues --------------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class ProgramContext:
             raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {channel.users} queues")
         del self._channels[numbers[0]]
         channel.close()
-        return _NOTHING
+        return _EMPTY
 
     def _create_cq(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
         entries = power_of_two(numbers[0], MAX_CQE, "entries")
@@ -266,7 +266,7 @@ class ProgramContext:
         queue.close()
         if queue.channel is not None:
             queue.channel.users -= 1
-        return _NOTHING
+        return _EMPTY
 
     # --- queue pairs --------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class ProgramContext:
         if given["vmask"] & wire.V.AV and len(data) != 16:
             raise VerbsError("EINVAL", "an address vector needs a GID")
         self._qp(given["qp"]).modify(given, data)
-        return _NOTHING
+        return _EMPTY
 
     def _query_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         return self._qp(numbers[0]).query()
@@ -303,7 +303,7 @@ class ProgramContext:
         qp = self._qp(numbers[0])
         qp.destroy()
         del self.qps[qp.number]
-        return _NOTHING
+        return _EMPTY
 
     def event(self, event: dict[str, object]) -> None:
         """Handle an asynchronous event of the transport, if it belongs to this program."""
@@ -342,7 +342,7 @@ class ProgramContext:
 
     def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         self._ev_cq(numbers[0]).arm()
-        return _NOTHING
+        return _EMPTY
 
     def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         queue = self._ev_cq(numbers[0])
@@ -350,4 +350,4 @@ class ProgramContext:
         del self._ev_cqs[numbers[0]]
         if queue.channel is not None:
             queue.channel.users -= 1
-        return _NOTHING
+        return _EMPTY

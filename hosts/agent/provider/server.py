@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _PORT_INTERVAL_S: Final = 0.05  # interval of checks whether a port went down or up
 _MAX_FDS: Final = 4
-_ROOM: Final = wire.MAX_BYTES + 1024
+_MAX_MESSAGE: Final = wire.MAX_BYTES + 1024
 
 
 class Provider:
@@ -75,7 +75,7 @@ class Provider:
         with contextlib.suppress(BlockingIOError):
             connection, _ = self._socket.accept()
             connection.setblocking(False)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _ROOM)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_MESSAGE)
             name = self._endpoint.config.host.name
             self._programs[connection.fileno()] = ProgramContext(
                 connection, self._endpoint, self._control, name, self._loop
@@ -84,7 +84,7 @@ class Provider:
 
     def _serve(self, program: ProgramContext) -> None:
         try:
-            data, descriptors, flags, _ = socket.recv_fds(program.connection, _ROOM, _MAX_FDS)
+            data, descriptors, flags, _ = socket.recv_fds(program.connection, _MAX_MESSAGE, _MAX_FDS)
         except BlockingIOError:
             return
         except OSError:

@@ -60,7 +60,7 @@ SETTINGS: Final = {
     "max_md_jump": Setting("least factor of one decrease", 0.0, 1.0),
     "max_cwnd": Setting("bytes of the largest window", 1.0),
     "qa_gate": Setting("quick adapt where less than the largest window / 2^n was delivered", 0, 31),
-    "qa_threshold": Setting("queueing delay that asks for a quick adapt", seconds=True),
+    "qa_threshold": Setting("queueing delay that triggers a quick adapt", seconds=True),
     "adjust_bytes_threshold": Setting("bytes delivered after which the window is adjusted"),
     "adjust_period_threshold": Setting("time after which it is adjusted", 1e-6, 60.0, seconds=True),
     "disable_qa": Setting("no quick adapt", boolean=True),

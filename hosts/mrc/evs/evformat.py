@@ -95,12 +95,12 @@ class Expansion:
 
     def expand(self, ev: int) -> bytes:
         """The value of an EV of `bits` bits."""
-        left, room, value = self.bits, 8 * self.format.value, 0
+        left, shift, value = self.bits, 8 * self.format.value, 0
         for width, field in zip(self.widths, self.fields, strict=False):
             left -= field.bits
-            room -= width
+            shift -= width
             part = field.fill(ev >> left & (1 << field.bits) - 1)
-            value |= (part & (1 << width) - 1) << room
+            value |= (part & (1 << width) - 1) << shift
         return value.to_bytes(self.format.value, "big")
 
     def draw(self, rng: random.Random) -> int:

@@ -99,7 +99,7 @@ class EvProfile:
             raise VerbsError("EINVAL", f"ev_min_active {self.ev_min_active} is outside 0…ev_count ({self.ev_count})")
         if not self.event_mask <= EVENT_STATES:
             names = ", ".join(sorted(state.value for state in self.event_mask - EVENT_STATES))
-            raise VerbsError("EINVAL", f"events can be asked for GOOD and ASSUMED_BAD, not for {names}")
+            raise VerbsError("EINVAL", f"events can be requested for GOOD and ASSUMED_BAD, not for {names}")
         if (self.mode is Mode.GENERATED) != (self.expansion is not None):
             raise VerbsError("EINVAL", "a GENERATED profile needs an expansion, and no other mode takes one")
         if self.mode is Mode.EXPLICIT:

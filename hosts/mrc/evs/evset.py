@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from mrclab.hosts.mrc.evs.ev import Denier, Ev
-from mrclab.hosts.mrc.evs.plane import Plane, Supply, shuffle
+from mrclab.hosts.mrc.evs.plane import EvFactory, Plane, shuffle
 from mrclab.hosts.mrc.evs.selections import PathSelection
 from mrclab.hosts.mrc.evs.states import EvInput, EvState, next_state
 
@@ -31,7 +31,7 @@ class EvSet:
         min_active: int,
         rng: random.Random,
         on_change: Change,
-        supplies: Iterable[Supply] = (),
+        factories: Iterable[EvFactory] = (),
         on_made: Callable[[Ev, float], None] = lambda _ev, _now: None,
     ) -> None:
         self._rng = rng
@@ -55,8 +55,8 @@ class EvSet:
             for ev in members[: plane.target]:
                 self._join(plane, ev)
             self._plane_list.append(plane)
-        for supply in supplies:
-            plane = self._planes[supply.plane] = Plane(supply.plane, [], min(active_per_plane, supply.left), supply)
+        for factory in factories:
+            plane = self._planes[factory.plane] = Plane(factory.plane, [], min(active_per_plane, factory.left), factory)
             self._plane_list.append(plane)
 
     # --- those of a set whose paths are known, made one by one as packets take them -----------------
@@ -71,8 +71,8 @@ class EvSet:
         if not self._is_lazy:
             return
         for plane in self._plane_list:
-            while plane.supply is not None:
-                ev = self._next_of(plane, plane.supply)
+            while plane.factory is not None:
+                ev = self._next_of(plane, plane.factory)
                 if len(plane.active) < plane.target:
                     self._join(plane, ev)
         self._is_lazy = False
@@ -175,7 +175,7 @@ class EvSet:
             return self._chosen(self.selection, plane, avoid, now)
         active, at = plane.active, plane.at
         if at >= len(active):
-            if plane.supply is not None and (made := self._grow(plane, now)) is not None:
+            if plane.factory is not None and (made := self._grow(plane, now)) is not None:
                 plane.at = len(active)
                 return made
             self.complete()
@@ -351,7 +351,7 @@ class EvSet:
     @property
     def count(self) -> int:
         """Number of EVs in all planes, made or not."""
-        left = [plane.supply.left for plane in self._plane_list if plane.supply is not None]
+        left = [plane.factory.left for plane in self._plane_list if plane.factory is not None]
         return len(self._by_value) + sum(left)
 
     def active_count(self) -> int:
@@ -373,19 +373,19 @@ class EvSet:
 
     def _made(self, plane: Plane, now: float) -> Ev | None:
         """Make one more EV of a plane that is not denied; None if all are made."""
-        supply = plane.supply
-        while supply is not None and supply.left:
-            ev = self._next_of(plane, supply)
+        factory = plane.factory
+        while factory is not None and factory.left:
+            ev = self._next_of(plane, factory)
             self._on_made(ev, now)
             if ev.state is EvState.GOOD:
                 return ev
         return None
 
-    def _next_of(self, plane: Plane, supply: Supply) -> Ev:
+    def _next_of(self, plane: Plane, factory: EvFactory) -> Ev:
         """Make the next EV of a plane."""
-        ev = supply.make()
-        if not supply.left:
-            plane.supply = None
+        ev = factory.make()
+        if not factory.left:
+            plane.factory = None
         plane.evs.append(ev)
         self._by_value[ev.value] = ev
         return ev

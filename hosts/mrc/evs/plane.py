@@ -11,11 +11,11 @@ from mrclab.hosts.mrc.evs.states import EvState
 T = TypeVar("T")
 
 
-class Supply(Protocol):
-    """EVs of one plane that are drawn and made on demand."""
+class EvFactory(Protocol):
+    """Lazily created EVs of one plane."""
 
     plane: int
-    left: int  # that can still be made
+    left: int  # that are not created yet
 
     def make(self) -> Ev:
         """Return the next of them."""
@@ -24,13 +24,13 @@ class Supply(Protocol):
 class Plane:
     """EVs of one plane: the active ones in rotation, the others waiting or retired.
 
-    Those left in `supply` count as made: first they fill the rotation, then they are backups.
+    EVs left in `factory` count as created: first they fill the rotation, then they are backups.
     """
 
-    __slots__ = ("active", "at", "down_at", "evs", "number", "share", "skipped", "step", "supply", "target", "up")
+    __slots__ = ("active", "at", "down_at", "evs", "factory", "number", "share", "skipped", "step", "target", "up")
 
-    def __init__(self, number: int, evs: list[Ev], target: int, supply: Supply | None = None) -> None:
-        self.supply = supply
+    def __init__(self, number: int, evs: list[Ev], target: int, factory: EvFactory | None = None) -> None:
+        self.factory = factory
         self.number = number
         self.evs = evs
         self.target = target  # active EVs without failures
@@ -45,7 +45,7 @@ class Plane:
     @property
     def unmade(self) -> int:
         """Active EVs that are not made yet."""
-        return 0 if self.supply is None else min(self.supply.left, max(0, self.target - len(self.active)))
+        return 0 if self.factory is None else min(self.factory.left, max(0, self.target - len(self.active)))
 
     @property
     def usable(self) -> bool:

@@ -108,24 +108,24 @@ def _check_count(qp: MrcQueuePair, per_plane: int) -> None:
 def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] | None) -> EvSet:
     """Few of many paths: each EV is drawn and made on demand."""
     _check_count(qp, policy.ev_count)
-    supplies = [
-        _Drawn(qp, port.plane, policy.ev_count, place * policy.ev_count, drawn[place] if drawn else 0)
+    factories = [
+        _RandomPaths(qp, port.plane, policy.ev_count, place * policy.ev_count, drawn[place] if drawn else 0)
         for place, port in enumerate(qp.endpoint.config.ports)
     ]
     active, least = policy.active_per_plane, policy.ev_min_active
-    return EvSet((), active, least, qp.endpoint.rng, qp.ev_changed, supplies, qp.ev_made)
+    return EvSet((), active, least, qp.endpoint.rng, qp.ev_changed, factories, qp.ev_made)
 
 
 def _lazy_evs(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
     """Many EVs, few of which a short transfer uses: each is made with its first packet, or all at any other access."""
-    supplies: list[_Known] = []
+    factories: list[_DrawnPaths] = []
     at = 0
     for port in qp.endpoint.config.ports:
         end = at + min(policy.ev_count, len(qp.peer.uplinks(port.plane)))
         if end > at:
-            supplies.append(_Known(qp.peer, port.plane, drawn, at, end))
+            factories.append(_DrawnPaths(qp.peer, port.plane, drawn, at, end))
         at = end
-    made = EvSet((), policy.active_per_plane, _least_active(qp, policy), qp.endpoint.rng, qp.ev_changed, supplies)
+    made = EvSet((), policy.active_per_plane, _least_active(qp, policy), qp.endpoint.rng, qp.ev_changed, factories)
     made.make_lazily()
     return made
 
@@ -165,7 +165,7 @@ def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
     return evs
 
 
-class _Known:
+class _DrawnPaths:
     """Paths of one plane that were drawn with the QP: places `at` to `end` of all draws."""
 
     __slots__ = ("_at", "_drawn", "_peer", "left", "plane")
@@ -185,7 +185,7 @@ class _Known:
         return Ev(self._peer, self.plane, self._drawn[at], srv6.ev_tag(at))
 
 
-class _Drawn:
+class _RandomPaths:
     """Paths of one plane to a QP's peer, in the order of drawing, without repetition."""
 
     __slots__ = ("_begin", "_first", "_qp", "_taken", "left", "plane")

@@ -24,7 +24,7 @@ class EvInput(Enum):
 
     MARKED = 0  # ECN mark or trimmed packet
     PASSED_OVER = 1  # left out of the rotation once
-    LOST = 2  # a packet was inferred lost on this path, or the peer asked to retire it
+    LOST = 2  # a packet was inferred lost on this path, or the peer requested its retirement
     LOST_AT_FLOOR = 3  # the same, where `ev_min_active` keeps the EV in use
     RECOVERED = 4  # probes were answered, a loss proved spurious, the port came up, or as last resort
     RECOVERED_MARKED = 5  # the last probe was answered with a mark

@@ -30,34 +30,34 @@ _UNITS: Final = 0xFFFFFFFF
 class _CreditItem(OpItem):
     """A request or grant, with the total at the time of sending."""
 
-    __slots__ = ("_account", "_kind")
+    __slots__ = ("_kind", "_state")
 
-    def __init__(self, kind: int, account: Account) -> None:
+    def __init__(self, kind: int, state: CreditState) -> None:
         super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, 0)
         self._kind = kind
-        self._account = account
+        self._state = state
 
     def body(self, now: float) -> bytes:
         """ERTH with a total in place of the port mask."""
-        account = self._account
+        state = self._state
         if self._kind == h.EndpointOp.CREDIT_GRANT:
-            account.grant_waits = False
-            total = account.granted
+            state.grant_queued = False
+            total = state.granted
         else:
-            account.request_waits = False
-            total = account.requested
+            state.request_queued = False
+            total = state.requested
         return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now)).pack()
 
 
-class Account:
+class CreditState:
     """Credit between this host and a peer, in units: as sender and as receiver."""
 
     __slots__ = (
-        "grant_waits",
+        "grant_queued",
         "granted",
         "in_turn",
         "peer",
-        "request_waits",
+        "request_queued",
         "requested",
         "retry",
         "seen",
@@ -72,7 +72,7 @@ class Account:
         self.target = 0  # that the peer requested
         self.granted = 0  # to the peer
         self.in_turn = False
-        self.request_waits = self.grant_waits = False  # for a port
+        self.request_queued = self.grant_queued = False  # for a port
 
 
 class Credits:
@@ -80,19 +80,19 @@ class Credits:
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
-        self._accounts: dict[bytes, Account] = {}
-        self._waiting: deque[Account] = deque()  # with requests that are not fully granted
+        self._states: dict[bytes, CreditState] = {}
+        self._waiting: deque[CreditState] = deque()  # with requests that are not fully granted
         self._pacer = endpoint.timers.timer(self._grant_next)
         config = endpoint.config
         packet = config.path_mtu + HEADER_BYTES
         self._quantum = -(-_PACKETS_A_GRANT * packet // h.RCVD_UNIT)  # units
         self._rate = config.link.rate_pps * packet / h.RCVD_UNIT  # units per second of a port
 
-    def _account(self, peer: Peer) -> Account:
-        found = self._accounts.get(peer.address_bytes)
+    def _state(self, peer: Peer) -> CreditState:
+        found = self._states.get(peer.address_bytes)
         if found is None:
             retry = self._endpoint.timers.timer(partial(self._again, peer.address_bytes))
-            found = self._accounts[peer.address_bytes] = Account(peer, retry)
+            found = self._states[peer.address_bytes] = CreditState(peer, retry)
         found.peer = peer
         return found
 
@@ -101,34 +101,34 @@ class Credits:
     def request(self, peer: Peer, control: Rccc, now: float, again: bool = False) -> None:
         """Request the credit that a peer's controller needs, if that has changed."""
         target = control.request(again)
-        account = self._account(peer)
+        state = self._state(peer)
         if target:
-            account.requested = max(account.requested, -(-int(target) // h.RCVD_UNIT))
-            if not account.request_waits:
-                account.request_waits = True
-                self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_REQUEST, account), peer)
+            state.requested = max(state.requested, -(-int(target) // h.RCVD_UNIT))
+            if not state.request_queued:
+                state.request_queued = True
+                self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_REQUEST, state), peer)
         if control.starved:
-            if not account.retry.armed:
-                account.retry.arm(now + _RETRY_RTTS * control.base_rtt)
+            if not state.retry.armed:
+                state.retry.arm(now + _RETRY_RTTS * control.base_rtt)
         else:
-            account.retry.cancel()
+            state.retry.cancel()
 
     def _again(self, address: bytes, now: float) -> None:
-        account = self._accounts.get(address)
-        if account is not None and account.peer.credit is not None:
-            account.request_waits = False
-            self.request(account.peer, cast(Rccc, account.peer.credit.controller), now, again=True)
+        state = self._states.get(address)
+        if state is not None and state.peer.credit is not None:
+            state.request_queued = False
+            self.request(state.peer, cast(Rccc, state.peer.credit.controller), now, again=True)
 
     def on_grant(self, peer: Peer, total: int, now: float) -> None:
         """Take in a peer's total grant."""
         window = peer.credit
         if window is None:
             return
-        account = self._account(peer)
-        account.seen = max(account.seen, unwrap_bits(total, account.seen, 32))
+        state = self._state(peer)
+        state.seen = max(state.seen, unwrap_bits(total, state.seen, 32))
         control = cast(Rccc, window.controller)
-        if control.grant(account.seen * h.RCVD_UNIT):
-            account.retry.cancel()
+        if control.grant(state.seen * h.RCVD_UNIT):
+            state.retry.cancel()
             self._endpoint.scheduler.on_window_open(window)
             self.request(peer, control, now)
 
@@ -136,25 +136,25 @@ class Credits:
 
     def on_request(self, peer: Peer, total: int, now: float) -> None:
         """Take in a peer's total request."""
-        account = self._account(peer)
-        target = unwrap_bits(total, account.target, 32)
-        if target > account.target:
-            account.target = target
-        elif account.granted and not account.in_turn:
-            self._send_grant(account)  # the last grant was lost
-        self._enter(account, now)
+        state = self._state(peer)
+        target = unwrap_bits(total, state.target, 32)
+        if target > state.target:
+            state.target = target
+        elif state.granted and not state.in_turn:
+            self._send_grant(state)  # the last grant was lost
+        self._enter(state, now)
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
         """A packet of a peer was trimmed: it will be sent again, and needs credit."""
-        account = self._account(peer)
-        account.target = max(account.target, account.granted) + -(-size // h.RCVD_UNIT)
-        self._enter(account, now)
+        state = self._state(peer)
+        state.target = max(state.target, state.granted) + -(-size // h.RCVD_UNIT)
+        self._enter(state, now)
 
-    def _enter(self, account: Account, now: float) -> None:
-        if account.in_turn or account.target <= account.granted:
+    def _enter(self, state: CreditState, now: float) -> None:
+        if state.in_turn or state.target <= state.granted:
             return
-        account.in_turn = True
-        self._waiting.append(account)
+        state.in_turn = True
+        self._waiting.append(state)
         if not self._pacer.armed:
             self._grant_next(now)
 
@@ -162,27 +162,27 @@ class Credits:
         """Grant the next sender its share, and come again when the ports have received as much."""
         if not self._waiting:
             return
-        account = self._waiting.popleft()
-        units = min(self._quantum, account.target - account.granted)
-        account.granted += units
-        account.in_turn = account.target > account.granted
-        if account.in_turn:
-            self._waiting.append(account)
-        self._send_grant(account)
+        state = self._waiting.popleft()
+        units = min(self._quantum, state.target - state.granted)
+        state.granted += units
+        state.in_turn = state.target > state.granted
+        if state.in_turn:
+            self._waiting.append(state)
+        self._send_grant(state)
         config, mask = self._endpoint.config, self._endpoint.port_mask
         ports = sum([config.weight(port) for port in config.ports if mask >> port.plane - 1 & 1])
         self._pacer.arm(now + units / (self._rate * (ports or 1.0)))
 
-    def _send_grant(self, account: Account) -> None:
-        if not account.grant_waits:
-            account.grant_waits = True
-            self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_GRANT, account), account.peer)
+    def _send_grant(self, state: CreditState) -> None:
+        if not state.grant_queued:
+            state.grant_queued = True
+            self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_GRANT, state), state.peer)
 
     def forget(self, peer: Peer) -> None:
         """Forget a peer to which no QP leads any more."""
-        account = self._accounts.pop(peer.address_bytes, None)
-        if account is None:
+        state = self._states.pop(peer.address_bytes, None)
+        if state is None:
             return
-        account.retry.cancel()
-        if account.in_turn:
-            self._waiting.remove(account)
+        state.retry.cancel()
+        if state.in_turn:
+            self._waiting.remove(state)

@@ -80,10 +80,10 @@ class SendWindow:
         if cack < una:
             return []
         slots, mask = self._slots, self._mask
-        news = [packet for seq in range(una, cack + 1) if (packet := slots[seq & mask]).state is not _ACKED]
+        newly_acked = [packet for seq in range(una, cack + 1) if (packet := slots[seq & mask]).state is not _ACKED]
         self.sacked >>= cack + 1 - una
         self.una = cack + 1
-        return news
+        return newly_acked
 
     def bitmap(self, base: int, bitmap: int) -> list[SentPacket]:
         """Mark the packets of a SACK's bitmap, from its first seq, as arrived; return those not known before."""

@@ -52,7 +52,7 @@ def watch(context: typer.Context, as_json: AsJson = False) -> None:
 
 def watch_lab(run_dir: Path, alive: Callable[[], bool], as_json: bool = False) -> None:
     """Show the lab whose history is in `run_dir` until q, Ctrl-C, or it is no longer alive."""
-    from mrclab.lab.prompt.watching import watch as watching  # noqa: PLC0415 - only who watches pays for it
+    from mrclab.lab.prompt.watching import watch as watching  # noqa: PLC0415 - rarely used
     from mrclab.lab.ui.sources import Live  # noqa: PLC0415
 
     source = Live(run_dir, alive)

@@ -46,7 +46,7 @@ def ui(
     """Show the running lab, replay a finished run, or write a scenario, in a browser: prints the address."""
     try:
         from mrclab.lab.ui.checking import Checker  # noqa: PLC0415
-        from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - only those who want the page pay for it
+        from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - slow to import
         from mrclab.lab.ui.runindex import RunIndex  # noqa: PLC0415
         from mrclab.lab.ui.web.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.web.server import LivePage  # noqa: PLC0415

@@ -41,8 +41,8 @@ def packets(
         raise LabError(f"{capture} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise LabError(f"{capture} holds no capture of a lab: {error}; name a .pcapng file") from None
-    beside = capture.with_name("fabric.yaml")
-    name = table.host_names(fabricfile.load(beside)) if beside.exists() else table.address_text
+    fabric_file = capture.with_name("fabric.yaml")
+    name = table.host_names(fabricfile.load(fabric_file)) if fabric_file.exists() else table.address_text
     rows = [(table.row(frame, interfaces, name), frame) for frame in frames]
     kept = [(row, frame) for row, frame in rows if chosen.accepts(row)]
     with naming(output):

@@ -29,7 +29,7 @@ def run_suite(
         list[str] | None,
         typer.Argument(
             metavar="[PATH|NAME]...",
-            help=f"files, directories, or names below scenarios/; none: all but {' and '.join(suite.APART)}",
+            help=f"files, directories, or names below scenarios/; none: all but {' and '.join(suite.EXCLUDED)}",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,

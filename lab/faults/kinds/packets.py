@@ -165,9 +165,9 @@ class HostLoss(LastingFault):
 
     @override
     def text(self, fabric: Fabric) -> str:
-        who = "all hosts" if self.hosts == "all" else several(self.hosts)
+        hosts = "all hosts" if self.hosts == "all" else several(self.hosts)
         where = "" if self.planes == "all" else f" in plane {several(map(str, self.planes))}"
-        return f"{who} lose {_lost(self)} on arrival{where}"
+        return f"{hosts} lose {_lost(self)} on arrival{where}"
 
     @override
     def action(self, context: FaultContext) -> LossyAction:

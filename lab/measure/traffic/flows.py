@@ -1,4 +1,4 @@
-"""Flows: who sends to whom, by which QPs, as the records `traffic.start` say.
+"""Flows: sources, destinations and QPs, from the records `traffic.start`.
 
 A traffic of a scenario is one flow or many (a permutation, an incast); a flow goes from one host to another over one or
 several QPs, and is named `TRAFFIC/h1>h3`.

@@ -1,7 +1,7 @@
 """Lateness of the lab's own processes: fault injection, switches, controller, helpers on cables.
 
 Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
-field `lab_late` of `cpu` (the lab's own process, woken later than it asked for), `late` and `silent` of `depths` (a
+field `lab_late` of `cpu` (the lab's own process, woken late), `late` and `silent` of `depths` (a
 switch; of one that cannot tell, `waited` of `cpu`), the controller's `pulse`, four a second, `helper.late` (a relay or
 a background sender, when it ends), and `process.stopped` with `process.resumed` (any process, in state T). What a fault
 stops on purpose is not late.
@@ -32,7 +32,7 @@ class Late:
     """One delay of a process: seconds, process, and the time of its end."""
 
     seconds: float
-    who: str
+    process: str
     at: float
 
 
@@ -47,7 +47,7 @@ class Lateness:
         """Longest delay of each process that reported any, seconds."""
         found: dict[str, float] = {}
         for late in (*self._of_lab(), *self._of_switches(), *self._of_controller(), *self._of_helpers(), *self._stops):
-            found[late.who] = max(late.seconds, found.get(late.who, 0.0))
+            found[late.process] = max(late.seconds, found.get(late.process, 0.0))
         return found
 
     def reasons(self, most: float, controlled: bool) -> Iterator[str]:
@@ -58,13 +58,14 @@ class Lateness:
         yield from self._at_moments(most)
         worst = max(self._of_switches(), key=lambda late: late.seconds, default=None)
         if worst is not None and worst.seconds > most:
-            yield f"switch {worst.who} was {show_seconds(worst.seconds)} late at {self._time(worst.at)}"
+            yield f"switch {worst.process} was {show_seconds(worst.seconds)} late at {self._time(worst.at)}"
         still = max(self._silent(), key=lambda late: late.seconds, default=None)
         if still is not None and still.seconds > SILENT_S:
-            yield f"switch {still.who} gave no answer for {show_seconds(still.seconds)} until {self._time(still.at)}"
+            span = f"{show_seconds(still.seconds)} until {self._time(still.at)}"
+            yield f"switch {still.process} gave no answer for {span}"
         helper = max(self._of_helpers(), key=lambda late: late.seconds, default=None)
         if helper is not None and helper.seconds > most:
-            yield f"the process {helper.who} was {show_seconds(helper.seconds)} late at {self._time(helper.at)}"
+            yield f"the process {helper.process} was {show_seconds(helper.seconds)} late at {self._time(helper.at)}"
         slow = max(self._of_controller(), key=lambda late: late.seconds, default=None)
         if slow is not None and self._depends(controlled) and slow.seconds > CONTROLLER_S:
             yield f"the controller was {show_seconds(slow.seconds)} late at {self._time(slow.at)}"
@@ -76,15 +77,15 @@ class Lateness:
         """
         for stop in self._stops:
             seconds = min(stop.at, self._end) - max(stop.at - stop.seconds, self._start)
-            needed = stop.who not in unused and (stop.who != CONTROLLER or self._depends(controlled))
-            if needed and seconds > (CONTROLLER_S if stop.who == CONTROLLER else most):
+            needed = stop.process not in unused and (stop.process != CONTROLLER or self._depends(controlled))
+            if needed and seconds > (CONTROLLER_S if stop.process == CONTROLLER else most):
                 since = self._time(stop.at - stop.seconds)
-                yield f"a signal stopped {stop.who} (state T) for {show_seconds(stop.seconds)} from {since} on"
+                yield f"a signal stopped {stop.process} (state T) for {show_seconds(stop.seconds)} from {since} on"
 
-    def was_stopped(self, who: str, since: float, until: float) -> bool:
+    def was_stopped(self, process: str, since: float, until: float) -> bool:
         """Return True if a signal stopped a process at some time between two, give or take a look."""
         return any(
-            stop.who == who and stop.at - stop.seconds - _LOOK_S <= until and since <= stop.at + _LOOK_S
+            stop.process == process and stop.at - stop.seconds - _LOOK_S <= until and since <= stop.at + _LOOK_S
             for stop in self._stops
             if stop.seconds >= _EXPLAINS_S
         )
@@ -98,18 +99,18 @@ class Lateness:
         begun: dict[str, float] = {}
         found = []
         for record in self._history.of("process.stopped", "process.resumed", "process.died", "process.ended"):
-            who = record["process"]
-            since = begun.pop(who, None)
+            process = record["process"]
+            since = begun.pop(process, None)
             if record.kind == "process.stopped":
-                begun[who] = record.t
+                begun[process] = record.t
             elif since is not None:
-                found.append(Late(record.t - since, who, record.t))
-        return found + [Late(max(self._end - since, 0.0), who, self._end) for who, since in begun.items()]
+                found.append(Late(record.t - since, process, record.t))
+        return found + [Late(max(self._end - since, 0.0), process, self._end) for process, since in begun.items()]
 
     def _of_helpers(self) -> list[Late]:
         sampled = [Late(r["late"], r["process"], r["at"]) for r in self._history.of("helper.late")]
         met = [late for late in sampled if self._start <= late.at and late.at - late.seconds <= self._end]
-        return [late for late in met if not self.was_stopped(late.who, late.at - late.seconds, late.at)]
+        return [late for late in met if not self.was_stopped(late.process, late.at - late.seconds, late.at)]
 
     def _time(self, t: float) -> str:
         return f"{t - self._start:.2f} s"
@@ -135,7 +136,7 @@ class Lateness:
 
     def _of_switches(self) -> list[Late]:
         found = [Late(late, switch, r.t) for r in self._between("depths") for switch, late in r.get("late", {}).items()]
-        reporting = {late.who for late in found}
+        reporting = {late.process for late in found}
         others = {switch for r in self._history.of("counters") for switch in r["switches"]} - reporting
         before = math.inf
         for r in self._history.of("cpu"):
@@ -144,7 +145,7 @@ class Lateness:
                 known = _within_a_look(r.t - before)
                 found += [Late(known * waited, name, r.t) for name, waited in waits.items() if name in others]
             before = r.t if waits else before
-        return [late for late in found if not self._stopped(late.who, late.at - late.seconds, late.at)]
+        return [late for late in found if not self._stopped(late.process, late.at - late.seconds, late.at)]
 
     def _silent(self) -> list[Late]:
         """Spans in which a switch did not answer, each recorded at its end."""
@@ -170,11 +171,11 @@ class Lateness:
     def _between(self, kind: str) -> Iterator[Record]:
         return (record for record in self._history.of(kind) if self._start <= record.t <= self._end)
 
-    def _stopped(self, who: str, since: float, until: float) -> bool:
+    def _stopped(self, process: str, since: float, until: float) -> bool:
         """Return True if a fault, or a signal, stopped it at some time between two, or it had just begun again."""
-        if self.was_stopped(who, since, until):
+        if self.was_stopped(process, since, until):
             return True
-        times = [fault.during(self._end) for fault in self._faults if who in fault.stops]
+        times = [fault.during(self._end) for fault in self._faults if process in fault.stops]
         return any(begin <= until and since <= end + _RESTART_S for begin, end in times)
 
 

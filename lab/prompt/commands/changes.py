@@ -23,7 +23,7 @@ from mrclab.topo.model import Link
 _DRAIN = 30.0  # seconds until traffic must have left, or returned
 _PRECHECK = 10.0
 _LONGEST_SEND = 3600.0
-_TRAFFIC = "from=h1 to=h3 size=1GiB"  # fields, as an example for who writes none
+_TRAFFIC = "from=h1 to=h3 size=1GiB"  # example of fields, for usage messages
 
 
 @command("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")

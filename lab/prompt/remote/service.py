@@ -81,9 +81,9 @@ def _beside(
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Wrap a function as a coroutine function that runs it in a thread; cancelling it ends the work soon."""
 
-    def carry_out(who: Caller, arguments: dict[str, Any]) -> dict[str, Any]:
+    def carry_out(requester: Caller, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            with called_by(who):
+            with called_by(requester):
                 return work(**arguments)
         except (LabError, TopoError, ValueError) as error:
             raise RpcError("EINVAL", str(error)) from None
@@ -93,11 +93,11 @@ def _beside(
 
     @functools.wraps(work)
     async def operation(**arguments: Any) -> dict[str, Any]:
-        who = Caller()
+        requester = Caller()
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, carry_out, who, arguments)
+            return await asyncio.get_running_loop().run_in_executor(pool, carry_out, requester, arguments)
         except asyncio.CancelledError:
-            who.gone.set()
+            requester.gone.set()
             raise
 
     return operation

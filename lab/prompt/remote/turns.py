@@ -61,9 +61,9 @@ def caller() -> Caller:
 
 
 @contextmanager
-def called_by(who: Caller) -> Iterator[None]:
-    """Run the block on behalf of `who`."""
-    token = _CALLER.set(who)
+def called_by(requester: Caller) -> Iterator[None]:
+    """Run the block on behalf of `requester`."""
+    token = _CALLER.set(requester)
     try:
         yield
     finally:

@@ -59,8 +59,8 @@ def _redraw(source: Source, console: Console) -> None:
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
             while source.outcome() is None:
-                seen, news = source.film.events(seen)
-                events.extend(news)
+                seen, new = source.film.events(seen)
+                events.extend(new)
                 if source.film.last:
                     screen.update(picture(layout, source.film.last, list(events)), refresh=True)
                 time.sleep(PERIOD)

@@ -161,7 +161,7 @@ def by_path(measures: Measures) -> Figure | None:
 
 
 def fold(rows: list[list[float]]) -> tuple[list[list[float]], int]:
-    """Rows that a picture has the pixels for: each the mean of so many that follow each other."""
+    """Downsample rows to the pixels of a picture: each is the mean of successive ones."""
     together = -(-len(rows) // _MAX_ROWS)
     groups = [rows[first : first + together] for first in range(0, len(rows), together)]
     return [[statistics.fmean(column) for column in zip(*group, strict=True)] for group in groups], together

@@ -1,4 +1,4 @@
-"""Style of pictures: one width and one time axis, colours that colour-blind people can tell apart, direct labels.
+"""Style of pictures: one width and one time axis, colours safe for colour-blind readers, direct labels.
 
 Every picture over time has its axes at the same place, so that pictures stacked on a page line up. Colours of planes
 and EV states are those of `palette`, of other lines those of Okabe and Ito (2008) and of P. Tol's schemes.

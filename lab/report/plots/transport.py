@@ -68,7 +68,7 @@ def _draw(
     at = np.array(bins(measures))
     grid = np.array([_values_at(measures, key, gauge, at) for key, gauge in gauges.items()]) / scale
     seen = ~np.all(np.isnan(grid), axis=0)
-    if not seen.any():  # the run was over before anybody was sampled twice
+    if not seen.any():  # the run ended before any host was sampled twice
         return []
     t, grid = at[seen] - measures.start, grid[:, seen]
     low, middle, high = (np.nanpercentile(grid, share, axis=0) for share in (5, 50, 95))

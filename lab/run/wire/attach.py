@@ -27,7 +27,7 @@ class LabClients:
         self.fabric = fabric
         self.pace = Pace()
         self._clients: dict[str, Client] = {}
-        self._pids: dict[str, int] = {}  # of who serves the sockets
+        self._pids: dict[str, int] = {}  # of the servers of the sockets
 
     @property
     def files(self) -> Path:

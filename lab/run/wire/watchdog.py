@@ -66,7 +66,7 @@ class Stops:
                 self._reported.add(name)
                 self.notify(f"{title_of(self._fabric, name)} {stopped_text(pid)}")
 
-    def standing(self, seconds: float) -> str:
+    def stopped_line(self, seconds: float) -> str:
         """Return the line on the first process stopped for `seconds`; empty where there is none."""
         now = time.monotonic()
         every = list(self._since.items())
@@ -76,7 +76,7 @@ class Stops:
 
 class Watchdog(ProcessWatcher):
     """Thread that watches the processes of a lab. `endings` describes how each ended one did (`was killed by …`);
-    `look_beside` is called at every look.
+    `on_look` is called at every look.
     """
 
     def __init__(
@@ -84,17 +84,17 @@ class Watchdog(ProcessWatcher):
         fabric: Fabric,
         run_dir: Path,
         endings: Callable[[], Mapping[str, str]],
-        look_beside: Callable[[], None] = lambda: None,
+        on_look: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        self._fabric, self._run_dir, self._endings, self._look_beside = fabric, run_dir, endings, look_beside
+        self._fabric, self._run_dir, self._endings, self._on_look = fabric, run_dir, endings, on_look
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self._on_problem: Callable[[], None] = lambda: None
-        self.problem = ""  # first trouble, a sentence
-        self._woken = ""  # the trouble already reported
+        self.problem = ""  # the first one, a sentence
+        self._woken = ""  # the one already reported
 
     def start(self, on_problem: Callable[[], None]) -> None:
-        """Start; `on_problem` is called in the watchdog's thread at the first trouble."""
+        """Start; `on_problem` is called in the watchdog's thread at the first problem."""
         self._on_problem = on_problem
         self._thread.start()
 
@@ -105,7 +105,7 @@ class Watchdog(ProcessWatcher):
             self._thread.join()
 
     def poll(self) -> str:
-        """Look now; return the trouble so far, if any."""
+        """Look now; return the problem so far, if any."""
         with self._lock:
             if not self.problem and not self._stopped.is_set():
                 self.problem = self._what_happened()
@@ -119,7 +119,7 @@ class Watchdog(ProcessWatcher):
 
     def _run(self) -> None:
         while not self._stopped.wait(_INTERVAL):
-            self._look_beside()
+            self._on_look()
             problem = self.poll()
             if problem != self._woken:
                 self._woken = problem

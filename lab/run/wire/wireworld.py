@@ -158,7 +158,7 @@ class WireWorld(LabClients):
             raise RunError(problem)
 
     def _abort(self) -> None:
-        """Wake all callers that wait for an answer; they raise the trouble."""
+        """Wake all callers that wait for a response; they raise the problem."""
         for client in list(self._clients.values()):
             client.abort()
 
@@ -343,8 +343,8 @@ class WireWorld(LabClients):
             unanswered = [host for host, version in status.get("agents", {}).items() if not version]
             if state == "verified" and not unanswered:
                 return
-            if standing := self._stops.standing(STOPPED_S):
-                raise Stopped(f"the fabric was not verified: {standing}")
+            if stopped_line := self._stops.stopped_line(STOPPED_S):
+                raise Stopped(f"the fabric was not verified: {stopped_line}")
             if state == "failed" or adaptive.over:
                 answer = self.call("controller", "wait_verified", timeout=0.0)
                 problems = answer.get("problems") or answer.get("failed") or answer.get("not_ready") or []

@@ -1,4 +1,4 @@
-"""Text of a scenario and the data in it: each is made of the other when it is first asked for, since both take long."""
+"""Text of a scenario and the data in it: each is made of the other on first use, since both take long."""
 
 import io
 from collections.abc import Mapping

@@ -67,7 +67,7 @@ class RanksSpec(Strict):
 
 @TRAFFIC.register
 class Programs(TrafficBase):
-    """Programs of other people on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
+    """Programs on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
     receives; or the `ranks` of a job, such as training, which start together."""
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})

@@ -54,7 +54,7 @@ class Running:
         self._acked_sum = 0
         self._iterations: dict[int, _Iteration] = {}
         self.stalled: dict[tuple[str, int], str] = {}  # why a QP of a host makes no progress
-        self._resting: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
+        self._idle: dict[int, set[str]] = {}  # iteration → hosts whose time was over after it
 
     # --- set-up -----------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Running:
             number = int(event["iteration"])
             self._iterations.setdefault(number, {})[host] = (*times, str(event.get("sha256", "")))
             if event.get("rests"):
-                self._rests(host, number)
+                self._on_idle(host, number)
         elif kind == "flow.done":
             self._close(self._flows[event["flow"]], _error_text(host, event["error"]), event)
         elif kind == "flow.failed":
@@ -244,11 +244,11 @@ class Running:
         if was_open and (state.done or state.error):
             self._open -= 1
 
-    def _rests(self, host: str, iteration: int) -> None:
+    def _on_idle(self, host: str, iteration: int) -> None:
         """Note that a host's time was over after an iteration; once all rest after the same, none began another."""
-        resting = self._resting.setdefault(iteration, set())
-        resting.add(host)
-        if len(resting) == len(self.hosts):
+        idle = self._idle.setdefault(iteration, set())
+        idle.add(host)
+        if len(idle) == len(self.hosts):
             for name in self.hosts:
                 self._world.call(name, "stop_workload", name=self.name)
 

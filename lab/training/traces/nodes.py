@@ -14,7 +14,7 @@ ANY = -1
 
 @dataclass(frozen=True)
 class RecordedNode:
-    """One node of one rank; `text` names it for people. `after` and `begun_after` are other nodes' ids.
+    """One node of one rank; `text` is its name for display. `after` and `begun_after` are other nodes' ids.
 
     A computation has `seconds` and a `unit`; a send or receive has a `peer`, a `size` and a `tag`; a collective has
     its kind, a `size` and the ranks of its `group`.

@@ -10,8 +10,8 @@ from mrclab.lab.report import results, summary
 def report(directory: Path) -> dict[str, Any]:
     """Return the report of a result directory.
 
-    `headline`, `verdicts` (ok, wanted, saw), `series` as in its series.json (seconds after the traffic began, bytes/s),
-    and `faults`: name, begin, end on the same clock.
+    `headline`, `verdicts` (ok, expected, observed), `series` as in its series.json (seconds after the traffic began,
+    bytes/s), and `faults`: name, begin, end on the same clock.
     """
     run = results.load(directory)
     verdicts = run.judge()

@@ -156,9 +156,9 @@ class LabSide:
     def packets(self) -> dict[str, Any] | None:
         """Return what crossed cables since the last time; None where there is nothing to tell."""
         message = self._packets.poll(self._drawn)
-        news = message["slow"] or message["next"] > self._drawn or self._was_slow
+        changed = message["slow"] or message["next"] > self._drawn or self._was_slow
         self._drawn, self._was_slow = message["next"], message["slow"]
-        return message if news else None
+        return message if changed else None
 
     def close(self) -> None:
         """Take the lab down."""
@@ -198,7 +198,7 @@ class Tab:
             "api/grade": self._grade,
             "api/report": lambda _: self._report(),
             "api/back": lambda _: self._show(self._side.frames),
-            "api/beside": lambda body: self._beside(bool(json.loads(body)["on"])),
+            "api/beside": lambda body: self._compare(bool(json.loads(body)["on"])),
         }
 
     @property
@@ -276,7 +276,7 @@ class Tab:
         if self._open and self._shown is self._side.frames:
             self._publish(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
-    def _beside(self, on: bool) -> dict[str, str]:
+    def _compare(self, on: bool) -> dict[str, str]:
         """Begin again, with the same fabric and RoCEv2 beside it or without."""
         for side in self._sides():
             side.close()

@@ -29,7 +29,7 @@ def serve(
 
     `attended`: end once standard input has ended, and the lab with it, and browsers are notified.
     """
-    import uvicorn  # noqa: PLC0415 - only those who want the page pay for it
+    import uvicorn  # noqa: PLC0415 - slow to import
 
     with contextlib.suppress(OSError):
         os.nice(_NICE)

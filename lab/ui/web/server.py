@@ -3,7 +3,7 @@
 GET  /                   the page; needs ?token=…, as everything but its own static files does
 GET  /api/layout         fabric, title, whether it is live
 GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
-GET  /api/live?run=R&since=N  the same as they come, as server-sent events, to who has all before; `outcome` at the end;
+GET  /api/live?run=R&since=N  the same as they come, as server-sent events, after those before; `outcome` at the end;
                          `source` where another run is shown from now on, or too much is missing: ask for all again;
                          `packets` on cables while virtual time is slow
 POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
@@ -77,7 +77,7 @@ class LivePage:
     ) -> None:
         self.source = self._own = source
         self.token = token or secrets.token_urlsafe(16)
-        self.ending = False  # who follows is let go
+        self.ending = False  # streams to followers end
         self._operate = operate
         self._editor = editor
         self._run_index = run_index

@@ -77,7 +77,7 @@ class HeaderState:
 class SymbolicState:
     """The whole packet. `position` is the parser's cursor in bytes, `next` the first free element of each stack.
 
-    Copies share their header states until `edit` asks for one to change.
+    Copies share their header states until `edit` of one.
     """
 
     headers: dict[str, HeaderState]

@@ -64,9 +64,9 @@ class HeaderOps:
     def _leave_union(self, header: str) -> None:
         union = self.program.headers[header].union
         if union is not None:
-            for sibling in self.program.unions[union].members.values():
-                if sibling != header:
-                    self.at.state.edit(sibling).valid = False
+            for member in self.program.unions[union].members.values():
+                if member != header:
+                    self.at.state.edit(member).valid = False
 
     def add_length(self, size: Ex, sign: str = "+") -> None:
         """Emit a change of the packet length that egress sees."""

@@ -21,7 +21,7 @@ class StreamChannel:
         self.dropped = 0  # events that found the queue full
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
-        """Queue an answer. A controller that asks and asks without reading loses its stream."""
+        """Queue a response. A controller that sends requests without reading loses its stream."""
         if self._queue.qsize() < 2 * MAX_WAITING:
             self._queue.put(message)
         elif not self._is_closing:

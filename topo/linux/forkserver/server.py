@@ -73,7 +73,7 @@ def _fork_quietly() -> int:
 
 
 def entitle(name: str, argv: Sequence[str]) -> None:
-    """Be called `name` in `ps` and `top`, with `argv` as the command line. For people only: nothing depends on it."""
+    """Be called `name` in `ps` and `top`, with `argv` as the command line. For display only."""
     with contextlib.suppress(ImportError):
         from setproctitle import setproctitle, setthreadtitle  # noqa: PLC0415 - a lab runs without
 

@@ -1,7 +1,7 @@
 """Queue depths of a fabric's switch ports, and the switches' lateness, sampled while packets flow.
 
 The data plane writes the depth that a packet left behind into the register `queue_depths`, one cell per port, so that a
-port whose queue ran empty reads 0. How a target is asked is a `DepthQuery` (see `targets`). All switches are asked at
+port whose queue ran empty reads 0. The query of a target is a `DepthQuery` (see `targets`). All switches are queried at
 once, over connections that stay open, and one that is dead or frozen is not waited for a second time.
 """
 
@@ -71,7 +71,7 @@ class QueueDepths:
                 reply = connection.take()
                 if reply is not None and connection in waiting:
                     found[connection.name] = DepthReply(reply.depths, connection.take_late())
-                if not connection.owes:
+                if not connection.awaits_reply:
                     waiting.discard(connection)
         return found
 
@@ -87,7 +87,7 @@ class _DepthConnection:
 
     def __init__(self, name: str, query: DepthQuery, selector: selectors.BaseSelector) -> None:
         self.name = name
-        self.owes = False
+        self.awaits_reply = False
         self._query, self._selector = query, selector
         self._socket: socket.socket | None = None
         self._answer = b""
@@ -95,7 +95,7 @@ class _DepthConnection:
 
     def ask(self) -> bool:
         """Send the request; False if one is pending, or the switch cannot be reached."""
-        if self.owes:
+        if self.awaits_reply:
             return False
         try:
             if self._socket is None:
@@ -106,7 +106,7 @@ class _DepthConnection:
         except OSError:
             self.close()
             return False
-        self.owes = True
+        self.awaits_reply = True
         return True
 
     def take(self) -> DepthReply | None:
@@ -124,7 +124,7 @@ class _DepthConnection:
         if not data:
             self.close()
         elif reply is not None:
-            self._answer, self.owes = b"", False
+            self._answer, self.awaits_reply = b"", False
             if reply.late is not None:
                 self._late = max(reply.late, self._late or 0.0)
         return reply
@@ -140,4 +140,4 @@ class _DepthConnection:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(self._socket)
             self._socket.close()
-        self._socket, self._answer, self.owes = None, b"", False
+        self._socket, self._answer, self.awaits_reply = None, b"", False

@@ -60,7 +60,7 @@ class Launch:
 class Target(Protocol):
     """Kind of switch, and how to start it.
 
-    `schedules_itself`: the process asks for real-time scheduling where it helps; else the lab asks for all its threads.
+    `schedules_itself`: the process requests real-time scheduling if it helps; else the lab does so for all its threads.
     `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver.server`).
     """
 

@@ -31,7 +31,7 @@ class _ProfileHandler:
         return self._state.profiles[profile.id].by_members()
 
     def _readable(self, profile_id: int) -> Iterator[tuple[P4InfoActionProfile, ActionProfileState]]:
-        """Yield the profiles a read asks for; those in one-shot use have no members or groups to show."""
+        """Yield the profiles of a read; those in one-shot use have no members or groups to show."""
         if profile_id:
             profile = self._profile(profile_id)
             yield profile, self._stored(profile)
