@@ -70,7 +70,7 @@ MUTANTS: Final = (
     Mutant("a late SACK takes off what an ACK settled", _IN_FLIGHT, "            self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
     Mutant("the receiver's count goes backwards", _IN_FLIGHT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
     Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
-    Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return news", "        self.una = cack\n        return news", ("mrc_endpoint",)),
+    Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return newly_acked", "        self.una = cack\n        return newly_acked", ("mrc_endpoint",)),
     Mutant("a record used again keeps its last path", _WINDOW, "        packet.lost_ev = None\n", "", ("mrc_survivors", "mrc_endpoint")),
     # --- receiving half -----------------------------------------------------------------------------------------------
     Mutant("a duplicate is placed again", _RESP, "        if distance < 0 or self.bits >> distance & 1:\n            self._on_duplicate(packet, seq)\n            return 0\n", "        if distance < 0:\n            self._on_duplicate(packet, seq)\n            return 0\n", ("mrc_endpoint", "mrc_responder", "mrc_properties")),

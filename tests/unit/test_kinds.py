@@ -70,7 +70,7 @@ def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
 def test_a_package_outside_that_cannot_be_loaded_is_named(shapes, outside):
     outside.write_text("1 / 0\n")
     shapes.define("mrclab.rpc")
-    with pytest.raises(KindError, match=r"shape 'square' of outside cannot be loaded: division by zero; mend or"):
+    with pytest.raises(KindError, match=r"shape 'square' of outside cannot be loaded: division by zero; fix or"):
         shapes.load()
 
 

@@ -94,7 +94,7 @@ def test_a_wait_for_a_stopped_process_is_given_up_and_says_why(tmp_path, monkeyp
     busy = SimpleNamespace(now=100.0)
     monkeypatch.setattr(adaptivetimeout, "time", SimpleNamespace(monotonic=lambda: busy.now))
     monkeypatch.setattr(
-        adaptivetimeout, "cpu_sample", lambda _pid=None: adaptivetimeout.CpuSample(2 * busy.now, 0.0, 0.0, 0.0)
+        adaptivetimeout, "cpu_times", lambda _pid=None: adaptivetimeout.CpuTimes(2 * busy.now, 0.0, 0.0, 0.0)
     )
     with stopped_server(tmp_path / "x.sock") as process:
         wait = AdaptiveTimeout(60.0)

@@ -9,7 +9,7 @@ from mrclab.lab.errors import RunError, TooSlow
 from mrclab.lab.run.wire import attach, wireworld
 from mrclab.topo.errors import EmulationError, MachineTooSlow
 from mrclab.topo.linux import adaptivetimeout
-from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, CpuSample, Pace
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, CpuTimes, Pace
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -26,9 +26,7 @@ def machine(monkeypatch):
 
     it.wait = wait
     monkeypatch.setattr(adaptivetimeout, "time", SimpleNamespace(monotonic=lambda: it.now))
-    monkeypatch.setattr(
-        adaptivetimeout, "cpu_sample", lambda _pid=None: CpuSample(2 * it.now, it.idle, 0.0, it.process)
-    )
+    monkeypatch.setattr(adaptivetimeout, "cpu_times", lambda _pid=None: CpuTimes(2 * it.now, it.idle, 0.0, it.process))
     return it
 
 
@@ -108,8 +106,8 @@ def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(mac
 def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypatch, idle, kind):
     monkeypatch.setattr(attach, "ANSWER_TIMEOUT", 0.05)
     lab = attach.LabClients(tmp_path, Fabric(FabricSpec()))
-    counted = adaptivetimeout.cpu_sample
-    monkeypatch.setattr(adaptivetimeout, "cpu_sample", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
+    counted = adaptivetimeout.cpu_times
+    monkeypatch.setattr(adaptivetimeout, "cpu_times", lambda pid=None: (machine.wait(20.0, idle), counted(pid))[1])
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "h1.sock"))
         deaf.listen()
@@ -119,6 +117,6 @@ def test_a_node_that_does_not_answer_is_late_or_slow(machine, tmp_path, monkeypa
 
 
 def test_the_kernel_counts_what_a_glance_reads():
-    before = adaptivetimeout.cpu_sample()
+    before = adaptivetimeout.cpu_times()
     assert before.all > before.idle > 0
     assert issubclass(MachineTooSlow, EmulationError)

@@ -33,7 +33,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class CpuSample:
+class CpuTimes:
     """Kernel's counters so far, in seconds: of all CPUs, and of one process (running, or waiting for a CPU)."""
 
     all: float
@@ -55,7 +55,7 @@ class AdaptiveTimeout:
         self._stretch = pace.stretch if pace else 1.0
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
-        self._before = cpu_sample(pid)
+        self._before = cpu_times(pid)
         self._problem = ""
 
     @property
@@ -93,7 +93,7 @@ class AdaptiveTimeout:
 
     def _hindrance(self, waited: float) -> str:
         """Return what about the machine explains the wait; empty where nothing does."""
-        now, before = cpu_sample(self._pid), self._before
+        now, before = cpu_times(self._pid), self._before
         everything = max(now.all - before.all, 1e-9)
         stolen, busy = (now.stolen - before.stolen) / everything, 1 - (now.idle - before.idle) / everything
         own = (now.process - before.process) / max(waited, 1e-9)
@@ -105,12 +105,12 @@ class AdaptiveTimeout:
         return f"the process worked or waited for a CPU {own * 100:.0f}% of that time" if own > _BUSY else ""
 
 
-def cpu_sample(pid: int | None = None) -> CpuSample:
+def cpu_times(pid: int | None = None) -> CpuTimes:
     """Read the kernel's counters; a process that has ended, or a kernel that keeps no such counter, counts as idle."""
     with Path("/proc/stat").open(encoding="ascii") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]  # user … idle, iowait, irq, softirq, steal
     tick = os.sysconf("SC_CLK_TCK")
-    return CpuSample(sum(ticks) / tick, ticks[3] / tick, ticks[7] / tick, _process_seconds(pid) if pid else 0.0)
+    return CpuTimes(sum(ticks) / tick, ticks[3] / tick, ticks[7] / tick, _process_seconds(pid) if pid else 0.0)
 
 
 def _process_seconds(pid: int) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from mrclab.events.processes import CpuSample, ProcessDied, ProcessEnded
 from mrclab.events.switches import QueueDepthSample
 from mrclab.lab.history import HistoryWriter
-from mrclab.topo.linux.adaptivetimeout import cpu_sample
+from mrclab.topo.linux.adaptivetimeout import cpu_times
 from mrclab.topo.linux.switches.depths import QueueDepths
 from mrclab.topo.linux.waits import CpuWaits
 
@@ -131,4 +131,4 @@ def steal_seconds() -> float:
     """Return seconds since boot in which, on average, a CPU had work and a hypervisor did not run it: `steal`
     in proc(5). 0 on bare metal.
     """
-    return cpu_sample().stolen / (os.cpu_count() or 1)
+    return cpu_times().stolen / (os.cpu_count() or 1)
