@@ -26,7 +26,7 @@ from mrclab.topo.config import transport
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
-from mrclab.topo.realtime import use_realtime
+from mrclab.topo.realtime import CONTROL_PLANE, use_realtime
 from mrclab.topo.spec import SpecError
 
 BUILD = HOME / "p4src" / "build"
@@ -120,7 +120,7 @@ async def serve(options: argparse.Namespace) -> None:
         policy=POLICIES[options.mapper_policy],
         transport=load_transport(options.transport, options.run_dir),
     )
-    use_realtime(inherited=True)  # by the threads of gRPC, which hand it every message
+    use_realtime(CONTROL_PLANE, inherited=True)  # by the threads of gRPC, which hand it every message
     loop = asyncio.get_running_loop()
     metrics = MetricsServer(
         options.metrics_port, lambda: asyncio.run_coroutine_threadsafe(controller.metrics(), loop).result()

@@ -1,9 +1,8 @@
 """Real-time scheduling (sched(7)) of the lab's processes, which emulate hardware that never waits for a CPU.
 
 Niceness would not do: where the kernel groups processes by session it counts only inside one, and a task that has begun
-its slice keeps it. Switches, NICs, controller, and the lab itself while traffic runs have one priority, so that they
-take turns. Where they keep all CPUs busy, a controller behind them waits for up to half a second: in six of eight runs
-of `e14-bad-paths` on two cores Clustermapper's cycles came too late to count, and in none of five in turn.
+its slice keeps it. Switches, NICs, and the lab itself while traffic runs take turns. The controller comes behind them,
+since an audit would keep frames waiting for tens of milliseconds, and before all other work on the machine.
 """
 
 import contextlib
@@ -17,14 +16,15 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-PRIORITY = 1  # softswitch, which can be had without the lab, has the same
+CONTROL_PLANE = 1  # real-time priority of the controller
+DATA_PLANE = 2  # of all others; softswitch, which can be had without the lab, sets the same
 WITHOUT_REST_S = 2.0  # seconds of CPU without a rest after which a process is an ordinary one again
 _PR_SET_TIMERSLACK = 29
 _TIMER_SLACK_NS = 1000
 _PROC = Path("/proc")
 
 
-def use_realtime(*, inherited: bool) -> bool:
+def use_realtime(priority: int, *, inherited: bool) -> bool:
     """Schedule all threads of this process in real time; return False, with a warning, without permission.
 
     `inherited`: by threads and processes that it starts from now on. One that runs for `WITHOUT_REST_S` without
@@ -38,7 +38,7 @@ def use_realtime(*, inherited: bool) -> bool:
         resource.setrlimit(resource.RLIMIT_RTTIME, (int(WITHOUT_REST_S * 1e6), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXCPU, _step_down)
         for thread in _threads(os.getpid()):
-            os.sched_setscheduler(thread, policy, os.sched_param(PRIORITY))
+            os.sched_setscheduler(thread, policy, os.sched_param(priority))
     except (OSError, ValueError) as error:
         log.warning("no real-time scheduling (%s); a busy machine will delay frames", error)
         return False
@@ -60,7 +60,7 @@ def to_real_time(pid: int) -> None:
     """
     for thread in _threads(pid):
         with contextlib.suppress(OSError):
-            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(PRIORITY))
+            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(DATA_PLANE))
 
 
 def to_one_cpu(pid: int, number: int) -> None:
@@ -88,7 +88,7 @@ def as_real_time() -> Iterator[None]:
     for thread in _threads(os.getpid()):
         with contextlib.suppress(OSError):
             if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-                os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
+                os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(DATA_PLANE))
                 changed.append(thread)
     try:
         yield
@@ -106,7 +106,7 @@ def is_ahead() -> bool:
 def go_ahead() -> None:
     """Schedule this thread, and what it starts, ahead of ordinary ones, where that is allowed."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(DATA_PLANE))
 
 
 def is_real_time(pid: int) -> bool:

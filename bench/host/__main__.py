@@ -21,7 +21,7 @@ from mrclab.bench.host import parts as benchparts
 from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
-from mrclab.topo.realtime import use_realtime
+from mrclab.topo.realtime import DATA_PLANE, use_realtime
 
 _MODULE = "mrclab.bench.host"
 log = logging.getLogger(_MODULE)
@@ -161,7 +161,7 @@ def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost
 
 def _part(kind: str, interface: str, size: int, seconds: float) -> None:
     """Run one process of the bare measurement, scheduled as the agents are; print its cost as JSON."""
-    use_realtime(inherited=False)
+    use_realtime(DATA_PLANE, inherited=False)
     if kind == "send":
         cost = benchparts.bare_send(interface, size, seconds)
     else:

@@ -30,7 +30,7 @@ from mrclab.hosts.transports import draws
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
 from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, load
-from mrclab.topo.realtime import use_realtime
+from mrclab.topo.realtime import DATA_PLANE, use_realtime
 
 log = logging.getLogger("agent")
 
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     options = parser.parse_args(argv)
     logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    use_realtime(inherited=False)
+    use_realtime(DATA_PLANE, inherited=False)
     try:
         Agent(
             options.node_config, options.socket, options.history, options.seed, options.transport, options.repeatable

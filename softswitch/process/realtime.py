@@ -16,7 +16,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-PRIORITY = 1
+PRIORITY = 2  # before the controller, whose 1 comes before all other work
 WITHOUT_REST_SECONDS = 2
 
 

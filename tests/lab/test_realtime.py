@@ -18,7 +18,7 @@ SPIN = """
 import os, time
 from mrclab.topo import realtime
 realtime.WITHOUT_REST_S = {limit}
-assert realtime.use_realtime(inherited=False)
+assert realtime.use_realtime(realtime.DATA_PLANE, inherited=False)
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 give_up = time.monotonic() + 30
 while os.sched_getscheduler(0) != os.SCHED_OTHER and time.monotonic() < give_up:
