@@ -57,7 +57,7 @@ class VerbsResult:
 
 
 def run(messages: int = 20_000, large: int = 24) -> VerbsResult:
-    """Measure everything; needs root and the built library. Raises RuntimeError with the words of what failed."""
+    """Measure everything; needs root and the built library. Raises RuntimeError with the failed program's output."""
     if not PROGRAM.exists():
         raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:

@@ -88,7 +88,7 @@ class ControllerCore:
         return {"switches": await self._driver.repair(None if switch is None else self._ready(switch))}
 
     async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
-        """Make a switch hold a wrong route, or with `to` 0 none, where one leads out of `port`; `repair` mends it."""
+        """Replace the route out of `port` by a wrong one, or remove it with `to` 0; `repair` corrects that."""
         entry = await self._driver.fleet.misroute(self._ready(switch), port, to)
         self._driver.record(RouteMisdirected(switch=switch, port=port, to=to, entry=entry))
         return {"entry": entry}

@@ -284,7 +284,7 @@ def publish(
     choice: TransportSpec = DEFAULT_TRANSPORT,
     on_damage: Callable[[str, str], None] = lambda _host, _complaint: None,
 ) -> dict[str, NodeConfig]:
-    """Write `<host>.json` of every host into `directory` and return what is in force; OSError where writing fails.
+    """Write `<host>.json` of every host into `directory` and return the configs in force; OSError where writing fails.
 
     Files with this content already keep their version, so that a controller that restarts, or stands by,
     disturbs no host. Otherwise the new version is `version`, or more where a file has that already. `on_damage` gets

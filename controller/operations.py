@@ -19,7 +19,7 @@ def by_name(core: ControllerCore, waits: bool) -> dict[str, Operation]:
 
 
 def completed(work: Coroutine[Any, Any, Any]) -> Any:
-    """Return what a coroutine returns that never suspends; RuntimeError where it does."""
+    """Return the result of a coroutine that never suspends; RuntimeError if it does."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,1 +1,1 @@
-"""Records of the history, one class per kind: what each process of a run writes down, with types and units."""
+"""Records of the history, one class per kind, with types and units of the fields."""

@@ -13,7 +13,7 @@ from typing_extensions import dataclass_transform
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unit of a field, or what a number or a text of it names; part of the field's type."""
+    """Unit of a field, or the kind of thing that it names; part of the field's type."""
 
     text: str
 
@@ -41,7 +41,7 @@ class Event:
 
     kind: ClassVar[str]
     more: ClassVar[str] = ""
-    """Name of a field that holds whatever other fields the line has; "" where a class knows all of them."""
+    """Name of the field for all other fields of a line; "" if a class knows all of them."""
 
     def to_record(self) -> dict[str, Any]:
         """Return kind and fields, as they follow time and node in a line of the history."""
@@ -58,7 +58,7 @@ class Event:
 
 @cache
 def _plan(kind: str) -> tuple[tuple[str, Any], ...]:
-    """Return names and defaults of a kind's fields; where there is no default, what equals no value."""
+    """Return names and defaults of a kind's fields; MISSING without a default."""
     return tuple((field.name, field.default) for field in fields(complete(EVENTS[kind])))  # type: ignore[arg-type]
 
 

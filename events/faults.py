@@ -1,4 +1,4 @@
-"""Records of faults: their begin and end, what they did to packets, and the fabric's state after the last."""
+"""Records of faults: their begin and end, their effect on packets, and the fabric's state after the last."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -63,7 +63,7 @@ class FaultCounters(Event):
 
 @event
 class FaultsCleared(Event):
-    """Verification of the fabric after the last fault: what is wrong with cables, and with table entries."""
+    """Verification of the fabric after the last fault: problems of cables, and wrong table entries."""
 
     kind: ClassVar[str] = "faults.cleared"
     verified: bool

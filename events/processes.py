@@ -53,7 +53,7 @@ class HelperLate(Event):
 
 @event
 class CpuSample(Event):
-    """CPU time so far of each process of the lab, and what it waited for a core; `steal`: what the hypervisor took.
+    """CPU time so far of each process of the lab, and its wait for a core; `steal`: time taken by the hypervisor.
 
     `lab_late`: wake-up latency of the lab's own process.
     """

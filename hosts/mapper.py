@@ -27,7 +27,7 @@ _MIN_BYTES = h.BODY_AT
 
 
 class _Target:
-    """One path to itself, and what became of this cycle's probe on it."""
+    """One path to itself, and the outcome of this cycle's probe."""
 
     __slots__ = ("plane", "rtt", "sent_at", "uplink")
 

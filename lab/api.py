@@ -86,7 +86,7 @@ class Scenario:
         return Scenario(files.with_values(self.loaded, values))
 
     def _placed(self, world: WorldName | None, seed: int | None) -> Loaded:
-        """One run of it, in a world and with a seed; None is what the scenario says."""
+        """One run of it, in a world and with a seed; None: as in the scenario."""
         if self.loaded.variants:
             names = ", ".join(variant.variant for variant in self.loaded.variants)
             raise ScenarioError(
@@ -198,7 +198,7 @@ class Run:
 
     @cached_property
     def expectations(self) -> Table:
-        """Verdicts as rows: the figure judged with its unit, what was expected and what was observed."""
+        """Verdicts as rows: the figure judged with its unit, expected and observed."""
         return tables.expectations(self.verdicts)
 
     @cached_property

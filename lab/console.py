@@ -1,4 +1,4 @@
-"""Consoles of the command line: what a file, a socket or a scenario says cannot command the terminal.
+"""Consoles of the command line: text from files, sockets and scenarios cannot control the terminal.
 
 Control characters are shown escaped, as `\\x1b`, wherever they come from; colours and cursor movements of the lab's own
 are no text to rich, and pass.

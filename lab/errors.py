@@ -86,7 +86,7 @@ _END_BYTES = 4096  # of a log, which tell how its process ended
 
 
 def exhausted(error: BaseException) -> str:
-    """Say what this machine has run out of, where that is what an error means; empty where it is not."""
+    """Return the resource that this machine has run out of, if an error means that; else empty."""
     number = error.errno if isinstance(error, OSError) else None
     unmapped = isinstance(error, ImportError) and any(words in str(error).lower() for words in _UNMAPPED)
     if unmapped or isinstance(error, MemoryError):
@@ -109,7 +109,7 @@ def exhausted_by_log(log: Path) -> str:
 
 
 def no_result(directory: Path, error: Exception) -> str:
-    """One sentence on a directory that should have been a run's, and what to name instead."""
+    """One sentence on a directory that is no run's, with the remedy."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         there = directory.is_dir()
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
@@ -120,7 +120,7 @@ def no_result(directory: Path, error: Exception) -> str:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name what cannot be written: an OSError of a full disk says which error, not where."""
+    """Name the file that cannot be written: an OSError of a full disk lacks it."""
     try:
         yield
     except OSError as error:

@@ -234,7 +234,7 @@ def steps(measures: Measures) -> Table:
 
 
 def records(measures: Measures, kinds: Collection[str]) -> Table:
-    """Records of a history; `fields` holds what a record has beside time, node and kind."""
+    """Records of a history; `fields` are those of a record except time, node and kind."""
     found = measures.history.of(*kinds) if kinds else iter(measures.history.records)
     return Table(
         ("t", "node", "kind", "fields"),

@@ -80,7 +80,7 @@ class AsyncServer:
 
     @staticmethod
     async def _last(own: set[asyncio.Task[None]], writer: asyncio.StreamWriter) -> None:
-        """Cancel what a client still waits for once it has hung up; one without further requests gets its responses."""
+        """Cancel pending requests of a client once it has hung up; one without further requests gets its responses."""
         while pending := {task for task in own if not task.done()}:
             if _hung_up(writer.get_extra_info("socket")):
                 for task in pending:

@@ -24,7 +24,7 @@ class Operations:
         self._signatures = {name: inspect.signature(operation) for name, operation in operations.items()}
 
     def invoke(self, request: Mapping[str, Any]) -> Any:
-        """Call what the request names and return what that returns; raise RpcError for a bad request."""
+        """Call the operation of a request and return its result; RpcError for a bad request."""
         arguments = {key: value for key, value in request.items() if key not in {"id", "op"}}
         name = request.get("op")
         operation = self._operations.get(name) if isinstance(name, str) else None

@@ -1,4 +1,4 @@
-"""Unix socket paths: what makes them unusable, and listening on one that a dead process left behind."""
+"""Unix socket paths: validation, and listening on one that a dead process left behind."""
 
 import socket
 from pathlib import Path

@@ -41,7 +41,7 @@ def peer_pid(connection: socket.socket) -> int | None:
 def check_peer(connection: socket.socket, path: str) -> None:
     """Raise RpcError EPERM unless the process at the other end is root's or this user's.
 
-    Whoever can make files where a socket is looked for could answer in the lab's name. Where the system does not
+    A user who can create files in the socket's directory could impersonate the lab. Where the system does not
     provide the peer's user, the mode of the socket's directory alone protects it.
     """
     found = _credentials(connection)

@@ -47,7 +47,7 @@ class _Connection:
             self.queue(line)
 
     def flush(self) -> bool:
-        """Send what the socket takes now; return whether something is left."""
+        """Send as much as the socket accepts now; return True if bytes are left."""
         while self.outgoing:
             chunk = self.outgoing[0]
             try:

@@ -102,7 +102,7 @@ def _imports(path: Path) -> Iterator[Path]:
 
 
 def build(paths: list[Path], target: Path, lock: int) -> str:
-    """Compile into a folder; returns what went wrong, or nothing. Whoever still compiles holds the lock."""
+    """Compile into a folder; return the error, or nothing. The lock is held while compiling."""
     target.mkdir(parents=True)
     program = [sys.executable, __file__, "--worker", str(target), *(f"mrclab/{path.as_posix()}" for path in paths)]
     log = target.parent / LOG
@@ -280,7 +280,7 @@ def ensure_built(again: bool) -> str:
     with (home / "lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         known = compiled.read(home / compiled.MANIFEST)
-        if compiled.runs(sources):  # whoever had the lock made it
+        if compiled.runs(sources):  # made by the previous holder of the lock
             return ""
         if reason := compiled.obstacle():
             return reason

@@ -48,7 +48,7 @@ class ScheduledEvent:
     due: i64
 
     def fire(self) -> None:
-        """Do what is scheduled: its time has come."""
+        """Run the event at its time."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""The transport's frames as objects: the path, what the receiver will read in the headers, the payload where it lies.
+"""The transport's frames as objects: path, header fields as the receiver reads them, and the payload by reference.
 
 What a wire form costs is left out: packing and parsing, checksums, and a copy of the payload. What the receiver would
 find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes. Data
@@ -213,7 +213,7 @@ def _unpacked(body: bytes, payload: memoryview | None) -> MrcPacket:
 
 
 def _packed(packet: MrcPacket) -> bytes:
-    """BTH and what follows up to the payload."""
+    """BTH and further headers up to the payload."""
     if packet.op not in h.WRITES:
         return control_body(packet.op, packet.dqpn, packet.psn, packet.sack())
     start = packet.op, wire.MIGRATED | (-len(packet.view) & 3) << wire.PAD_SHIFT, wire.P_KEY, packet.dqpn
@@ -227,7 +227,7 @@ def _packed(packet: MrcPacket) -> bytes:
 
 
 def _read_write(packet: MrcPacket, body: bytes) -> int:
-    """Fill in what the headers of a write say; returns BTH's last word."""
+    """Fill in the header fields of a write; return BTH's last word."""
     if body[8] & h.FLAG_TS:
         (
             _, _, _, packet.dqpn, flags_psn,

@@ -155,7 +155,7 @@ class SimController:
                 yield from (self.fabric.host_names[group * down + place] for place in range(self._agents))
 
     def begin(self) -> None:
-        """Start what goes on by itself."""
+        """Start periodic work."""
         if not self.fleet.is_large:
             self._every(TELEMETRY_S * self.fabric.spec.pace, self._sample)
         if self.mapper is not None:
@@ -163,7 +163,7 @@ class SimController:
         self.fleet.begin()
 
     def end(self) -> None:
-        """It is gone; what is in the switches and the hosts stays."""
+        """Stop the controller; state of switches and hosts stays."""
         self.fleet.on = False
         self.close()
 
@@ -237,16 +237,16 @@ class SimController:
         """All is seen without asking."""
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+        """Mark these cables, or all, as unknown; they are probed again."""
         self.fleet.forget_links(links)
         self.fleet.probe_pending()
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare what all switches, or one, hold with what they should."""
+        """Compare the entries of all switches, or of one, with the intended ones."""
         return self.fleet.audit(only)
 
     async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
-        """Write what the audit complains about; numbers of entries by switch."""
+        """Correct the entries that an audit finds wrong; numbers of entries by switch."""
         return self.fleet.repair(only)
 
     # --- views --------------------------------------------------------------------------------------------------------

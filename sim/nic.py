@@ -186,7 +186,7 @@ class SimNic:
         self._clock.call_at(self._clock.now, run)
 
     def serve(self) -> None:
-        """Run the pending calls, send what can be sent, and schedule the transport's next deadline."""
+        """Run pending calls, send frames, and schedule the transport's next deadline."""
         self._transmit()
         if self._transport.not_before() < self._deadline:
             self._schedule_deadline()

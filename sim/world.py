@@ -220,7 +220,7 @@ class SimWorld:
         return self._last_output.get(node, "it printed nothing")
 
     def stuck(self) -> list[str]:
-        """Return one sentence per QP with unfinished work: what it waits for."""
+        """Return one sentence per QP with unfinished work, with its reason to wait."""
         found = []
         for name, host in self.hosts.items():
             for number, qp in host.transport.verbs.qps.items():
@@ -235,11 +235,11 @@ class SimWorld:
             for qp in host.transport.verbs.qps.values():
                 if qp.requestor.incomplete:
                     waits = True
-                    if not self._waits_for_ever(host, qp):
+                    if not self._is_deadlocked(host, qp):
                         return False
         return waits
 
-    def _waits_for_ever(self, host: RunningHost, qp: MrcQueuePair | RoceQueuePair) -> bool:
+    def _is_deadlocked(self, host: RunningHost, qp: MrcQueuePair | RoceQueuePair) -> bool:
         """Return True if it retries without end, and no plane has carrier at both hosts."""
         if not isinstance(qp, MrcQueuePair) or qp.settings.retry_exponential < RETRY_ENDLESS:
             return False
@@ -382,7 +382,7 @@ class SimWorld:
     def collect(self, directory: Path) -> None:
         """Write inputs and history, once: the history is dropped from memory."""
         self.snapshot(directory)
-        self._lines.clear()  # whoever reads the file makes more of it
+        self._lines.clear()  # the file has everything from now on
 
     def hand_over(self) -> CompressedLog:
         """Return the history without writing it; it is dropped from memory here."""

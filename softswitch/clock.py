@@ -25,6 +25,6 @@ REAL = SwitchClock(time.monotonic, time.monotonic_ns, 100e-6)
 class SetClock:
     """A clock that changes only when it is set. A switch with it is run by `inject` and `settle`, not by its loop."""
 
-    def __init__(self, now_ns: int = 0) -> None:
-        self.now_ns = now_ns
+    def __init__(self) -> None:
+        self.now_ns = 0
         self.clock = SwitchClock(lambda: self.now_ns / 1e9, lambda: self.now_ns, 0.5e-9)

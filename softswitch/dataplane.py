@@ -102,7 +102,7 @@ class DataPlane:
         log.info("%s", text)
 
     def run(self, function: Callable[[], T]) -> T:
-        """Run `function` between two packets and return what it returns."""
+        """Run `function` between two packets and return its result."""
         return function()
 
     def program_changed(self) -> None:

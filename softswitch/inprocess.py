@@ -48,7 +48,7 @@ class Copy:
 
 @dataclass
 class FrameOutcome:
-    """Outcome of a frame: what ingress counted, and the packets it became. No copies: ingress dropped it."""
+    """Outcome of a frame: ingress counters, and the packets sent for it. No copies: ingress dropped it."""
 
     arrived_ns: int
     port: int
@@ -109,7 +109,7 @@ class InProcess:
             self._time.now_ns = until_ns
 
     def close(self) -> None:
-        """Give back what the switch holds."""
+        """Release the switch's resources."""
         self.runtime.close()
 
 
@@ -154,7 +154,7 @@ class _Traced(DataPlane):
         self.copy.data = bytes(data)
 
     def settle(self) -> None:
-        """Run what is due, including recirculated packets, until nothing is."""
+        """Run due work, including recirculated packets, until there is none."""
         self.traffic.run()
         while self._rounds:
             outcome, packet = self._rounds.popleft()

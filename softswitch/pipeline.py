@@ -165,7 +165,7 @@ class PipelineHost(Protocol):
         """Report an index beyond an array."""
 
     def log_msg(self, text: str, values: list[int]) -> None:
-        """Report what log_msg says."""
+        """Report the text of log_msg."""
 
     def now_us(self) -> int:
         """Return microseconds since the switch started."""

@@ -91,7 +91,7 @@ class _EmptyQueue(deque[Any]):
 
 
 EMPTY_QUEUE: Final[deque[Any]] = _EmptyQueue(maxlen=0)
-"""Empty-queue sentinel: an empty deque has 0.7 kB, and a host would have a dozen. Whoever appends replaces it first."""
+"""Empty-queue sentinel: an empty deque has 0.7 kB, and a host would have a dozen. Replace it before appending."""
 
 
 # --- random numbers ---------------------------------------------------------------------------------------------------

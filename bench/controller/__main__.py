@@ -123,7 +123,7 @@ def _p4sh(directory: Path, count: int) -> float | None:
 
 
 def main() -> int:
-    """Print what was measured."""
+    """Print the results."""
     parser = argparse.ArgumentParser(
         prog="mrclab.bench.controller", description=(__doc__ or "").split("\n", maxsplit=1)[0]
     )

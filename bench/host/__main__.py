@@ -82,7 +82,7 @@ class HostResult:
 
 
 def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> HostResult:
-    """Measure everything; needs root. Raises RuntimeError with the words of what failed."""
+    """Measure everything; needs root. Raises RuntimeError with the failed program's output."""
     load = PairLoad(planes, packets, _ATTRIBUTES)
     with tempfile.TemporaryDirectory(dir=_memory_directory()) as name:
         directory = Path(name)

@@ -45,7 +45,7 @@ _ECMP = ("-strat", "ecmp_host")
 
 @dataclass(frozen=True)
 class Case:
-    """One baseline: what it changes of a load, with which loads it is compared, and whether there is a reference."""
+    """One baseline: its changes of a load, the loads it is compared with, and its reference, if any."""
 
     name: str
     changes: Mapping[str, Any]

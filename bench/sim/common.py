@@ -88,7 +88,7 @@ def poisson(hosts: int, rng: random.Random, flows: int = FLOWS) -> _Pairs:
 
 
 def starts(load: SimLoad) -> Iterator[int]:
-    """Microseconds at which Poisson transfers begin, whole as uet-htsim reads them: half of what each link carries."""
+    """Start times of Poisson transfers, whole microseconds as uet-htsim reads them: half of each link's rate."""
     rng = random.Random(f"{load.seed}/starts")
     for _ in range(load.hosts):
         at = 0.0
@@ -144,7 +144,7 @@ class SimLoad:
 
     @property
     def gap(self) -> float:
-        """Mean time between two Poisson transfers of a host, µs: half of what its link carries."""
+        """Mean time between two Poisson transfers of a host, µs, at half of its link's rate."""
         return 2 * self.size * 8 / (GBPS * 1e3)
 
     def matrix(self) -> Matrix:

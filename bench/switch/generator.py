@@ -33,6 +33,7 @@ _SOL_PACKET, _STATISTICS, _QDISC_BYPASS, _IGNORE_OUTGOING = 263, 6, 20, 23
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_ATTACH_FILTER, _SO_TIMESTAMPNS = 32, 33, 26, 35
 _BUFFER_BYTES = 32 << 20
 _SNAP = 160
+_ONE_FRAME_S = 2.0  # until a single frame must have left the switch
 
 
 class _IoVec(ctypes.Structure):
@@ -154,12 +155,12 @@ class TrafficGenerator:
         _attach(self._listen, self._filters[2])
         return result
 
-    def send_one(self, size: int, timeout: float = 2.0) -> bytes | None:
+    def send_one(self, size: int) -> bytes | None:
         """Send one frame; return the frame that leaves the switch, None if there is none."""
         _attach(self._listen, _destination_filter(frames.OUT_DESTINATION, 1 << 16))
         try:
             self._send.send(frames.frame(size, self._mac))
-            self._listen.settimeout(timeout)
+            self._listen.settimeout(_ONE_FRAME_S)
             return self._listen.recv(1 << 16)
         except TimeoutError:
             return None
@@ -178,7 +179,7 @@ class TrafficGenerator:
         return received, last
 
     def _batch(self, raw: bytes) -> tuple[Callable[[int], int], object]:
-        """Return the function that sends n copies of a frame, and what must live as long as it."""
+        """Return the function that sends n copies of a frame, and the buffers that it needs."""
         data = ctypes.create_string_buffer(raw, len(raw))
         vector = _IoVec(ctypes.addressof(data), len(raw))
         messages = (_MsgHdr * BATCH)()

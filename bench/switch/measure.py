@@ -205,7 +205,7 @@ def carried(offer: Trial) -> bool:
 
 
 def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Speed:
-    """The kernel works in the sender's own time: what exceeds sends that no switch forwards is its CPU time."""
+    """The kernel works in the sender's own time: its CPU time is the excess over sends that no switch forwards."""
     unanswered = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
     flood = generator.offer(size, math.inf, effort.trial_seconds)
     cpu = flood.cpu_seconds / flood.sent - unanswered.cpu_seconds / unanswered.sent

@@ -74,7 +74,7 @@ def ip(name: str, *words: object) -> None:
 
 
 def run(*argv: str) -> str:
-    """Run a command and return what it prints. Raises BenchError with its words."""
+    """Run a command and return its output. Raises BenchError with its error output."""
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     if done.returncode:
         raise BenchError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")

@@ -64,7 +64,7 @@ def rules(fabric: Fabric, what: Element, reason: str) -> dict[str, tuple[DenyRul
 
 
 def _rules_of(fabric: Fabric, what: Element, reason: str) -> tuple[DenyRule, DenyRule, Iterable[str]]:
-    """The rule of most hosts, and another one with the names of those that it is for; UnknownName for what has none."""
+    """The rule of most hosts, and that of the others with their names; UnknownName for an unknown element."""
     if fabric.spec.pods > 1 and what.kind in {"t1", "t2", "fabric-link"}:
         raise UnknownName(
             "element that can be denied in a fabric with pods", what.name, ["plane 1", "t0-p1-1", "h1-p1"]

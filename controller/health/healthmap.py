@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element
-from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally, Thresholds
+from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
@@ -67,8 +67,8 @@ class _Window:
 class HealthMap:
     """Recent reports of all hosts, and the verdicts from them."""
 
-    def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
-        self.localiser = Localiser(fabric, thresholds)
+    def __init__(self, fabric: Fabric) -> None:
+        self.localiser = Localiser(fabric)
         self._fabric = fabric
         self._keep = max(self.localiser.thresholds.windows)
         self._probed: dict[ProbePath, _Probed] = {}

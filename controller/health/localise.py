@@ -75,8 +75,8 @@ class CycleWindow(Protocol):
 class Localiser:
     """Explains tallies over the paths of one fabric."""
 
-    def __init__(self, fabric: Fabric, thresholds: Thresholds | None = None) -> None:
-        self.thresholds = thresholds or Thresholds()
+    def __init__(self, fabric: Fabric) -> None:
+        self.thresholds = Thresholds()
         self._fabric = fabric
         self._near: dict[tuple[str, int], tuple[Element, Element]] = {}  # NIC–T0 cable and T0 by host and plane
         self._far: dict[tuple[str, int], tuple[Element, Element]] = {}  # T0–T1 cable and T1 by T0 and uplink

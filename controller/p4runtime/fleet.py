@@ -121,7 +121,7 @@ class Fleet:
         return await self.on_ready(self._counters_of)
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare what all switches, or `only` one, hold with their intended entries."""
+        """Compare the entries of all switches, or of `only` one, with the intended ones."""
         workers = list(self.workers.values()) if only is None else [self.workers[self._fabric.switch(only).name]]
         ready = [worker for worker in workers if worker.state is SwitchState.READY]
         reading = asyncio.Semaphore(_READ_AT_ONCE)
@@ -144,9 +144,9 @@ class Fleet:
         return {name: done for name, done in results.items() if not done.untouched}
 
     async def misroute(self, name: str, port: int, to: int) -> str:
-        """A fault on purpose: what a switch should send out of `port` leaves by `to`, or with 0 not at all.
+        """Inject a fault: route the traffic of `port` out of `to`, or drop it with 0.
 
-        What the switch should hold stays as it is: an audit finds the fault, `repair` mends it. UnknownName for a
+        The intended entries stay as they are: an audit finds the fault, `repair` corrects it. UnknownName for a
         switch or port that does not exist.
         """
         switch = self._fabric.switch(name)

@@ -47,7 +47,7 @@ def cpu_port(switch: Switch) -> int:
 
 
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
-    """Packets that came in and neither left nor were dropped by the program: tail drops, and what still waits."""
+    """Packets that came in and neither left nor were dropped by the program: tail drops, and waiting packets."""
     ports = range(1, len(switch.ports) + 1)
     cpu = cpu_port(switch)
     came = went = 0

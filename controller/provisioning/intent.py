@@ -72,7 +72,7 @@ def mac(text: str) -> int:
 
 
 def _source_checks(switch: Switch) -> Iterator[IntendedEntry]:
-    """Per port towards a host: the only address that may be the source of what comes in by it."""
+    """Per port towards a host: the only valid source address of its packets."""
     for port in switch.ports:
         if port.to_host:
             expected = Act("expect_source", (("address", srv6.host_address(switch.number, port.number)),))

@@ -24,7 +24,7 @@ class UpdateKind(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One write: an entry as intended, or the entry found where it is deleted. `found` is what a modify replaces."""
+    """One write: an entry as intended, or one to delete. `found` is the entry that a modify replaces."""
 
     op: UpdateKind
     entry: IntendedEntry
@@ -54,7 +54,7 @@ def changes(intended: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -
 
 
 def same(one: IntendedEntry, other: IntendedEntry) -> bool:
-    """Return True if two entries of one key do the same, whatever the order of members or parameters."""
+    """Return True if two entries of one key are equivalent: the order of members and parameters is ignored."""
     return one.one_shot == other.one_shot and _members(one) == _members(other)
 
 

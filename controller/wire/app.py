@@ -79,12 +79,12 @@ class Controller:
             "cables": self.cables.run(),
         }
         if self.mapper is not None:
-            jobs["mapper"] = self._map_for_ever(self.mapper)
+            jobs["mapper"] = self._map_loop(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
             jobs["pulse"] = lateness.run(self.history)
         if self._audit_interval:
-            jobs["audit"] = self._audit_for_ever()
+            jobs["audit"] = self._audit_loop()
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
         try:
             await asyncio.gather(*tasks)
@@ -94,7 +94,7 @@ class Controller:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def changed(self) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable for the next change of a switch's state, or of what is known of a cable."""
+        """Return an awaitable for the next change of a switch's or a cable's state."""
         return self._changed.wait()
 
     async def metrics(self) -> str:
@@ -148,7 +148,7 @@ class Controller:
         await asyncio.gather(self.fleet.totals(seconds), self.nodes.poll(seconds))
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Take what is known of these cables, or of all, as unknown; they are probed again."""
+        """Mark these cables, or all, as unknown; they are probed again."""
         self.cables.forget(set(self.fleet.workers) if links is None else set(links))
         self.cables.wake()
 
@@ -165,7 +165,7 @@ class Controller:
         return found
 
     async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
-        """Write what the audit complains about, on all ready switches or on one; numbers of entries by switch."""
+        """Correct the entries that an audit finds wrong, on all ready switches or one; numbers of entries by switch."""
         done = await self.fleet.repair(only)
         if only is None:
             await self.audit()
@@ -188,7 +188,7 @@ class Controller:
             self.mapper.event(host, event)
 
     def _notify(self) -> None:
-        """Note whether all is verified now, and wake whoever waits for it."""
+        """Update the state of verification, and wake waiting calls."""
         self._note_verified()
         self._changed.set()
         self._changed = asyncio.Event()
@@ -201,13 +201,13 @@ class Controller:
             if self.mapper is not None:
                 self.mapper.begin()
 
-    async def _audit_for_ever(self) -> None:
+    async def _audit_loop(self) -> None:
         """Find entries that another client has changed, without repairing them: that is the operator's decision."""
         while True:
             await asyncio.sleep(self._audit_interval)
             await self.audit()
 
-    async def _map_for_ever(self, mapper: Clustermapper) -> None:
+    async def _map_loop(self, mapper: Clustermapper) -> None:
         """Run Clustermapper once per cycle, and apply its decisions."""
         while True:
             await asyncio.sleep(mapper.interval)

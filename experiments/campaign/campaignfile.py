@@ -25,7 +25,7 @@ class CampaignFile(BaseModel):
 
 
 def read(path: Path) -> CampaignFile | None:
-    """Return what a campaign file says; None where it is none; LabError where it is wrong."""
+    """Read a campaign file; None if it is another file; LabError if it is invalid."""
     if path.suffix not in {".yaml", ".yml"} or not path.is_file():
         return None
     data = yamlfile.read(path).data

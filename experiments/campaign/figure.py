@@ -272,7 +272,7 @@ def _spans(points: Sequence[PlottedPoint]) -> bool:
 
 
 def _line(axis: Any, mine: list[PlottedPoint], colour: str, label: str, every: Sequence[PlottedPoint]) -> None:
-    """A line with error bars; of what x means nothing to, one line across."""
+    """A line with error bars; a horizontal line for runs without a value of x."""
     across = [one for one in mine if one.x is None]
     if across:
         one = across[0]

@@ -31,7 +31,7 @@ class Journal(RunStore):
         self.directory = directory
 
     def begin(self, plan: CampaignPlan) -> "Journal":
-        """Read what is there; LabError where it is of another scenario, other fields or other files."""
+        """Read existing rows; LabError if they are of another scenario, other fields or other files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
         path = self.directory / ABOUT
@@ -117,7 +117,7 @@ def flat(row: Mapping[str, Any]) -> Row:
 
 
 def write_parquet(directory: Path) -> Path | None:
-    """Write all rows as one Parquet file, in the order of what they ran; None where pyarrow, an extra, is missing."""
+    """Write all rows as one Parquet file, in the order of the plan; None if pyarrow, an extra, is missing."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
     # Rows stand in the journal as they came, which is another order every time.

@@ -34,7 +34,7 @@ def run(job: Job) -> Row:
 
 
 def ran(job: Job, read: Callable[[], Loaded]) -> Row:
-    """Do the run that `read` returns; return the job's row, whatever happens."""
+    """Do the run that `read` returns; return the job's row in any case."""
     began = time.monotonic()
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "trouble": ""}
     row["verdicts"] = {}

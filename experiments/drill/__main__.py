@@ -247,7 +247,7 @@ class Drill:
         return found
 
     def _judge_results(self, one: Disturbance, made: Round) -> None:
-        """Every result directory is whole; of a run that had begun there is one, except for what could not be kept."""
+        """Every result directory is complete; a run that had begun has one, unless it could not be stored."""
         if one.name in {disturbances.KILL_LAB, disturbances.REMOVE_RESULTS}:
             return
         found = [*self._results.glob("drill-*"), *self._temporary.glob("mrclab-results-*/drill-*")]

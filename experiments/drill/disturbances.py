@@ -65,7 +65,7 @@ class Disturbance:
     seconds: float = 0.0  # of traffic; 0: as usual
 
     def possible(self, scene: Scene) -> bool:
-        """Return True if what it is done to is there."""
+        """Return True if its target exists."""
         if not scene.run_dir.exists():
             return False
         if self.part == _PAGE:

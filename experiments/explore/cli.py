@@ -65,7 +65,7 @@ def _world(name: str) -> Space:
 
 
 def _again_in_plain_python() -> None:
-    """Compiled objects do not say what is in them."""
+    """Compiled objects do not show their attributes."""
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, compiled.VARIABLE: "0"})
 
 

@@ -67,7 +67,7 @@ class Fingerprint:
         self._tokens: list[Any] = []
         self._seen: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
-        self._keep: list[Any] = []  # what was seen, lest another thing comes to have its id
+        self._keep: list[Any] = []  # visited objects: while they exist, no other gets their id
         self._live = {(one.source, one.id) if one.id_kind == "probe" else (one.destination, one.id) for one in
                       system.network if one.id_kind in {"probe", "reply"}}  # fmt: skip
         self._host = 0

@@ -61,10 +61,9 @@ class _Frame:
 class Search:
     """One world."""
 
-    def __init__(self, world: Space, most_states: int = 0, most_seconds: float = 0.0, merging: int = 0) -> None:
+    def __init__(self, world: Space, most_seconds: float = 0.0, merging: int = 0) -> None:
         self.world = world
         self.result = Result(world)
-        self._most = most_states or 1 << 62
         self._until = time.monotonic() + most_seconds if most_seconds else float("inf")
         self._merging = merging  # one in this many states seen before is compared step by step
         self._numbers: dict[bytes, int] = {}
@@ -100,7 +99,7 @@ class Search:
             if not frame.left:
                 self._down_here.discard(stack.pop().number)
                 continue
-            if len(self._numbers) >= self._most or time.monotonic() > self._until:
+            if time.monotonic() > self._until:
                 self.result.whole = False
                 return
             self._step(stack, frame, frame.left.pop(0))

@@ -73,7 +73,7 @@ class Line:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Range that holds the mean: 95 % confidence of enough seeds, or what all agree on; None where neither is."""
+        """Range of the mean: 95 % confidence of enough seeds, or the value of all; None without either."""
         figure = self.figure
         if figure is None or (figure.count < ENOUGH and not self.settled):
             return None

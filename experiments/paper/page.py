@@ -93,7 +93,7 @@ def write(
 
 
 def _plain(machine: dict[str, Any]) -> dict[str, Any]:
-    """The machine without what only its owner knows: the kernel's version, and not its build."""
+    """The machine without private details: the kernel's version, not its build."""
     kernel = re.match(r"([A-Za-z]+)-(\d+\.\d+)", str(machine.get("system", "")))
     return {**machine, "system": f"{kernel[1]} {kernel[2]}" if kernel else "an unknown system"}
 

@@ -19,7 +19,7 @@ _COLOUR = {"pass": "#4C9A6A", "fail": "#C4452F", "open": "#D9A441", "shown": "#8
 
 
 def draw(chapter: Chapter, directory: Path) -> dict[str, Path]:
-    """Draw what there is data for; returns captions and files, in order."""
+    """Draw the figures that have data; return captions and files, in order."""
     stem = chapter.experiment.scenario
     found: dict[str, Path] = {}
 

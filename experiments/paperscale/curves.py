@@ -241,7 +241,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
 
 
 def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:
-    """Runs by curve and place on it, whatever their seed."""
+    """Runs by curve and place on it, of all seeds."""
     found: dict[tuple[str, float], list[Row]] = {}
     for row in rows:
         found.setdefault((sweep.lines(row["values"]), sweep.x(row["values"])), []).append(row)

@@ -30,7 +30,7 @@ _TEXT = (
 
 
 def run(directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
-    """Run what is missing; return all runs."""
+    """Do missing runs; return all runs."""
     loaded = scenario.load(table.SCENARIOS / "curves" / "flapping.yaml")
     return table.run(loaded.runs, directory, notify)
 

@@ -167,7 +167,7 @@ def points(nics: int, kinds: Sequence[str] = KINDS, models: Sequence[Model] = MO
 def run(
     directory: Path, chosen: Sequence[Point], seeds: Sequence[int], notify: Callable[[str], None]
 ) -> dict[tuple[Point, int], SuiteEntry]:
-    """Run what is missing, seed by seed."""
+    """Do missing runs, seed by seed."""
     jobs = [(point, seed, point.loaded(seed)) for seed in seeds for point in chosen]
     entries = table.run([job for _, _, job in jobs], directory, notify)
     found = {(entry.name, entry.seed): entry for entry in entries}
@@ -190,7 +190,7 @@ def chosen() -> list[Point]:
 
 
 def run_all(directory: Path, notify: Callable[[str], None]) -> Entries:
-    """Do what the page shows and is missing."""
+    """Do the missing runs of the page."""
     return run(directory, chosen(), SEEDS, notify)
 
 
@@ -207,9 +207,9 @@ def rates(entries: Entries) -> dict[Point, Figure]:
     return {point: summary(values) for point, values in found.items()}
 
 
-def ahead_of(found: Mapping[Point, Figure], kind: str, nics: int, model: Model, loss: str) -> float | None:
-    """MRC's rate over RoCE's with one QP; None where one is missing."""
-    ours, theirs = (found.get(Point(kind, nics, model, one, loss)) for one in TRANSPORTS[:2])
+def mrc_over_roce(found: Mapping[Point, Figure], kind: str, nics: int, model: Model) -> float | None:
+    """MRC's rate over RoCE's with one QP, at 0.1 % loss; None where one is missing."""
+    ours, theirs = (found.get(Point(kind, nics, model, one, "0.1 %")) for one in TRANSPORTS[:2])
     return ours.median / theirs.median if ours and theirs else None
 
 
@@ -225,8 +225,8 @@ def appendix(kind: str, title: str, text: str, entries: Entries, place: Path) ->
     paper = [(one.ring if kind == "ring_all_reduce" else one.exchange) for one in TRANSPORTS]
     rows = [["the paper", "64", *(number(rate) for one in paper for rate in one), _over(paper[0][1], paper[1][1])]]
     for model, nics in lines:
-        cells = [_cell(found.get(Point(kind, nics, model, one, loss))) for one in TRANSPORTS for loss in LOSSES]
-        over = ahead_of(found, kind, nics, model, "0.1 %")
+        cells = [_cell(found.get(Point(kind, nics, model, one, "0.1 %"))) for one in TRANSPORTS for loss in LOSSES]
+        over = mrc_over_roce(found, kind, nics, model)
         rows.append([model.name, str(nics), *cells, number(over)])
     path = place / f"models-{'ring' if kind == 'ring_all_reduce' else 'exchange'}.png"
     _draw(kind, lines, found, paper[0][1] / paper[1][1], path)
@@ -282,7 +282,7 @@ def _draw(
     picture = Picture(figsize=(style.WIDTH, 0.27 * len(lines) + 0.9), layout="constrained", dpi=style.DPI_ON_SCREEN)
     axes = picture.subplots()
     for place, (model, nics) in enumerate(lines):
-        over = ahead_of(found, kind, nics, model, "0.1 %")
+        over = mrc_over_roce(found, kind, nics, model)
         if over:
             axes.plot([1, over], [place, place], "-", color="#8FA3B5", linewidth=5)
             axes.annotate(number(over), (max(over, 1), place), xytext=(6, 0), textcoords="offset points", va="center")

@@ -57,7 +57,7 @@ def write(directory: Path) -> None:
 
 
 def digest(loaded: Loaded) -> str:
-    """Return the digest that names a run: all of its scenario that decides what happens and what is measured."""
+    """Return the digest that names a run: of everything in its scenario that affects history or figures."""
     fields = {**values_of(loaded.scenario, _NOT_COMPARED), "name": loaded.scenario.name}
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -1,1 +1,1 @@
-"""Many runs: a store of what is done, and workers for what is not; campaigns, surveys and the paper are plans of it."""
+"""Many runs: a store of finished ones, and workers for the others; campaigns, surveys and the paper are plans."""

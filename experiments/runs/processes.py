@@ -78,7 +78,7 @@ class _Worker(Generic[J, R]):
         return row
 
     def end(self) -> None:
-        """End the process, whatever it does; what it wrote for a run goes with it."""
+        """Kill the process; files of its run are removed."""
         self.line.close()
         self._process.terminate()
         self._process.join(END_WITHIN)

@@ -30,7 +30,7 @@ class RunStore:
         self._what = what
 
     def open(self) -> "RunStore":
-        """Read what is there, without a last line that was torn; returns itself."""
+        """Read existing rows, without an incomplete last line; return itself."""
         data = self._bytes()
         if data and not data.endswith(b"\n"):
             os.truncate(self.path, data.rfind(b"\n") + 1)
@@ -38,7 +38,7 @@ class RunStore:
         return self
 
     def _bytes(self) -> bytes:
-        """Return what is on the disk, nothing where there is no file; LabError where it is no regular one."""
+        """Return the file's text, empty if there is none; LabError if it is not a regular file."""
         try:
             return files.read_bytes(self.path, _MAX_BYTES, follow=False)
         except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Random runs in virtual time, hostile on purpose, and what must hold after each: deterministic simulation testing."""
+"""Random hostile runs in virtual time, and invariants checked after each: deterministic simulation testing."""

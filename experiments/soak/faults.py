@@ -1,4 +1,4 @@
-"""Faults of one seed: which cable, switch or host, in what way, and when. Pure: all draws come from the seed."""
+"""Faults of one seed: target, kind and time. Pure: all draws come from the seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mrclab.topo.model import Fabric
 
 @dataclass(frozen=True)
 class SoakFault:
-    """Something breaks at `at` and is whole again at `until`, seconds. `fields` are what its kind takes."""
+    """Fault from `at` to `until`, seconds. `fields` are those of its kind."""
 
     kind: str
     at: float

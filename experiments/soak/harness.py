@@ -1,4 +1,4 @@
-"""A plan carried out in virtual time: transports on simulated NICs, transfers between them, what befalls them."""
+"""A plan executed in virtual time: transports on simulated NICs, transfers between them, and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judgement of a run: sentences for what does not hold, while it runs, when all writes are over, and in the end."""
+"""Judgement of a run: a sentence per violated invariant, while it runs, when all writes are over, and in the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROL_PER_DATA: Final = 4
 
 
 def at_any_time(harness: SoakHarness) -> Iterator[str]:
-    """Check that what is counted in flight is in flight, and that no control packets pile up."""
+    """Check the bytes counted in flight, and that no control packets pile up."""
     if harness.plan.transport != "mrc":
         return
     for name, transport in harness.transports.items():
@@ -102,7 +102,7 @@ def _prefix(writes: Writes) -> Iterator[str]:
 
 
 def ended(connection: SoakConnection) -> Iterator[str]:
-    """Judge a connection that was ended: what completed is there, once and in order, and nothing elsewhere."""
+    """Judge a connection that was ended: completed data is there, once and in order, and nothing elsewhere."""
     for writes in connection.writes:
         got = [c.wr_id for c in writes.completions]
         if got != list(range(len(got))):
@@ -113,7 +113,7 @@ def ended(connection: SoakConnection) -> Iterator[str]:
 
 
 def effort(harness: SoakHarness) -> Iterator[str]:
-    """Judge what it cost: a retransmission for a loss each, and no more control packets than data explains."""
+    """Judge its cost: one retransmission per loss, and no more control packets than data explains."""
     if harness.plan.transport != "mrc":
         return
     for name, transport in harness.transports.items():
@@ -178,7 +178,7 @@ def _evs(name: str, qp: Any, now: float, stale_ports: bool) -> Iterator[str]:
 
 
 def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
-    """Judge what a host believes of the ports of its peers with these addresses."""
+    """Judge a host's port state of its peers with these addresses."""
     every = transport.peers.own.planes
     for peer in transport.peers.with_qps.values():
         if peer.port_mask != every and peer.text in peers:

@@ -1,4 +1,4 @@
-"""One seed: the plan carried out, and what must hold meanwhile and afterwards."""
+"""One seed: execution of the plan, and invariants meanwhile and afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.sim.clock import ticks
 
 LIMIT_S = 3600.0
-"""Virtual seconds until what is not done counts as stuck: ACK timeouts double up to half a minute."""
+"""Virtual seconds until unfinished work counts as stuck: ACK timeouts double up to half a minute."""
 
 QUIET_S = 600.0
 """Virtual seconds in which EVs must be back and timers gone once all is done."""
@@ -113,7 +113,7 @@ def _as_fast(harness: SoakHarness, connection: SoakConnection, size: int, expect
 
 
 def _ports_known(harness: SoakHarness, connection: SoakConnection) -> list[str]:
-    """Judge what the sender believes of the receiver's ports, now that it has written."""
+    """Judge the sender's state of the receiver's ports, after it has written."""
     if harness.plan.transport != "mrc":
         return []
     source, destination = connection.hosts
@@ -128,7 +128,7 @@ def _last_size(plan: SoakPlan) -> int:
 
 
 def _timed(harness: SoakHarness, connection: SoakConnection, size: int) -> tuple[float, list[str]]:
-    """Seconds that a write takes, and what does not hold then."""
+    """Duration of a write, and violated invariants."""
     began = harness.clock.seconds
     made = []
     harness.after(0.0, lambda: made.append(connection.write(((size, False),))))

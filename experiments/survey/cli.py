@@ -33,7 +33,7 @@ def survey(
     write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Try Clustermapper on many seeded faults and say what it found; exit status 3 while a part is left to do."""
+    """Try Clustermapper on many seeded faults and print its verdicts; exit status 3 while a part is left to do."""
     if write is not None:
         surveys = [list(record.store(folder).rows.values()) for folder in sorted(out.iterdir())] if out.is_dir() else []
         with naming(write):

@@ -1,4 +1,4 @@
-"""A survey, worked off part by part: what its records hold is not done again."""
+"""A survey, done part by part: recorded parts are not repeated."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class Survey:
 
 
 def _controller_cpu(world: World) -> Callable[[], float]:
-    """Tells what share of a core the controller used since the last call, in percent; 0 where it is no process."""
+    """Return the controller's CPU use since the last call, percent of a core; 0 if it is no process."""
     if world.facts()["world"] != "wire":
         return lambda: 0.0
     from mrclab.lab.run.wire.watch import cpu_seconds  # noqa: PLC0415

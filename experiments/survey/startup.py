@@ -1,4 +1,4 @@
-"""Start-up with bad paths: some T0–T1 cables are silent before the first packet; what each QP loses until it knows.
+"""Start-up with bad paths: some T0–T1 cables are silent before the first packet; losses of each QP until it knows.
 
 With Clustermapper's denylist the same is known before: arXiv 2605.04333 §2.4 and Fig. 4 show both sides at scale.
 """
@@ -87,7 +87,7 @@ def _until_denied(lab: Lab, broken: list[str]) -> float:
 
 
 def _lost_on_bad(fabric: Fabric, broken: list[str], streams: Streams) -> dict[Qp, list[int]]:
-    """For each QP what it lost on each of its EVs, active and backup, that cross a broken cable."""
+    """For each QP the packets lost on each of its EVs, active and backup, that cross a broken cable."""
     bad = {pair: bad_paths(fabric, broken, *pair) for pair in _pairs(fabric)}
     found: dict[Qp, list[int]] = {qp: [] for qp in streams.qps}
     for qp, path, lost in streams.paths():

@@ -1,4 +1,4 @@
-"""Endless RDMA writes between pairs of hosts, many QPs side by side, and what their agents count of them."""
+"""Endless RDMA writes between pairs of hosts, many QPs in parallel, and their agents' counters."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Qp:
 
 
 def lost(sender: Mapping[str, Any], receiver: Mapping[str, Any]) -> int:
-    """Packets that a QP lost, from the counters of its ends: declared lost, less what was trimmed or arrived anyhow."""
+    """Packets that a QP lost, from the counters of its ends: declared lost, less those trimmed or arrived late."""
     arrived = sender["lost_nack"] + sender["late_packets"] + receiver["duplicate_packets"]
     return max(0, int(sender["lost_packets"] - arrived))
 
@@ -50,7 +50,7 @@ class Streams:
                 )
 
     def stop(self) -> None:
-        """Destroy all QPs, whatever they have under way."""
+        """Destroy all QPs, with outstanding work."""
         for qp in self.qps:
             self._lab.call(qp.source, "destroy_qp", qp=qp.send)
             self._lab.call(qp.destination, "destroy_qp", qp=qp.receive)

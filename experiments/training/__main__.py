@@ -1,4 +1,4 @@
-"""`make training`: what failures cost training jobs, in virtual time, and the page of it.
+"""`make training`: cost of failures for training jobs, in virtual time, and its page.
 
 What is done already is not done again: an end at any moment costs the run under way.
 """
@@ -16,7 +16,7 @@ from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run what is missing and write the page; exit status 2 for words that mean nothing."""
+    """Do missing runs and write the page; exit status 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="make training", description=__doc__)
     known = ",".join(str(size.nics) for size in sizes.SIZES)
     parser.add_argument("--sizes", default=known, help=f"NICs of the jobs to run, of {known}; empty: none")

@@ -116,7 +116,7 @@ class BranchPoint(LastingFault):
 
 
 class _Branch(FaultAction[BranchPoint]):
-    """Fork, and do in each child what its fault does."""
+    """Fork; each child continues with its own fault."""
 
     def __init__(self, context: FaultContext, fault: BranchPoint) -> None:
         super().__init__(context, fault)

@@ -55,7 +55,7 @@ def _written(digest: str, rows: Sequence[Row]) -> str:
 
 
 def load(path: Path) -> dict[int, tuple[str, list[Row]]]:
-    """Return what `save` wrote; nothing where there is no file."""
+    """Read the file of `save`; empty if there is none."""
     if not path.is_file():
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))

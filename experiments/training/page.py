@@ -113,7 +113,7 @@ def write(path: Path, found: StoredFigures) -> None:
 
 
 def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    """The page's conclusion: what a flap and a dead T0 cost each job."""
+    """The page's conclusion: cost of a flap and of a dead T0 for each job."""
     lines = []
     for size in sizes:
         for fault in ("flap", "t0"):

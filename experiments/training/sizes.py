@@ -127,7 +127,7 @@ SIZES = (
 
 
 def digest() -> str:
-    """Name the scenario and the sources that decide what happens in a run."""
+    """Digest of the scenario and the sources that affect a run."""
     found = hashlib.sha256(SCENARIO.read_bytes())
     for folder in _DECIDING:
         for path in sorted((HOME / folder).rglob("*.py")):

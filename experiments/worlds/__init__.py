@@ -1,1 +1,1 @@
-"""Both worlds side by side: the same scenarios on the wire and in virtual time, and what they differ in."""
+"""Both worlds side by side: the same scenarios on the wire and in virtual time, and their differences."""

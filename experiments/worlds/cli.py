@@ -104,7 +104,7 @@ def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir:
 
 
 def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:
-    """Say what differs; returns the exit status."""
+    """Print the differences; return the exit status."""
     for chapter in made:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items()))
         verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"

@@ -15,7 +15,7 @@ from mrclab.topo.input import files
 
 
 def dump(made: Sequence[BothWorlds], about: About) -> str:
-    """Return the figures as JSON, a line for each, without what was judged of them."""
+    """Return the figures as JSON, a line for each, without verdicts."""
     lines = ["{", *(f'"{name}": {_json(value)},' for name, value in asdict(about).items()), '"runs": [']
     for place, chapter in enumerate(made):
         head = {"run": chapter.label, "wire": asdict(chapter.wire), "sim": asdict(chapter.sim)}

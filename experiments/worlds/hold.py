@@ -194,7 +194,7 @@ def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
 
 
 def _range(kind: Kind, wire: Side) -> tuple[float, float]:
-    """Return what the wire's seeds span, and the scatter of counts where the seeds are too few to show it."""
+    """Return the range of the wire's seeds, and the scatter of counts where the seeds are too few to show it."""
     low, high = wire.least, wire.most
     if kind == "count" and wire.seeds < _SEEDS:
         return low - 2 * math.sqrt(max(low, 1)), high + 2 * math.sqrt(max(high, 1))

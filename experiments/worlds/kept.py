@@ -1,4 +1,4 @@
-"""The runs that a directory holds: the result directories themselves are the record of what is done."""
+"""The runs that a directory holds: the result directories themselves are the record of finished runs."""
 
 import json
 from collections.abc import Iterable

@@ -88,7 +88,7 @@ def chapters(
     more: Sequence[int] = (),
     earlier: Sequence[BothWorlds] = (),
 ) -> list[BothWorlds]:
-    """Return what a store knows of each scenario, of virtual time with `more` seeds.
+    """Return a store's figures of each scenario, of virtual time with `more` seeds.
 
     `earlier` are those of a page that was written before: what has new runs takes its place there, with the runs of
     the wire that had one seed or two, which no new run has: of two the least and the greatest are all there is.
@@ -133,7 +133,7 @@ def today() -> str:
 
 
 def render(made: Sequence[BothWorlds], about: About, details: str) -> str:
-    """The page as text, one screen: what comes of each scenario. All figures are on the page called `details`."""
+    """The page as text, one screen: the outcome of each scenario. All figures are on the page called `details`."""
     return _fill(_TEMPLATE, made, about, details)
 
 
@@ -265,7 +265,7 @@ def _valid(kept: StoredRun) -> bool:
 
 
 def verdicts(runs: WorldRuns) -> str:
-    """`PASS` where all passed, else what came out how often; the reason of an invalid run."""
+    """`PASS` if all passed, else the number of each outcome; the reason of an invalid run."""
     if not runs.states:
         return "not run"
     total = sum(runs.states.values())

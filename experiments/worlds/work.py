@@ -1,4 +1,4 @@
-"""Runs what is missing, and nothing twice; an end at any moment costs the run under way."""
+"""Does missing runs, none twice; an interruption loses only the current run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def missing(store: Store, job: WorldsJob) -> int:
 
 
 def work(jobs: Sequence[WorldsJob], store: Store, run: Run, notify: Callable[[str], None]) -> None:
-    """Do what is missing; Interrupted ends it."""
+    """Do missing runs; Interrupted ends it."""
     left = [(job, tries) for job in jobs if (tries := missing(store, job))]
     if len(left) < len(jobs):
         notify(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")

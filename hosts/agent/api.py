@@ -51,7 +51,7 @@ class HostOperations:
         return self._update(lambda: loads(json.dumps(config), "update_config"))
 
     def stats(self) -> Result:
-        """Return what a sample would contain now."""
+        """Return a sample as of now."""
         return self._sampler.current()
 
     def samples(self, since: float = 0.0) -> Result:

@@ -11,7 +11,7 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 
 
 class UnreadCompletions:
-    """Completions polled and not yet read. The cost of a read is proportional to its result, whatever others wait."""
+    """Completions polled and not yet read. The cost of a read is proportional to its result alone."""
 
     def __init__(self) -> None:
         self._serial = count()

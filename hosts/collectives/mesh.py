@@ -124,7 +124,7 @@ class Mesh:
         return made
 
     def leave(self, group: Group) -> None:
-        """Forget a group; what still waits there ends with an error."""
+        """Forget a group; its pending operations end with an error."""
 
         def out() -> None:
             self._break(group, self._error("the group was destroyed", None), notify=False)
@@ -212,7 +212,7 @@ class Mesh:
         return False
 
     def _feed(self, operation: MeshOperation) -> None:
-        """Give an operation what has come early."""
+        """Give an operation its early messages."""
         box = self._inbox.get(operation.key)
         while box and operation.awaited is not None:
             rank = operation.awaited[0]
@@ -366,7 +366,7 @@ class Mesh:
                     time.sleep(_LOOK_S / 10)
 
     def _turn(self) -> bool:
-        """Do what there is to do; False where there was nothing."""
+        """Do pending work; return False if there was none."""
         did = self._run_commands()
         found = self._cq.poll(32)
         for completion in found:

@@ -100,7 +100,7 @@ class MeshOperation:
 
     @property
     def key(self) -> tuple[int, int, int, int, int]:
-        """The stream of segments that it takes in."""
+        """The stream of segments that it receives."""
         source = -1 if self.kind == ORDERED or self.source is None else self.group.ranks[self.source]
         return self.group.number, self.kind, self.tag, self.number, source
 

@@ -1,1 +1,1 @@
-"""Memory that a peer writes into: files mapped, and kept whole whatever happens to them."""
+"""Memory that a peer writes into: files mapped, and protected from truncation."""

@@ -38,7 +38,7 @@ class Memory(Protocol):
         """Unmap a region's memory, at the latest when its last view is released; its bytes are in the file."""
 
     def sync(self, buffer: Buffer) -> None:
-        """Write into the file what has been written into the buffer, where these are not the same memory."""
+        """Write the buffer into the file, where these are not the same memory."""
 
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
         """Call `gone` when an access finds bytes of the buffer missing because the file was truncated."""
@@ -48,7 +48,7 @@ class Memory(Protocol):
 
 
 class Plain:
-    """Files mapped with what every system has."""
+    """Files mapped portably."""
 
     def map(self, path: str, length: int | None, access: Access) -> Buffer:
         """Map a file; see Memory."""
@@ -143,7 +143,7 @@ class Copies(Plain):
 
 
 def local_memory() -> Memory:
-    """Return what maps files on this system."""
+    """Return the mapper of files of this system."""
     return Copies() if sys.platform in {"emscripten", "wasi"} else Plain()
 
 

@@ -160,7 +160,7 @@ class _PortQuery:
 
 
 def ignore_result(_result: ProbeResult) -> None:
-    """Ignore a result: port mask and reverse path were already taken in."""
+    """Ignore a result: port mask and reverse path were applied already."""
 
 
 class EndpointOps:

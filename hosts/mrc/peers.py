@@ -18,7 +18,7 @@ from mrclab.topo.config.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
-"""Inner IPv6 to ICRC, with TSETH: what the nominal size adds to the payload."""
+"""Inner IPv6 to ICRC, with TSETH: overhead of the nominal size."""
 
 
 def plane_mask(config: NodeConfig) -> int:
@@ -156,7 +156,7 @@ class Peer:
         return self._config is config
 
     def draw_again(self, config: NodeConfig, rng: random.Random) -> None:
-        """Draw and discard what a new peer draws: later draws of a host do not depend on whether it knows the peer."""
+        """Draw and discard a new peer's random numbers: later draws then do not depend on the peer being known."""
         for plane in self._own.macs:
             uplinks: Sequence[int] = self.uplinks(plane)
             if uplinks and config.denylist:

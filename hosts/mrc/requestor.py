@@ -1,7 +1,7 @@
 """Sending half of a QP: messages to packets, windows, retransmission, completion.
 
 docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery`
-takes in SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
+processes SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return False
 
     def send_state(self) -> SendState:
-        """Return whether the windows let this QP send anything now, and if not, what blocks it."""
+        """Return whether the windows let this QP send now, and if not, the one that blocks it."""
         if self.qp.prober.waiting:
             return _RUNNABLE
         if self.unresponsive:
@@ -366,7 +366,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             qp.evs.lost(ev, now, "responder")
 
     def _after_feedback(self, now: float) -> None:
-        """A SACK, ACK or NACK was taken in: settle, complete, arm the timer."""
+        """Finish a SACK, ACK or NACK: settle, complete, arm the timer."""
         self.in_flight_bytes.settle()
         self._complete(now)
         if self.rnr is not None:

@@ -175,7 +175,7 @@ class MrcResponder(ReceiveHalf):
         return True
 
     def _admit(self, limits: ReceiveLimits, packet: MrcPacket, distance: int, now: float) -> bool:
-        """Return True if this host has what a packet needs that is this far above the oldest gap."""
+        """Return True if this host has bitmap and buffer for a packet this far above the oldest gap."""
         more = units_of(distance) - self._units
         if more > 0:
             if not limits.take_bitmaps(more):

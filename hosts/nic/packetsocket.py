@@ -29,6 +29,7 @@ ETH_P_ALL = 0x0003
 _HEADER = struct.Struct("=4xIIH2xII")  # tp_status, tp_len, tp_snaplen, tp_mac, tp_net, tp_sec, tp_nsec
 _RING_HEADROOM = 128  # tpacket2_hdr, sockaddr_ll and what aligns the Ethernet header
 _BLOCK_BYTES = 65536
+_MIN_SLOTS = 512  # frames in the receive ring
 SEND_BUFFER_BYTES = 4 * 1024 * 1024
 
 _CLOCK_TRIES = 4
@@ -41,19 +42,19 @@ class PacketSocketError(Exception):
 
 
 class PacketSocket:
-    """A raw socket bound to one interface, with a ring of at least `slots` frames of `max_frame` bytes.
+    """A raw socket bound to one interface, with a ring of at least `_MIN_SLOTS` frames of `max_frame` bytes.
 
     Raises PacketSocketError when the interface does not exist or the right to open it is missing.
     """
 
-    def __init__(self, interface: str, max_frame: int, slots: int = 512) -> None:
+    def __init__(self, interface: str, max_frame: int) -> None:
         self.interface = interface
         self.drops = 0
         self.truncated = 0
         self._socket = _open(interface)
         try:
             self._set_options()
-            self._map_ring(max_frame, slots)
+            self._map_ring(max_frame)
             self._socket.bind((interface, ETH_P_ALL))
         except OSError as error:
             self._socket.close()
@@ -70,10 +71,10 @@ class PacketSocket:
         self._socket.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
         self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
 
-    def _map_ring(self, max_frame: int, slots: int) -> None:
+    def _map_ring(self, max_frame: int) -> None:
         slot_bytes = -(-(max_frame + _RING_HEADROOM) // 64) * 64
         per_block = _BLOCK_BYTES // slot_bytes
-        blocks = -(-slots // per_block)
+        blocks = -(-_MIN_SLOTS // per_block)
         self.slots = blocks * per_block
         request = struct.pack("=IIII", _BLOCK_BYTES, blocks, slot_bytes, self.slots)
         self._socket.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
@@ -144,7 +145,7 @@ class PacketSocket:
 
 
 def _wall_to_monotonic() -> tuple[int, int]:
-    """Return monotonic time, and what to add to wall-clock time for it, both ns.
+    """Return monotonic time, and its offset to wall-clock time, both ns.
 
     The sum may be late by the time between two reads of a clock, which is short unless preempted; it is never early.
     """

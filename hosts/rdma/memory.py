@@ -136,7 +136,7 @@ class MemoryTable:
         self._pds[pd] += by
 
     def register(self, buffer: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
-        """Register a buffer; EINVAL for one that cannot do what `access` promises."""
+        """Register a buffer; EINVAL for one that does not support `access`."""
         self.check_pd(pd)
         try:
             view = memoryview(buffer).cast("B")

@@ -3,7 +3,7 @@
 A flow sends numbered messages. A message goes whole by the QP whose turn it is, or split into one piece per QP. The
 immediate is the number, and the number gives both the place of the bytes in the receiver's region: slot
 number modulo slots. A sender posts into a slot only when what was there before is acknowledged; by then the receiver
-has digested it, since its agent takes in completions before it lets the acknowledgement go out.
+has digested it, since its agent processes completions before it sends the acknowledgement.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class SentMessage:
 
 
 class ChannelSender(_ChannelEnd):
-    """The sending end. `memory` is what `post` takes its offsets in."""
+    """The sending end. Offsets of `post` are in `memory`."""
 
     def __init__(
         self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots, memory: MemoryRegion

@@ -1,4 +1,4 @@
-"""SHA-256 of what a flow sent and of what arrived, worked out once where both ends share a process.
+"""SHA-256 of the bytes sent and received by a flow, computed once where both ends share a process.
 
 Bytes that arrived are compared with those that were sent, which is some twenty times as fast as to digest them. While
 they are equal one digest serves both ends; from the first difference on each end has its own.

@@ -1,7 +1,7 @@
 """Ring all-reduce of one host: 2(N−1) steps, each of which sends a chunk to the right once the left one's has come.
 
 In the first N−1 steps what comes is reduced into the host's own chunk, in the others it replaces it. The reduction is
-XOR: as dear as an addition in bytes moved, and whoever holds all inputs can say what must come out. Two buffers take
+XOR: as costly as an addition in bytes moved, and the result can be computed from all inputs. Two buffers take
 turns, since the left neighbour may begin an iteration while the last chunks of the one before are not acknowledged.
 """
 
@@ -79,13 +79,13 @@ class Ring(Span):
         self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
-        """A completion of the sender was taken in."""
+        """Handle a completion of the sender."""
         if message is not None:
             self._on_sent(message)
         self._advance(now)
 
     def received(self, message: Received | None, now: float) -> None:
-        """A completion of the receiver was taken in; over several QPs, steps may overtake each other."""
+        """Handle a completion of the receiver; over several QPs, steps may be reordered."""
         if message is not None:
             self._take(message)
             self._early.add(message.number)
@@ -162,7 +162,7 @@ class Ring(Span):
 
 
 def reduced(sources: Iterable[bytes | bytearray]) -> bytes:
-    """Return the XOR of what all hosts hold, of one length."""
+    """Return the XOR of all hosts' inputs, of one length."""
     result, length = 0, 0
     for source in sources:
         result, length = result ^ int.from_bytes(source, "little"), len(source)

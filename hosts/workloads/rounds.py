@@ -50,11 +50,11 @@ class Rounds(Span):
         self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
-        """A completion of a sender was taken in."""
+        """Handle a completion of a sender."""
         self._advance(now)
 
     def received(self, message: Received | None, now: float) -> None:
-        """A completion of a receiver was taken in."""
+        """Handle a completion of a receiver."""
         if message is not None:
             self._arrived[message.number] = self._arrived.get(message.number, 0) + 1
         self._advance(now)

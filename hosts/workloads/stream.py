@@ -69,7 +69,7 @@ class StreamSender(Span):
             self._pump(now)
 
     def _pump(self, now: float) -> None:
-        """Post what may be posted; end if nothing is left."""
+        """Post messages as far as allowed; end if none is left."""
         plan, sender = self.plan, self.sender
         while not (sender.error or self._all_posted(now)):
             if sender.outstanding >= plan.depth or not sender.may_post(self._next):

@@ -52,7 +52,7 @@ def host_names(fabric: Fabric) -> Namer:
 
 
 def row(frame: CapturedFrame, interfaces: Sequence[Interface], name: Namer = address_text) -> Row:
-    """Decode one frame; what is neither MRC nor RoCEv2 has kind `other` and no more than its addresses."""
+    """Decode one frame; one that is neither MRC nor RoCEv2 has kind `other` and only its addresses."""
     port = interfaces[frame.interface]
     direction = "in" if frame.direction == INBOUND else "out"
     head = (frame.time, port.name, port.description, direction, frame.length)

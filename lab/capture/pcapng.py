@@ -28,7 +28,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class CapturedFrame:
-    """One frame as a port saw it. `time` is nanoseconds since the epoch; `length` what it had on the wire."""
+    """One frame as a port saw it. `time` is nanoseconds since the epoch; `length` is that on the wire."""
 
     time: int
     interface: int  # place in the list of interfaces

@@ -1,4 +1,4 @@
-"""The command `mrclab grade`: whether a lesson is done, and what is still missing."""
+"""The command `mrclab grade`: progress of a lesson."""
 
 import sys
 from pathlib import Path

@@ -33,10 +33,9 @@ def source_digest(source_dir: Path = SOURCE_DIR) -> str:
     return digest.hexdigest()
 
 
-def recorded_digest(build_dir: Path = BUILD_DIR) -> str:
-    """The digest of the sources that ``build_dir`` was made of; empty where there is none."""
-    digest = build_dir / DIGEST.name
-    return digest.read_text().strip() if digest.exists() else ""
+def recorded_digest() -> str:
+    """Digest of the sources of the committed build; empty if there is none."""
+    return DIGEST.read_text().strip() if DIGEST.exists() else ""
 
 
 def build(build_dir: Path = BUILD_DIR, source_dir: Path = SOURCE_DIR) -> None:

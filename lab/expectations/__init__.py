@@ -30,6 +30,6 @@ else:
 
 
 def judge_all(measures: "Measures") -> list[Verdict]:
-    """Judge every expectation of the scenario in its order, then measure what is to be measured."""
+    """Judge every expectation of the scenario in its order, then take its measurements."""
     judged = [entry.check(measures) for entry in measures.scenario.expect]
     return judged + [entry.measure(measures) for entry in measures.scenario.measure]

@@ -1,4 +1,4 @@
-"""Limits of durations: seconds, round-trip times, or a share of what another expectation measured."""
+"""Limits of durations: seconds, round-trip times, or a share of another expectation's figure."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")
 
 @dataclass(frozen=True)
 class Limit:
-    """A duration: `amount` seconds, RTTs (`of` is "rtt"), or times what the expectation `of` measured."""
+    """A duration: `amount` seconds, RTTs (`of` is "rtt"), or multiples of the figure of expectation `of`."""
 
     amount: float
     of: str = ""

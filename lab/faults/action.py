@@ -123,7 +123,7 @@ class FaultAction(Generic[M]):
         raise NotImplementedError
 
     def advance(self, now: float) -> list[str]:
-        """Apply what is due; return one phrase per event for the log."""
+        """Apply due changes; return one phrase per event for the log."""
         return []
 
     def clear(self) -> Counters | None:

@@ -56,7 +56,7 @@ class FaultProbe(Protocol):
         """Return True if all frames into CABLE leave by OTHER, and the reverse."""
 
     def cross_one(self, payload: bytes) -> bytes:
-        """Send one frame up CABLE; return what arrives."""
+        """Send one frame up CABLE; return the frame received."""
 
     def cross_uplinks(self, uplinks: tuple[int, ...]) -> list[bool]:
         """Send one packet by each uplink of plane 1 up CABLE; return True for each that arrives."""

@@ -124,7 +124,7 @@ class LabProbe:
             return across(one, fourth) == across(third, other) == every
 
     def cross_one(self, payload: bytes) -> bytes:
-        """Send one frame up; return what arrives."""
+        """Send one frame up; return the frame received."""
         with ports(self.lab.emulation, *_ENDS) as (lower, upper):
             lower.send(payload, END)
             (arrived,) = upper.receive()

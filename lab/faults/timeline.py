@@ -86,7 +86,7 @@ class TimeLine:
         return min([*known, *(entry.action.due for entry in self._active)], default=math.inf)
 
     def clear_all(self) -> list[str]:
-        """Clear what is still in force, the last first; a failure or Ctrl-C is raised when all is done."""
+        """Clear the faults still in force, the last first; a failure or Ctrl-C is raised when all is done."""
         done, first = [], None
         self._waiting.clear()
         while self._active:
@@ -101,7 +101,7 @@ class TimeLine:
         return done
 
     def clear(self, name: str) -> str:
-        """Clear a fault in force now, whatever its trigger; RunError where none has this name."""
+        """Clear a fault in force now, regardless of its trigger; RunError where none has this name."""
         for entry in self._active:
             if entry.fault.name == name:
                 return self._clear(entry)
@@ -125,7 +125,7 @@ class TimeLine:
         self._context.record(FaultsCleared(verified=outcome["verified"], problems=problems, entries=entries))
 
     def inject(self, fault: FaultBase) -> str:
-        """Inject a fault now, whatever its trigger; return a phrase."""
+        """Inject a fault now, regardless of its trigger; return a phrase."""
         try:
             fault = fault.resolved(self._context)
         except TopoError as error:

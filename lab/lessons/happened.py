@@ -36,7 +36,7 @@ def lost_link(path: Path, seed: int | None = None) -> list[Check]:
 
 
 def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
-    """Lesson 7: a cable that loses packets silently is named, denied, worked around, mended and allowed again."""
+    """Lesson 7: a cable that loses packets silently is named, denied, avoided, repaired and allowed again."""
     records, part = _load(path), CablePart.drawn(7, seed)
     cable = part.name if part.required else "a T0–T1 cable"
     gray = next(iter(_faults(records, _GRAY, part)), None)
@@ -54,8 +54,8 @@ def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
         Check(denied is not None, "it is denied on that word", "`deny` and the cable's name, after `map` named it"),
         Check(job, "a traffic crosses meanwhile without losing a packet",
               f"`send {part.source} {part.target} 8MiB` while it is denied"),
-        Check(end < math.inf, "the cable is mended", "`clear gray`"),
-        Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was mended"),
+        Check(end < math.inf, "the cable is repaired", "`clear gray`"),
+        Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was repaired"),
     ]  # fmt: skip
 
 

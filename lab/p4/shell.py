@@ -141,7 +141,7 @@ def _installed(device: ShellDevice) -> Iterator[None]:
 
 
 def run(text: str, device: ShellDevice) -> tuple[str, str]:
-    """Run a controller's source; returns what it printed, and what it failed with (empty: it went to its end)."""
+    """Run a controller's source; return its output, and its error (empty: it completed)."""
     printed = io.StringIO()
     with _installed(device), contextlib.redirect_stdout(printed):
         try:

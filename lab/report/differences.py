@@ -1,4 +1,4 @@
-"""Differences of compared runs beyond what their variants name."""
+"""Differences of compared runs beyond those of their variants."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -83,7 +83,7 @@ def check_parent(parent: Path) -> None:
 
 
 def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:
-    """Take what has happened in a world that goes on; returns the new directory. LabError where it does not fit."""
+    """Write the results so far of a world that goes on; return the new directory. LabError where it does not fit."""
     try:
         return _collect(world, loaded, parent, "", world.snapshot)
     except OSError as error:
@@ -91,7 +91,7 @@ def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:
 
 
 def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
-    """Take what a world that was stopped left behind, and say what it was; returns the new directory.
+    """Write the results of a world that was stopped; return the new directory.
 
     Where that does not fit into `parent` it goes where temporary files go. LabError where it fits nowhere.
     """
@@ -243,7 +243,7 @@ def write_page(run: CollectedRun, facts: summary.Facts) -> None:
 
 
 def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
-    """Write numbers and JUnit XML, no pictures and no page; returns what they say."""
+    """Write numbers and JUnit XML, no pictures and no page; return the facts."""
     from mrclab.lab.report import junit  # noqa: PLC0415 - XML, which a run needs once it is over
 
     directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
@@ -270,7 +270,7 @@ def page_of(directory: Path) -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the result depends on, and the form of transport and simulator that ran."""
+    """Versions of the result's dependencies, and the form of transport and simulator that ran."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
     found["transport and simulator:"] = compiled.state().text
     for name in _VERSIONED:

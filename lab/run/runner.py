@@ -76,7 +76,7 @@ class Run:
         self._no_end_since = math.inf  # time since which no known event can end the run
 
     def go(self) -> None:
-        """Run traffic and faults to the end; clear every fault, whatever happens."""
+        """Run traffic and faults to the end; clear every fault in any case."""
         try:
             for done, traffic in enumerate(self._traffics):
                 self._progress("queue pairs", done, len(self._traffics))
@@ -100,7 +100,7 @@ class Run:
             self._notify(phrase)
 
     def _drive(self) -> None:
-        """Begin what is due and process the agents' events until nothing is left to happen."""
+        """Begin due traffic and faults and process the agents' events until all is over."""
         lab = self._lab
         lab.began = self._world.now
         self._apply_due()
@@ -197,7 +197,7 @@ def run_scenario(
     show: Callable[[World], None] = lambda _: None,
     on_verdict: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
-    """Run a scenario and write its result directory below `parent`. Raises what kept the lab from coming up.
+    """Run a scenario and write its result directory below `parent`. Raises the error of a failed bring-up.
 
     Without `report` the directory holds what happened and nothing that was made of it, figures apart where the scenario
     keeps no history. `show` is called with the world once it is up, before anything happens; `on_verdict` once with the

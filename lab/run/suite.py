@@ -125,9 +125,9 @@ def _meant(word: str, home: Path) -> str:
     return f", such as {', '.join(first)}; `mrclab suite --dry-run` lists more"
 
 
-def find_one(word: Path, home: Path = SCENARIOS) -> Path:
+def find_one(word: Path) -> Path:
     """Return the one scenario file that a word names; a missing file is left for the reader to report."""
-    found = [] if word.suffix in _SUFFIXES and word.exists() else find([str(word)], home)
+    found = [] if word.suffix in _SUFFIXES and word.exists() else find([str(word)])
     if len(found) > 1:
         raise ScenarioError([f"{word} holds {len(found)} scenarios; name one, or run them with `mrclab suite`"])
     return found[0] if found else word
@@ -210,7 +210,7 @@ class Suite:
                 result.entries.pop()
 
     def one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
-        """Run one scenario and return its result, whatever it is; free its memory. Raises Interrupted."""
+        """Run one scenario and return its result in any case; free its memory. Raises Interrupted."""
         entry = self._ran(loaded, parent)
         results.forget()
         return entry

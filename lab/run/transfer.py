@@ -29,7 +29,7 @@ class Finished:
 
     @property
     def intact(self) -> bool:
-        """True if the receiver holds what the sender sent."""
+        """True if the receiver has the sender's bytes."""
         return self.sent_sha256 == self.received_sha256
 
 

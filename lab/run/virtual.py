@@ -182,7 +182,7 @@ class VirtualWorld:
         return self._sim.last_output(node)
 
     def stuck(self) -> list[str]:
-        """Return a sentence for each QP that waits, and for what."""
+        """Return a sentence for each waiting QP, with the reason."""
         return self._sim.stuck()
 
     def deadlocked(self) -> bool:

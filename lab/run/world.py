@@ -112,7 +112,7 @@ class World(FaultContext, Protocol):
         """Return the last output of a node that ended."""
 
     def stuck(self) -> list[str]:
-        """Return a sentence for each QP that waits, and for what, as far as this world knows."""
+        """Return a sentence for each waiting QP, with the reason as far as known."""
 
     def deadlocked(self) -> bool:
         """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""

@@ -62,7 +62,7 @@ def load(loaded: Loaded) -> size.Load:
 
 
 def _lines(traffics: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
-    """Return the load in hosts at line rate: the lesser of what all senders send and all receivers take."""
+    """Return the load in hosts at line rate: the lesser of all senders' and all receivers' load."""
     sent: dict[str, float] = defaultdict(float)
     taken: dict[str, float] = defaultdict(float)
     for entry in traffics:

@@ -21,7 +21,7 @@ _SPENT = "hints"
 
 def hinted(info: ValidationInfo, text: str, known: Collection[str]) -> str:
     """Return the nearest name, as `sentences.nearest` does, for the first mistakes of a file only."""
-    return nearest(text[:100], list(known)) if _may_hint(info) else "mend the first mistakes"
+    return nearest(text[:100], list(known)) if _may_hint(info) else "fix the first mistakes"
 
 
 def _may_hint(info: ValidationInfo) -> bool:
@@ -132,7 +132,7 @@ KnownWindow = Annotated[WindowField, AfterValidator(_moments)]
 
 
 class PathName(Strict):
-    """One path out of a host, whatever the tag of the EV: plane, and uplink of the T0 (0 inside a T0 group)."""
+    """One path out of a host, for any tag of the EV: plane, and uplink of the T0 (0 inside a T0 group)."""
 
     plane: PlaneNumber
     uplink: int = Field(ge=0, le=srv6.MAX_INDEX)

@@ -163,7 +163,7 @@ def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A valid scenario: the model, its fabric, and what its file holds.
+    """A valid scenario: the model, its fabric, and the contents of its file.
 
     `runs` are the variants, each a scenario of its own, or else the scenario itself.
     """
@@ -348,7 +348,7 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
         listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
-        more = [f"{document.name}: {len(listed) - _MAX_REPORTED} more mistakes; mend these first"]
+        more = [f"{document.name}: {len(listed) - _MAX_REPORTED} more mistakes; fix these first"]
         raise ScenarioError(listed if len(listed) <= _MAX_REPORTED else listed[:_MAX_REPORTED] + more)
     content = ScenarioContent(document.name, document.text, document.data)
     return Loaded(scenario, fabric, content, document.name, variants=tuple(others))

@@ -59,7 +59,7 @@ class StartedTraffic:
         return self._outcome()
 
     def stop(self) -> Transferred:
-        """End it now, whatever is missing."""
+        """End it now, complete or not."""
         self._lab.step(self._lab.now)
         if self._running.ended is None:
             self._lab.finish(self._running)

@@ -1,4 +1,4 @@
-"""A lab that is up, and what goes on in it: traffic, faults, events, and time that passes.
+"""A running lab: traffic, faults, events, and time.
 
 Runs of scenarios, the prompt, tests, surveys and the Python API all drive a `Lab`; they differ in what they begin, and
 when. Its one loop clears and injects what is due, lets time pass until an event comes, hands the event to its traffic,
@@ -53,7 +53,7 @@ class Lab:
         self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
         self.began = world.now
-        self.received_events = False  # True where the last step took in an event
+        self.received_events = False  # True if an event arrived in the last step
         self._qps = qps
         self._mortal = mortal
         self._events = world.subscribe((), kinds)
@@ -67,7 +67,7 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """End what runs, clear all faults, and unsubscribe from the hosts."""
+        """End all traffic, clear all faults, and unsubscribe from the hosts."""
         try:
             for running in self.active:
                 self.finish(running, "the lab was taken down")
@@ -87,7 +87,7 @@ class Lab:
         return self.world.now
 
     def advance(self, duration: float | str) -> float:
-        """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for what is no duration."""
+        """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for an invalid duration."""
         seconds = parse_duration(duration)
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
             raise ValueError(f"{duration!r} is no duration; write seconds from 0 on, or for example 2ms, 500us or 1.5s")
@@ -109,7 +109,7 @@ class Lab:
             self.go_on(self.now + _REST)
 
     def go_on(self, until: float) -> None:
-        """Do what is due, then let time pass until an event comes or something is due, at most until a time."""
+        """Apply due changes, then let time pass until an event comes or another change is due, at most until a time."""
         self.apply_due()
         self.step(min(until, self.now + _REST, max(self.time_line.next_due(), self.now)))
 

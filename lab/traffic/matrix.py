@@ -129,7 +129,7 @@ def read(text: str, name: str) -> Matrix:
         reader.sentences += _unfinished(matrix, name)
     if reader.sentences:
         more = len(reader.sentences) - _SHOWN
-        rest = [f"{name}: {more} more lines are wrong; mend these first"] if more > 0 else []
+        rest = [f"{name}: {more} more lines are wrong; fix these first"] if more > 0 else []
         raise MatrixError(reader.sentences[:_SHOWN] + rest)
     return matrix
 
@@ -236,7 +236,7 @@ class _Reader:
         self.triggers[number] = TriggerLine(number, kind, count if kind == "barrier" else 0, line)
 
     def matrix(self) -> Matrix:
-        """All of it, checked against what its header says."""
+        """The whole matrix, checked against its header."""
         nodes = self.counts.get("Nodes", (0, 1))[0]
         if "Nodes" not in self.counts:
             self._mistake(1, "Nodes is missing; begin the file with for example Nodes 16")

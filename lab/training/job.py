@@ -1,4 +1,4 @@
-"""A job: what each of its ranks does in a step, and which of them send to which."""
+"""A job: the program of each rank in a step, and the pairs that exchange messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class JobError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """`program(rank)` gives what a rank does in one step; `stride` is how many message numbers a step uses."""
+    """`program(rank)` is a rank's program of one step; `stride` the number of message numbers of a step."""
 
     ranks: int
     stride: int

@@ -36,7 +36,7 @@ from mrclab.hosts.workloads.schedules import (
 from mrclab.lab.training.job import TrainingJob
 
 DELAY = -1
-"""The unit of what takes time and no processor."""
+"""The unit of delays that need no processor."""
 
 _TENSOR, _DATA, _EXPERT = range(3)
 _BEFORE, _BEHIND = range(2)  # a rank's peers in the pipeline
@@ -156,7 +156,7 @@ class _Stage:
             waiting -= size
 
     def _layer(self, seconds: float) -> None:
-        """Half of a layer's computing, what its ranks tell each other, and the same for the other half."""
+        """Half of a layer's computation, the communication of its ranks, and the same for the other half."""
         plan = self._plan
         for _ in range(2):
             self._pending += seconds / 2

@@ -22,7 +22,7 @@ _MAX_TEXT = 40_000_000  # characters of what changed from frame to frame
 
 
 class FrameStream:
-    """Frames of a history as its records come: one at every multiple of `step` of its time, whoever reads it and when.
+    """Frames of a history as its records come: one at every multiple of `step` of its time, independent of readers.
 
     `step` is seconds of the history's clock; a frame has the state just before its time.
     """

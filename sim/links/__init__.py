@@ -1,1 +1,1 @@
-"""Links in virtual time: cables, what ends them, and the faults of their frames."""
+"""Links in virtual time: cables, link ends, and faults of frames."""

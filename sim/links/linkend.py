@@ -45,5 +45,5 @@ class LinkEnd(CableEnd):
             self.nic.receive(frame, half_link.far_port)
 
     def port(self, number: int) -> HostPort:
-        """Return the NIC's port of this number, for whatever NIC is there later."""
+        """Return the NIC's port of this number; valid for a later NIC as well."""
         return HostPort(self, number)

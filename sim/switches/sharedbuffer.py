@@ -154,7 +154,7 @@ class SwitchBuffer:
         return self._xoff or self._alpha * (self.size - self.used)
 
     def _xon_limit(self) -> float:
-        """Bytes that an ingress port may hold when its peer goes on: two packets below what stops it."""
+        """Bytes of an ingress port at which its peer is resumed: two packets below the XOFF limit."""
         return self._xon or max(0.0, self._xoff_limit() - 2 * self._full)
 
     def _pause_peer(self, ingress_port: Ingress) -> None:

@@ -1,4 +1,4 @@
-"""Digests: collects learn messages into lists, leaves out what was sent and not yet acknowledged (learning.cpp)."""
+"""Digests: collects learn messages into lists, leaves out messages sent and not yet acknowledged (learning.cpp)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Message = tuple[int, ...]
 
 @dataclass
 class _List:
-    """One digest: the list being filled, and what was sent and waits for its acknowledgement."""
+    """One digest: the list being filled, and lists sent but not acknowledged."""
 
     name: str
     config: DigestConfig | None = None

@@ -1,4 +1,4 @@
-"""Match-action tables and action profiles at run time: what the control plane writes and the generated code looks up.
+"""Match-action tables and action profiles at run time: written by the control plane, looked up by the generated code.
 
 The value of an entry is what `compiler.control` describes: (action id, cell, *arguments), or (resolve, cell) where an
 action profile is between entry and action.
@@ -78,7 +78,7 @@ class _Member:
     users: int = 0
 
     def resolve(self, _hash: int) -> Value:
-        """Return the action, whatever the hash."""
+        """Return the action, independent of the hash."""
         return self.value
 
 
@@ -200,7 +200,7 @@ class RuntimeProfile:
             raise InvalidRequestError(f"action profile {self.name} has no selector: it has no groups")
 
     def target(self, action: EntryAction) -> _Member | _Group:
-        """Return what an entry's reference means. Raises NotFoundError."""
+        """Resolve an entry's reference. Raises NotFoundError."""
         if isinstance(action, MemberRef):
             return self._member(action.member_id)
         if isinstance(action, GroupRef):
@@ -210,7 +210,7 @@ class RuntimeProfile:
 
 
 class RuntimeTable:
-    """One table. `find` and `default` are what the generated code uses."""
+    """One table. The generated code uses `find` and `default`."""
 
     def __init__(
         self,
@@ -429,7 +429,7 @@ class RuntimeTable:
 
 
 def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
-    """Return what is fixed about a table."""
+    """Return the constant properties of a table."""
     actions = {program.actions[i].name: tuple(w for _, w in program.actions[i].params) for i in table.action_ids}
     keys = tuple(KeyInfo(key.name, key.width, "exact" if key.kind == "valid" else key.kind) for key in table.key)
     return TableInfo(

@@ -56,7 +56,7 @@ def number_of(item: JsonValue, name: str, most: int = (1 << 31) - 1) -> int:
 
 
 def one_of(names: Container[str], value: JsonValue) -> str | None:
-    """Return the name of what comes next, None for the end."""
+    """Return the name of the next node, None for the end."""
     name = value.text_or_none
     if name is not None and name not in names:
         raise value.refused("the name of a parser state, table, condition or null")

@@ -24,7 +24,7 @@ MAX_STACK = 1 << 8
 
 
 def load(text: str | bytes) -> p4.Program:
-    """Return the program in `text`. Raises PipelineError naming what is wrong or not supported."""
+    """Return the program in `text`. Raises PipelineError with the invalid or unsupported construct."""
     root = parse(text)
     if not isinstance(root.value, dict) or "header_types" not in root.value:
         raise PipelineError("device configuration is not BMv2 JSON: it has no header_types; give p4c's .json output")

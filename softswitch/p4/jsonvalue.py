@@ -1,4 +1,4 @@
-"""JSON as typed values: whatever is read of it is checked for its type and its bounds, and refused by its place."""
+"""JSON as typed values: each access checks type and bounds; errors name the place."""
 
 from __future__ import annotations
 

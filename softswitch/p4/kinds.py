@@ -1,4 +1,4 @@
-"""Kinds of expressions, and what each operator, primitive and parser operation takes: the types that P4 gives them.
+"""Kinds of expressions, and the operand kinds of each operator, primitive and parser operation: P4's types.
 
 What passes here the compiler can take at its word: operands are there, of the right kind and of the same shape, and
 indices into what the program declares are inside.
@@ -69,7 +69,7 @@ class ExpressionKinds:
     # -- look-ups ---------------------------------------------------------------------------------------------------
 
     def need_number(self, expr: p4.Expr, params: int, ahead: bool) -> None:
-        """Refuse what is no number where there are `params` arguments and, with `ahead`, bits to look ahead at."""
+        """Refuse an expression that is no number, given `params` arguments and, with `ahead`, lookahead."""
         self._params, self._ahead = params, ahead
         self._need(expr, NUMBER)
 
@@ -137,7 +137,7 @@ class ExpressionKinds:
                 raise PipelineError(f"{_shown(expr)} is a {kind}; a {expected} is expected")
 
     def _need_target(self, expr: p4.Expr) -> None:
-        """Refuse what no number can be assigned to."""
+        """Refuse a target to which no number can be assigned."""
         if isinstance(expr, p4.FieldRef) and expr.name == "$valid$":
             raise PipelineError(f"assignment to the validity of header {expr.header} is not supported")
         if isinstance(expr, p4.Operation):
@@ -315,7 +315,7 @@ class ExpressionKinds:
                 raise PipelineError(f"{_shown(target)} and {_shown(source)} have different types")
 
     def _shape(self, expr: p4.Expr) -> object:
-        """Return what two expressions of headers must have in common to be copied or compared."""
+        """Return the type that two header expressions must share to be copied or compared."""
         if isinstance(expr, p4.StackRef):
             stack = self.program.stacks[expr.name]
             if not stack.union:

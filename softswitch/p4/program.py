@@ -219,7 +219,7 @@ class Primitive:
 
     @property
     def message(self) -> str | None:
-        """Return the message of the call when it runs: the text of log_msg, what failed of assert and assume."""
+        """Return the message of the call when it runs: the text of log_msg, or the failed assert or assume."""
         if self.op == "log_msg" and isinstance(self.args[0], Named):
             return self.args[0].name
         return f"{self.op} failed{self.where}: {self.fragment}" if self.op in {"assert", "assume"} else None

@@ -51,7 +51,7 @@ class Device:
     # -- pipeline -----------------------------------------------------------------------------------------------------
 
     def set_pipeline(self, request: SetRequest) -> None:
-        """Do what `request.action` says; on any error the running pipeline goes on unchanged."""
+        """Apply `request.action`; on any error the running pipeline goes on unchanged."""
         action, config = request.action, request.config
         with self._lock:
             if action == SetRequest.VERIFY:
@@ -147,7 +147,7 @@ class Device:
             yield failure
 
     def _read_singles(self, pipeline: ForwardingPipeline, requested: list[p4r.Entity], found: list[p4r.Entity]) -> None:
-        """Add what single objects read to `found`, many of them in one turn of the data plane."""
+        """Append the entities of single objects to `found`, many in one turn of the data plane."""
 
         def read(some: list[p4r.Entity]) -> None:
             for entity in some:

@@ -110,7 +110,7 @@ class Digest(NamedTuple):
 
 @dataclass(frozen=True)
 class P4Index:
-    """Everything a request can name, by id; `*_by_name` serves what comes from the data plane.
+    """Everything a request can name, by id; `*_by_name` is for names from the data plane.
 
     `left_out`: tables without a key that p4c found to do nothing and that the device configuration therefore lacks.
     """

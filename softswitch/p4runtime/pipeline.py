@@ -79,7 +79,7 @@ def _update_failed(why: str) -> P4RuntimeError:
 
 
 def parse_replay(old: ForwardingPipeline, new: ForwardingPipeline) -> list[Apply]:
-    """Return what brings the forwarding state of `old` into `new`; refused if `new` cannot hold it."""
+    """Return the function that copies the forwarding state of `old` into `new`; refused if `new` cannot hold it."""
     replay: list[Apply] = []
     for update_type, entity in _written_state(old):
         try:

@@ -128,7 +128,7 @@ class P4RuntimeService:
                 self._open_streams -= 1
 
     def _receive(self, requests: Iterator[bytes], stream: StreamChannel) -> None:
-        """Handle what one controller sends until it hangs up; whatever happens, the stream is closed then."""
+        """Handle one controller's messages until it hangs up; the stream is closed in any case."""
         controller: ArbitratedController | None = None
         failure: P4RuntimeError | None = None
         try:
@@ -205,7 +205,7 @@ def _stream_error(kind: str, request: p4r.StreamMessageRequest, error: P4Runtime
 
 
 def _guard(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
-    """Return what `call` returns; any exception ends the RPC with a canonical code."""
+    """Return the result of `call`; any exception ends the RPC with a canonical code."""
     try:
         return call()
     except P4RuntimeError as error:
@@ -247,7 +247,7 @@ class P4RuntimeServer:
 
 
 def prepare() -> None:
-    """Import what grpc imports only for its first server: 4 MB that forks share then, as long as none has one."""
+    """Import grpc's modules for servers, 4 MB, before forking, so that forks share them."""
     with contextlib.suppress(ImportError):
         importlib.import_module("grpc._server")
 

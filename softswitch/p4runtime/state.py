@@ -1,4 +1,4 @@
-"""Control-plane state of a running pipeline beyond what the data plane holds.
+"""Control-plane state of a running pipeline that the data plane does not have.
 
 One `PipelineState` exists per committed pipeline and is thrown away with it. It is changed in the data-plane thread
 only (where updates are applied), which orders it with the data plane itself.
@@ -51,7 +51,7 @@ class EntityHandler(Protocol):
     """Handler of one kind of entity: writes and reads."""
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update as far as the data plane is not needed, and return what remains to be done."""
+        """Check an update as far as possible without the data plane; return the function that applies it."""
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield the entities that match the request `entity`. Any thread may call it."""

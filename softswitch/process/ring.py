@@ -1,6 +1,6 @@
 """Frames from the kernel without a system call: PACKET_RX_RING, version TPACKET_V2 (packet_mmap.rst, if_packet.h).
 
-The kernel copies each frame into the next slot of a ring in shared memory and marks the slot; whoever has read it
+The kernel copies each frame into the next slot of a ring in shared memory and marks the slot; a reader that has read it
 gives it back by clearing the mark. A frame too long for a slot comes through the socket besides (PACKET_COPY_THRESH).
 The version that packs frames tighter, TPACKET_V3, hands them over in blocks and by a timer: too late for a switch.
 """

@@ -115,7 +115,7 @@ def test_every_bad_line_has_its_sentence_up_to_twenty():
         matrix.read("\n".join(["Nodes 30", "Connections 30", *lines]), "x.cm")
     assert len(error.value.sentences) == 21
     assert error.value.sentences[0] == "x.cm:3: 0->0 goes from node 0 to itself; name two nodes"
-    assert error.value.sentences[-1] == "x.cm: 10 more lines are wrong; mend these first"
+    assert error.value.sentences[-1] == "x.cm: 10 more lines are wrong; fix these first"
 
 
 @pytest.mark.parametrize("garbage", ["", "\0\1->\2", "->", "trigger", "Nodes", "0->1", "Nodes 1 2", "# only a comment"])

@@ -51,7 +51,7 @@ class Count:
 
 
 class Cables:
-    """Makes, breaks and mends the cables of a fabric. Safe to use from several threads."""
+    """Creates, breaks and restores the cables of a fabric. Safe to use from several threads."""
 
     def __init__(self, fabric: Fabric, namespace: str) -> None:
         self._fabric, self.namespace = fabric, namespace
@@ -186,7 +186,7 @@ class Cables:
         return count
 
     def heal_all(self) -> None:
-        """End all faults, the last one first, mend swapped cables, and bring all cables up."""
+        """End all faults, the last one first, undo swaps, and bring all cables up."""
         for fault in reversed(list(self._faults.values())):
             self.clear(fault)
         with self._lock:
@@ -207,7 +207,7 @@ class Cables:
             return self._count(*faults)
 
     def swap(self, one: Link | str, other: Link | str) -> None:
-        """LinkEnd the far (b) ends of two cables into each other's ports; swapping again mends it."""
+        """LinkEnd the far (b) ends of two cables into each other's ports; swapping again undoes it."""
         first, second = self._resolve(one).index, self._resolve(other).index
         with self._lock:
             far_one, far_two = self._far[f"{first}a"], self._far[f"{second}a"]

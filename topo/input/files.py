@@ -70,11 +70,11 @@ def read_text(path: Path, limit: int = SMALL, *, follow: bool = True) -> str:
     return read_bytes(path, limit, follow=follow).decode("utf-8").replace("\r\n", "\n")
 
 
-def open_text(path: Path, limit: int = LARGE, *, follow: bool = True) -> TextIO:
+def open_text(path: Path, *, follow: bool = True) -> TextIO:
     """Open a regular file of UTF-8 text for reading line by line."""
     import io  # noqa: PLC0415 - the only use
 
-    return io.TextIOWrapper(open_regular(path, limit, follow=follow), encoding="utf-8")
+    return io.TextIOWrapper(open_regular(path, LARGE, follow=follow), encoding="utf-8")
 
 
 def read_beneath(root: Path, name: str, limit: int = SMALL) -> bytes:
@@ -106,23 +106,23 @@ def _whole(file: BinaryIO, path: Path, limit: int) -> bytes:
     return data
 
 
-def replace_file(path: Path, data: str | bytes, mode: int = 0o666) -> None:
+def replace_file(path: Path, data: str | bytes) -> None:
     """Write a whole file in one step: readers see the old one or the new one; a link in its place is replaced.
 
-    `mode` is subject to the umask. OSError where it cannot be written; nothing is left of the draft then.
+    OSError where it cannot be written; nothing is left of the draft then.
     """
-    with replacing(path, mode) as file:
+    with replacing(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a draft for writing inside the block; it takes the place of `path` where the block ends well."""
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
     try:  # around all of it: a signal may come the moment that the draft is there
         try:
-            descriptor = os.open(draft, flags, mode)
+            descriptor = os.open(draft, flags, 0o666)
         except OSError as error:
             error.filename = str(path)
             raise

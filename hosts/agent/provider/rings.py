@@ -127,7 +127,7 @@ class QpRings:
         self._sends_over = self._receives_over = 0
 
     def set_state(self, state: wire.IbvQpState) -> None:
-        """Show the program the QP's state, which decides what it may post."""
+        """Publish the QP's state to the program."""
         self._counters[wire.QP_STATE] = state
 
     def waiting_sends(self) -> int:

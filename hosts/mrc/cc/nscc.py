@@ -205,7 +205,7 @@ def decrease(s: NsccState, p: NsccParameters, now: float) -> None:
 
 
 def quick_adapt(s: NsccState, p: NsccParameters, loss: bool, marked: bool, delay: float, now: float) -> bool:
-    """Under heavy incast set the window to what was delivered in one period; True where nothing else should react."""
+    """Under heavy incast set the window to the bytes delivered in one period; True where nothing else should react."""
     if p.disable_qa:
         return False
     done = False

@@ -1,4 +1,4 @@
-"""RCCC, the receiver-credit congestion control of UET 1.0: a sender sends what its receiver has granted.
+"""RCCC, the receiver-credit congestion control of UET 1.0: a sender sends the bytes that its receiver has granted.
 
 A new or idle sender may send a window at once, as UET's first packets do. Beyond that it requests credit; the
 receiver grants as many bytes per second as its ports carry, to all senders in turn (`hosts.mrc.recovery.credits`).

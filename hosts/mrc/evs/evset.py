@@ -321,7 +321,7 @@ class EvSet:
         self._step(ev, EvInput.ALLOW, "controller", now)
 
     def plane_down(self, number: int, now: float, reason: str) -> None:
-        """The port of this plane, here or at the peer, went down: its EVs are not used, whatever their state."""
+        """The port of this plane, here or at the peer, went down: its EVs are not used, regardless of their state."""
         plane = self.planes.get(number)
         if plane is None or not plane.up:
             return

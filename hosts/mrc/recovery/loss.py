@@ -129,7 +129,7 @@ class LossDetector:
     def judge(
         self, oldest: SentPacket | None, una: int, shown: int, end: int, now: float
     ) -> list[tuple[SentPacket, str]]:
-        """Return lost packets with the rule for each, after all that a SACK acknowledges was taken in.
+        """Return lost packets with the rule for each, after everything that a SACK acknowledges was processed.
 
         `oldest` is the packet at `una`, if any, which every SACK and ACK shows missing; this one also shows the seqs
         from `shown` up to `end` (not included).

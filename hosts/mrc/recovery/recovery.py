@@ -1,7 +1,7 @@
 """Recovery of one requestor: conclusions from a SACK, Transport ACK or NACK about the packets that were sent.
 
 docs/mrc-protocol.md §1.6. It keeps the records of packets and returns a `RecoveryVerdict`, which the requestor applies
-to counters, EVs, congestion control and the send queue. Within one SACK everything acknowledged is taken in first,
+to counters, EVs, congestion control and the send queue. Within one SACK everything acknowledged is processed first,
 then the loss rules judge the packets that it shows missing.
 """
 

@@ -80,7 +80,7 @@ class SendTimer:
         return requestor.retries.expired(newest, now)
 
     def _probe_tail(self, now: float) -> None:
-        """Send a tail loss probe: what is overdue once more."""
+        """Send a tail loss probe, and overdue packets again."""
         requestor = self._requestor
         overdue = self.tail_probe.overdue(now, requestor.last_sent)
         if not overdue:

@@ -34,7 +34,7 @@ class StallReport:
 
 
 def _reason(requestor: MrcRequestor) -> str:
-    """Return what keeps a QP from progress, as far as known here."""
+    """Return the reason for a QP's stall, as far as known here."""
     qp, ports = requestor.qp, requestor.qp.endpoint.ports
     here = [port.plane for port in ports.by_number.values() if port.up]
     found = (

@@ -74,7 +74,7 @@ class Verifier:
         return state ^ correction == int.from_bytes(packet[end : end + 4], "little")
 
     def constants(self, source: bytes, udp_len: int) -> tuple[int, int]:
-        """Return what all datagrams of this length from this sender share: CRC state before UDP, final correction."""
+        """Return CRC state before UDP and final correction of all datagrams of this length from this sender."""
         return self._known.get((source, udp_len)) or self._learn(source, udp_len)
 
     def _learn(self, source: bytes, udp_len: int) -> tuple[int, int]:

@@ -44,7 +44,7 @@ class Route:
         self._cache: dict[int, tuple[bytes, int, int, int]] = _NOTHING_YET
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> Frame:
-        """A whole frame: `body` is BTH and what follows up to the payload; BTH's pad count must already be right."""
+        """A whole frame: `body` is BTH and further headers up to the payload; BTH's pad count must already be right."""
         size = len(payload) if payload is not None else 0
         pad = _PADDING[size & 3]
         udp_len = len(body) + size + len(pad) + 12  # and UDP header and ICRC
@@ -76,5 +76,5 @@ class Route:
 
 
 def cable_macs(port: NicPortConfig) -> bytes:
-    """Destination and source MAC, twelve bytes, of what leaves by a NIC port."""
+    """Destination and source MAC, twelve bytes, of frames sent by a NIC port."""
     return bytes.fromhex((port.peer_mac + port.mac).replace(":", ""))

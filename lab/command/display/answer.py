@@ -1,4 +1,4 @@
-"""Output of `--json`: one object, with the same fields first whatever the command was."""
+"""Output of `--json`: one object, with the same first fields for every command."""
 
 import json
 import sys

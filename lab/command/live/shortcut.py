@@ -49,7 +49,7 @@ def request(arguments: Sequence[str]) -> Request | None:
 
 
 def run(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
-    """Have the lab's prompt run a command, and print what it says."""
+    """Have the lab's prompt run a command, and print its output."""
     response: dict[str, Any] = client.ask(
         running_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width.of_output()
     )

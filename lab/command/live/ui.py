@@ -69,7 +69,7 @@ def ui(
 
 
 def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any, str]:
-    """Frames, what carries out clicks, and a scenario's text: the example where no lab runs and nothing is named."""
+    """Return frames, click handler, and a scenario's text: the example where no lab runs and nothing is named."""
     if what is not None and what.is_file():
         text = yamlfile.text_of(what)
         return Blank(text, str(what), what.parent), None, text

@@ -1,1 +1,1 @@
-"""Commands that run scenarios: one, many, a training job; and what would be built for one."""
+"""Commands that run scenarios: one, many, a training job; and the plan of one."""

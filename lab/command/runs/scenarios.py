@@ -1,4 +1,4 @@
-"""The commands `mrclab run`, `plan` and `report`: a scenario, what would be built for it, and what came of it."""
+"""The commands `mrclab run`, `plan` and `report`: a scenario, its plan, and its results."""
 
 import dataclasses
 from pathlib import Path

@@ -93,7 +93,7 @@ def send(
 def _send(
     lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> dict[str, Any]:
-    """Send, and say what arrived. RunError where that is not what was sent."""
+    """Send, and report the arrival. RunError if the bytes differ."""
     transfer = Transfer(lab, f"send-{file.name}", *names, file)
     notices = _Notices(lab)
 
@@ -145,7 +145,7 @@ def _check_output(output: Path | None) -> None:
 
 
 def keep_logs(failed: LiveWorld, _error: Exception) -> None:
-    """Keep what a lab that did not come up wrote; a run keeps it with its results."""
+    """Keep the logs of a lab that did not come up; a run keeps them with its results."""
     with contextlib.suppress(OSError):
         directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))
         failed.collect(directory)

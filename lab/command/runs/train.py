@@ -115,7 +115,7 @@ def _check_library() -> None:
 
 @contextlib.contextmanager
 def _shown(log: Path) -> Iterator[None]:
-    """Show what is written to a file, as it is written, inside the block."""
+    """Print a file as it grows, inside the block."""
     over = threading.Event()
     before = log.stat().st_mtime if log.exists() else 0.0
 

@@ -1,4 +1,4 @@
-"""A switch that serves P4Runtime, for the lesson that programs one: frames in at a port, and what left by which."""
+"""A switch that serves P4Runtime, for the lesson that programs one: frames in at a port, and frames out by port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Bench(SoftSwitch):
         self._sent: list[tuple[int, bytes]] = []
 
     def transmit(self, number: int, data: bytearray) -> None:
-        """Keep what is sent."""
+        """Keep sent frames."""
         self._sent.append((number, bytes(data)))
 
     def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:

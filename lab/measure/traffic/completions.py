@@ -70,7 +70,7 @@ class CompletionTimes:
     def seconds(
         self, what: Unit, traffic: str, flow: str = "", within: tuple[float, float] | None = None
     ) -> list[float]:
-        """Durations of what was done, by kind; within a window by the time it was done, iterations wholly."""
+        """Durations of completed work, by kind; in a window by completion time, iterations as a whole."""
         if what == "iterations":
             return self.iterations(traffic, within)
         done = self.messages if what == "messages" else self.flows

@@ -56,7 +56,7 @@ class Rates:
         return dict(sorted(found.items()))
 
     def counters(self, chosen: Selection = EVERYTHING) -> list[CountSeries]:
-        """Counts of payload bytes that add up to what is chosen; KeyError where no such traffic ran.
+        """Counts of payload bytes whose sum is the selection; KeyError where no such traffic ran.
 
         One flow in one plane is counted by the sender's acknowledgements, all others where the bytes arrived.
         """

@@ -129,7 +129,7 @@ class Lateness:
                 return
 
     def _of_lab(self) -> list[Late]:
-        """Also what ended shortly after the traffic: a fault may have been due before."""
+        """Include delays that ended shortly after the traffic: a fault may have been due before."""
         sampled = [(r.t, r["late"]) for r in self._history.of("lab.late")]
         sampled += [(r.t, r["lab_late"]) for r in self._history.of("cpu") if "lab_late" in r.data]
         return [Late(late, "lab", t) for t, late in sampled if self._start <= t and t - late <= self._end]

@@ -387,7 +387,7 @@ def _switches(fabric: Fabric, source: str, destination: str, plane: int, uplink:
 
 
 def _hops(fabric: Fabric, source: str, destination: str, plane: int, uplink: int) -> list[tuple[int, str]]:
-    """The uSIDs of a path's address in order, with what each names."""
+    """The uSIDs of a path's address in order, with the element of each."""
     values = srv6.usids(fabric.outer_address(source, destination, srv6.ev(plane, uplink, 0)))
     names = [switch.name for switch, _, _ in _switches(fabric, source, destination, plane, uplink)] + [destination]
     return list(zip((value for value in values if value), names, strict=False))

@@ -27,7 +27,7 @@ class PacketWatch:
         self._requested_at = 0.0
 
     def poll(self, since: int | None = None) -> dict[str, Any]:
-        """Tell what crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
+        """Return frames that crossed cables: {"next", "now", "pace", "slow", "seen"}, times in seconds of virtual time.
 
         `seen` has lists of entered, left, way, kind and 1 where it arrived, from number `since` on, as `next` of the
         reply before; none without it. LabError on the wire.

@@ -18,7 +18,7 @@ _MAX_CURVES = 6
 
 
 def losses(measures: Measures) -> Figure | None:
-    """Packets declared lost, up, by what noticed them; packets sent again, down."""
+    """Packets declared lost, up, by the rule that noticed them; retransmitted packets, down."""
     if not measures.paths.losses:
         return None
     at = bins(measures)

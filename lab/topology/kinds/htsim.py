@@ -126,7 +126,7 @@ def _same(found: int, expected: int, what: str, of: str) -> None:
 
 
 def _links(tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
-    """Links, those above T0s where they differ, and what a switch takes."""
+    """Links, those above T0s where they differ, and the latency of a switch."""
     latencies = {tier.get("switch_latency_ns", 0) for tier in tiers}
     if len(latencies) > 1:
         raise ValueError(f"{name}: Switch_Latency_ns differs between tiers; make it the same in all of them")
@@ -164,7 +164,7 @@ class HtsimTopology(TopologyBase):
     file: TopoField = Field(description="path of the file, from the scenario's folder, e.g. leaf_spine.topo")
 
     def fabric(self) -> dict[str, Any]:
-        """Return what the file says."""
+        """Return the fabric of the file."""
         return dict(self.file.fabric)
 
     @property

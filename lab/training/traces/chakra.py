@@ -120,7 +120,7 @@ def _nodes(data: bytes, name: str) -> Iterator[Any]:
 
 
 def read(files: Mapping[int, bytes], stem: str) -> list[RecordedRank]:
-    """Return the ranks whose files these are, by rank; JobError names file and node of what is wrong."""
+    """Return the ranks whose files these are, by rank; JobError names file and node of an error."""
     count = max(files) + 1
     missing = [rank for rank in range(count) if rank not in files]
     if missing:

@@ -52,7 +52,7 @@ class _RecordedNumbers:
 
 
 def job(ranks: Sequence[RecordedRank], algorithm: str) -> TrainingJob:
-    """Return the graph of a recorded job; JobError names file and node of what is wrong."""
+    """Return the graph of a recorded job; JobError names file and node of an error."""
     numbers = _RecordedNumbers()
     sends: dict[tuple[int, int, int], list[tuple[RecordedNode, str]]] = {}
     receives: dict[tuple[int, int, int], list[tuple[RecordedNode, str]]] = {}

@@ -20,7 +20,7 @@ _MAX_CROSSINGS = 20_000  # packets on cables that one figure shows
 
 
 class ShortRun:
-    """A `Follower` that keeps what crosses cables between two times, in seconds of virtual time."""
+    """A `Follower` that keeps frames on cables between two times, in seconds of virtual time."""
 
     def __init__(self, begin: float, end: float) -> None:
         self._begin, self._end = begin, end
@@ -34,7 +34,7 @@ class ShortRun:
         world.follow(self)
 
     def write_now_and_then(self) -> None:
-        """Take in what crossed."""
+        """Add frames that crossed."""
         for each in self._watch.taken() if self._watch is not None else ():
             if self._begin <= each.left and each.entered <= self._end and len(self.seen) < _MAX_CROSSINGS:
                 self.seen.append(

@@ -76,7 +76,7 @@ class Followed:
         self.world = None
 
     def write_now_and_then(self) -> None:
-        """Take in what is new, unless that was done a moment ago."""
+        """Read new records, unless that was done just before."""
         if time.monotonic() >= self._due:
             self.take_in()
             self._due = time.monotonic() + _OFTEN
@@ -86,7 +86,7 @@ class Followed:
         self.take_in()
 
     def take_in(self, pace: float = 1.0) -> None:
-        """Make frames of what was recorded, and publish them; where time is slow, more than the history's beat."""
+        """Make frames of new records, and publish them; more often than the history's interval where time is slow."""
         if self.world is None:
             return
         lines = self.world.history_since(self._seen)
@@ -104,7 +104,7 @@ class Followed:
         self._push()
 
     def decide(self, digest: str, error: str = "") -> None:
-        """Say what came out; `digest` is the SHA-256 of the history, `error` why nothing came out."""
+        """Report the outcome; `digest` is the SHA-256 of the history, `error` the reason of an aborted run."""
         state, standings = self._judge.outcome()
         if error:
             state = "broken"
@@ -128,13 +128,11 @@ class Followed:
 class LabSide:
     """A lab in virtual time with one transport: its session, its frames, its packets."""
 
-    def __init__(
-        self, pace: float, publish: Callable[[Followed, list[str]], None], transport: TransportSpec | None = None
-    ) -> None:
+    def __init__(self, publish: Callable[[Followed, list[str]], None], transport: TransportSpec | None = None) -> None:
         self._stack = ExitStack()
         fabric = Fabric(FabricSpec())
         world = self._stack.enter_context(virtual_world(fabric, seed=1, transport=transport))
-        self.session = self._stack.enter_context(LabSession(world, pace, threaded=False).open())
+        self.session = self._stack.enter_context(LabSession(world, pace=1.0, threaded=False).open())
         self.frames = Followed(fabric, TITLE, publish)
         self.frames.world = world
         self._packets, self._drawn = PacketWatch(self.session), 0  # packets sent to the page so far
@@ -154,7 +152,7 @@ class LabSide:
         self.frames.take_in(self.session.pace or 1.0)
 
     def packets(self) -> dict[str, Any] | None:
-        """Return what crossed cables since the last time; None where there is nothing to tell."""
+        """Return frames that crossed cables since the last time; None without any change."""
         message = self._packets.poll(self._drawn)
         changed = message["slow"] or message["next"] > self._drawn or self._was_slow
         self._drawn, self._was_slow = message["next"], message["slow"]
@@ -168,13 +166,12 @@ class LabSide:
 class Tab:
     """A lab in virtual time, and runs of scenarios beside it; their results go below `folder`."""
 
-    def __init__(self, publish: Publish, folder: Path = Path("results"), pace: float = 1.0) -> None:
+    def __init__(self, publish: Publish, folder: Path = Path("results")) -> None:
         self._publish = publish
         self._run_index = RunIndex(folder)
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
-        self._pace = pace
-        self._side = LabSide(pace, self._frames)
+        self._side = LabSide(self._frames)
         self._rival: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
@@ -244,7 +241,7 @@ class Tab:
                 self._publish(json.dumps({"kind": "packets", "rival": side is self._rival, **message}))
 
     def source(self) -> None:
-        """Publish all of what is shown now."""
+        """Publish the whole state."""
         self._open = True
         first, changes = self._shown.film.changes_since(0)
         message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
@@ -281,10 +278,10 @@ class Tab:
         for side in self._sides():
             side.close()
         self._open = False
-        self._side = LabSide(self._pace, self._frames)
+        self._side = LabSide(self._frames)
         self._shown, self._rival = self._side.frames, None
         if on:
-            self._rival = LabSide(self._pace, self._rivals_frames, TransportSpec(kind="roce"))
+            self._rival = LabSide(self._rivals_frames, TransportSpec(kind="roce"))
         for side in self._sides():
             side.frames.take_in()
         return self._show(self._side.frames)

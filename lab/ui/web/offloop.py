@@ -10,18 +10,19 @@ from mrclab.lab.errors import LabError
 
 T = TypeVar("T")
 
+_MAX_THREADS = 16
+
 
 class Workers:
-    """Daemon threads, `most` at a time. One that hangs costs a place and nothing else."""
+    """Daemon threads, at most 16 at a time. One that hangs costs a place and nothing else."""
 
-    def __init__(self, most: int = 16) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._busy = 0
 
     async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         """Return what `work` returns, called in a thread of its own; LabError where too many are at work already."""
-        if self._busy >= self._most:
-            raise LabError(f"{self._most} requests are being worked on; try again when one of them is done")
+        if self._busy >= _MAX_THREADS:
+            raise LabError(f"{_MAX_THREADS} requests are being worked on; try again when one of them is done")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._busy += 1

@@ -22,7 +22,7 @@ class Reads:
         self.fields: set[tuple[str, str]] = set()
 
     def expr(self, node: object) -> None:
-        """Add what an expression reads."""
+        """Add the fields read by an expression."""
         if isinstance(node, p4.FieldRef):
             self.fields.add((node.header, node.name))
         elif isinstance(node, p4.HeaderRef):
@@ -43,7 +43,7 @@ class Reads:
             self.expr(node.index)
 
     def all(self, nodes: Iterable[object]) -> None:
-        """Add what several expressions read."""
+        """Add the fields read by several expressions."""
         for node in nodes:
             self.expr(node)
 
@@ -58,7 +58,7 @@ class Reads:
                 self._header(header)
 
     def call(self, call: p4.Primitive) -> None:
-        """Add what a primitive reads; a plain field as first argument is only written by most."""
+        """Add the fields read by a primitive; a plain field as first argument is only written by most."""
         args = call.args
         writes_first = call.op in {
             "assign", "modify_field", "register_read", "modify_field_rng_uniform", "assign_VL",
@@ -75,13 +75,13 @@ class Reads:
                 self.calculation(arg.name)
 
     def calculation(self, name: str) -> None:
-        """Add what a calculation reads."""
+        """Add the fields read by a calculation."""
         calculation = self.program.calculations.get(name)
         if calculation is not None:
             self.all(expr for expr, _ in calculation.inputs)
 
     def parser(self) -> None:
-        """Add what the parser and the checksum verification read."""
+        """Add the fields read by the parser and the checksum verification."""
         for state in self.program.states.values():
             self.all(key for key, _ in state.key)
             for op in state.ops:
@@ -99,18 +99,18 @@ class Reads:
                 self.expr(checksum.condition)
 
     def deparser(self) -> None:
-        """Add what the checksum update and the deparser's own calls read."""
+        """Add the fields read by the checksum update and the deparser's own calls."""
         self._checksums(lambda checksum: checksum.update)
         for call in self.program.deparser_calls:
             self.call(call)
 
     def pipeline(self, name: str) -> None:
-        """Add what a pipeline reads."""
+        """Add the fields read by a pipeline."""
         for node in self.program.pipelines[name].nodes.values():
             self.node(node)
 
     def node(self, node: p4.Node) -> None:
-        """Add what one node of a pipeline reads."""
+        """Add the fields read by one node of a pipeline."""
         if isinstance(node, p4.Conditional):
             self.expr(node.condition)
         elif isinstance(node, p4.ActionCallNode):
@@ -127,7 +127,7 @@ class Reads:
             self.call(call)
 
     def lists(self) -> None:
-        """Add what digests and preserved field lists read."""
+        """Add the fields read by digests and preserved field lists."""
         for learn in self.program.learn_lists.values():
             self.all(expr for expr, _ in learn.fields)
         for refs in self.program.field_lists.values():

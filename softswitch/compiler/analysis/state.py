@@ -165,7 +165,7 @@ def removable_headers(program: p4.Program) -> frozenset[str]:
 
 
 FLAGS = "$"
-"""The pseudo header of what primitives leave behind for the end of the pipeline: truncation, clones, digests…"""
+"""Pseudo header for the effects of primitives at the end of the pipeline: truncation, clones, digests…"""
 
 
 # -- where branches meet ----------------------------------------------------------------------------------------------

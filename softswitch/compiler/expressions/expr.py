@@ -401,7 +401,7 @@ class Scope:
         return isinstance(node, p4.FieldRef) and node.name != "$valid$" and self.program.field(node).varbit
 
     def varbit_number(self, ref: p4.FieldRef) -> str:
-        """Return the code of a varbit's value as BMv2 compares it: a number, whatever its length."""
+        """Return the code of a varbit's value as BMv2 compares it: a number, regardless of its length."""
         return f"int_from({self.read_varbit(ref)}, 'big')"
 
     def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> Ex:

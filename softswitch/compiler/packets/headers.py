@@ -111,7 +111,7 @@ class HeaderOps:
         return ex.code if ex.value is None else Known(ex.value)
 
     def swap_in(self, target: str, source: str | None) -> None:
-        """Make `target` what `source` is now (for stack shifts): places are renamed, locals copied."""
+        """Copy `source` to `target` (for stack shifts): places are renamed, locals copied."""
         if source is None:
             self.at.state.replace(target, HeaderState(valid=False))
             return

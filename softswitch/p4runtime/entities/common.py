@@ -67,17 +67,16 @@ def meter_from_proto(config: p4r.MeterConfig) -> MeterConfig | None:
 def meter_to_proto(config: MeterConfig) -> p4r.MeterConfig:
     """Return the message for `config`; the largest number of a field reads -1 again."""
     return p4r.MeterConfig(
-        cir=_signed(config.cir, 64), cburst=ALL_GREEN if config.cburst == MAX_BURST else config.cburst,
-        pir=_signed(config.pir, 64), pburst=ALL_GREEN if config.pburst == MAX_BURST else config.pburst,
+        cir=_signed(config.cir), cburst=ALL_GREEN if config.cburst == MAX_BURST else config.cburst,
+        pir=_signed(config.pir), pburst=ALL_GREEN if config.pburst == MAX_BURST else config.pburst,
     )  # fmt: skip
 
 
-def _signed(value: int, width: int) -> int:
-    return value - (1 << width) if value >> (width - 1) else value
+def _signed(value: int) -> int:
+    """Read 64 bits as two's complement."""
+    return value - (1 << 64) if value >> 63 else value
 
 
 def counter_to_proto(value: CounterValue) -> p4r.CounterData:
     """Return the message for `value`; counts beyond 63 bits wrap as they do in PI."""
-    return p4r.CounterData(
-        packet_count=_signed(value.packets % (1 << 64), 64), byte_count=_signed(value.bytes % (1 << 64), 64)
-    )
+    return p4r.CounterData(packet_count=_signed(value.packets % (1 << 64)), byte_count=_signed(value.bytes % (1 << 64)))

@@ -1,4 +1,4 @@
-"""INSERT of a plain table entry, most of what controllers write: exact fields in order, an action, and nothing else.
+"""INSERT of a plain table entry, the most frequent write: exact fields in order, an action, and nothing else.
 
 Whatever is not of this form, or wrong in any way, is left to the table's handler, which says what is wrong with it.
 """
@@ -22,7 +22,7 @@ def already_exists() -> P4RuntimeError:
 
 
 class PlainInsert:
-    """Parser of plain inserts into one table; `key` and `actions` are what they may say."""
+    """Parser of plain inserts into one table; `key` and `actions` are the valid ones."""
 
     def __init__(self, state: PipelineState, table: P4InfoTable) -> None:
         self._state = state
@@ -31,7 +31,7 @@ class PlainInsert:
         self._actions = _actions(state.index, table, state.switch.table(table.name).info)
 
     def parse(self, entry: p4r.TableEntry) -> Apply | None:
-        """Return what inserts the entry; None where it is not plain."""
+        """Return the function that inserts the entry; None if it is not plain."""
         if len(entry.ListFields()) != _PLAIN or entry.action.WhichOneof("type") != "action":
             return None
         message = entry.action.action

@@ -58,7 +58,7 @@ class TableHandler:
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update; what is left inserts, modifies or deletes."""
+        """Check an update; the function returned inserts, modifies or deletes the entry."""
         entry = entity.table_entry
         table = self._state.index.table(entry.table_id)
         if update_type == INSERT:

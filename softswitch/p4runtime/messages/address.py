@@ -1,6 +1,6 @@
 """Listening address of the server: checks that gRPC leaves out or reports without a reason, and who may connect.
 
-Whoever can connect can become primary and bring a program of his own. So a Unix socket is this user's alone (mode
+Any client that connects can become primary and load a program. So a Unix socket is this user's alone (mode
 0600), also by default; a TCP port, which every local user reaches, is served only on request.
 """
 

@@ -1,4 +1,4 @@
-"""Choice of gRPC's core for a switch: no event engine, which hands what sockets say from thread to thread.
+"""Choice of gRPC's core for a switch: no event engine, which passes socket events between threads.
 
 Without it the thread that waits for requests polls the sockets itself: half the thread switches per RPC.
 """

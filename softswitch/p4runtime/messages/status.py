@@ -95,7 +95,7 @@ def status_details(error: P4RuntimeError, most: int) -> tuple[bytes, str]:
 
 
 def _left_out(errors: Sequence[P4RuntimeError | None], shown: int) -> str:
-    """Return what the message says of updates behind the `shown` ones of the details."""
+    """Return the sentence on updates after the `shown` ones of the details."""
     failed = sum(error is not None for error in errors)
     rest = [f"update {n}: {e.code.name} {e.message[:80]}" for n, e in enumerate(errors[shown:], shown) if e is not None]
     named = f"; {'; '.join(rest[:_MAX_NAMED])}" if rest else ""

@@ -35,12 +35,12 @@ class StreamChannel:
             self._queue.put(make)
 
     def close(self, error: P4RuntimeError | None = None) -> None:
-        """End the stream after what is queued, with `error` or well."""
+        """End the stream after the queued messages, with `error` or normally."""
         self._is_closing = True
         self._queue.put(error)
 
     def messages(self) -> Iterator[p4r.StreamMessageResponse]:
-        """Yield what is queued until the stream is closed; raises the error it was closed with."""
+        """Yield queued messages until the stream is closed; raise the error it was closed with."""
         while True:
             item = self._queue.get()
             if item is None:

@@ -29,7 +29,7 @@ class CellSelector(NamedTuple):
 
 
 class CellHandler(Generic[Array, Message, Value]):
-    """Base of the two handlers, which say what is read and written."""
+    """Base of the two handlers, which implement reads and writes."""
 
     kind: ClassVar[str] = ""
     read_failure: ClassVar[str] = ""
@@ -47,7 +47,7 @@ class CellHandler(Generic[Array, Message, Value]):
         raise NotImplementedError
 
     def selector(self, message: Message) -> CellSelector:
-        """Return what a message names."""
+        """Return array id and index of a message."""
         raise NotImplementedError
 
     def cell(self, name: str, index: int) -> Value:
@@ -55,7 +55,7 @@ class CellHandler(Generic[Array, Message, Value]):
         raise NotImplementedError
 
     def to_entity(self, array: Array, index: int, value: Value) -> p4r.Entity:
-        """Return what a read says of one cell."""
+        """Return the entity of one cell."""
         raise NotImplementedError
 
     def update(self, update_type: int, array: Array, index: int, message: Message) -> Apply:

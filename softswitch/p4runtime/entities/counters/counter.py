@@ -17,7 +17,7 @@ WRITE_FAILED = "Error when writing to counter"
 
 
 def merged(info: P4InfoCounter, data: p4r.CounterData, current: CounterValue) -> CounterValue:
-    """Return `data` with what the counter's unit leaves out taken from `current`."""
+    """Return `data`, with the value that the counter's unit lacks from `current`."""
     return CounterValue(
         data.packet_count if info.packets else current.packets, data.byte_count if info.bytes else current.bytes
     )
@@ -38,7 +38,7 @@ class CounterHandler(CellHandler[P4InfoCounter, p4r.CounterEntry, CounterValue])
         return entity.counter_entry
 
     def selector(self, message: p4r.CounterEntry) -> CellSelector:
-        """Return what a message names."""
+        """Return array id and index of a message."""
         return CellSelector(message.counter_id, message.index.index if message.HasField("index") else None)
 
     def cell(self, name: str, index: int) -> CounterValue:
@@ -46,7 +46,7 @@ class CounterHandler(CellHandler[P4InfoCounter, p4r.CounterEntry, CounterValue])
         return self._switch.program().counter_read(name, index)
 
     def to_entity(self, array: P4InfoCounter, index: int, value: CounterValue) -> p4r.Entity:
-        """Return what a read says of one cell."""
+        """Return the entity of one cell."""
         message = p4r.CounterEntry(counter_id=array.id, data=counter_to_proto(value))
         message.index.index = index
         return p4r.Entity(counter_entry=message)
@@ -103,6 +103,6 @@ class DirectCounterHandler(DirectHandler):
         return self.read_entries(message.HasField("table_entry"), message.table_entry)
 
     def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return what a read says of one entry."""
+        """Return the entity of one entry."""
         data = counter_to_proto(entry.counter or CounterValue(0, 0))
         return p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=table_entry, data=data))

@@ -23,7 +23,7 @@ class EntryRef(NamedTuple):
 
 
 class DirectHandler:
-    """Base of the two handlers, which say what is read and written."""
+    """Base of the two handlers, which implement reads and writes."""
 
     kind = ""
     message_name = ""
@@ -37,7 +37,7 @@ class DirectHandler:
         raise NotImplementedError
 
     def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return what a read says of one entry."""
+        """Return the entity of one entry."""
         raise NotImplementedError
 
     def _table(self, is_given: bool, message: p4r.TableEntry) -> P4InfoTable:

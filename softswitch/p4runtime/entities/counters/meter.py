@@ -43,7 +43,7 @@ class MeterHandler(CellHandler[P4InfoMeter, p4r.MeterEntry, MeterConfig | None])
         return entity.meter_entry
 
     def selector(self, message: p4r.MeterEntry) -> CellSelector:
-        """Return what a message names."""
+        """Return array id and index of a message."""
         return CellSelector(message.meter_id, message.index.index if message.HasField("index") else None)
 
     def cell(self, name: str, index: int) -> MeterConfig | None:
@@ -51,7 +51,7 @@ class MeterHandler(CellHandler[P4InfoMeter, p4r.MeterEntry, MeterConfig | None])
         return self._switch.program().meter_read(name, index)
 
     def to_entity(self, array: P4InfoMeter, index: int, value: MeterConfig | None) -> p4r.Entity:
-        """Return what a read says of one cell."""
+        """Return the entity of one cell."""
         message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
         message.index.index = index
         return p4r.Entity(meter_entry=message)
@@ -98,6 +98,6 @@ class DirectMeterHandler(DirectHandler):
         return self.read_entries(message.HasField("table_entry"), message.table_entry)
 
     def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return what a read says of one entry."""
+        """Return the entity of one entry."""
         config = meter_to_proto(entry.meter) if entry.meter else None
         return p4r.Entity(direct_meter_entry=p4r.DirectMeterEntry(table_entry=table_entry, config=config))

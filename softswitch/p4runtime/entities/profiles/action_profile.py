@@ -71,7 +71,7 @@ class MemberHandler(_ProfileHandler):
     """`p4.v1.ActionProfileMember`."""
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update; what is left makes, changes or removes the member."""
+        """Check an update; the function returned inserts, modifies or deletes the member."""
         message = entity.action_profile_member
         profile = self._profile(message.action_profile_id)
         check_update_type(update_type)
@@ -128,7 +128,7 @@ class GroupHandler(_ProfileHandler):
     """`p4.v1.ActionProfileGroup`."""
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update; what is left makes, changes or removes the group."""
+        """Check an update; the function returned inserts, modifies or deletes the group."""
         message = entity.action_profile_group
         profile = self._profile(message.action_profile_id)
         check_update_type(update_type)
