@@ -225,7 +225,7 @@ def appendix(kind: str, title: str, text: str, entries: Entries, place: Path) ->
     paper = [(one.ring if kind == "ring_all_reduce" else one.exchange) for one in TRANSPORTS]
     rows = [["the paper", "64", *(number(rate) for one in paper for rate in one), _over(paper[0][1], paper[1][1])]]
     for model, nics in lines:
-        cells = [_cell(found.get(Point(kind, nics, model, one, "0.1 %"))) for one in TRANSPORTS for loss in LOSSES]
+        cells = [_cell(found.get(Point(kind, nics, model, one, loss))) for one in TRANSPORTS for loss in LOSSES]
         over = mrc_over_roce(found, kind, nics, model)
         rows.append([model.name, str(nics), *cells, number(over)])
     path = place / f"models-{'ring' if kind == 'ring_all_reduce' else 'exchange'}.png"
