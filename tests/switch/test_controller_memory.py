@@ -384,18 +384,18 @@ def unreadable(table: str) -> p4r.Entity:
 def test_a_switch_that_reads_back_nonsense_is_named_and_holds_up_nobody_else(tmp_path: Path, run: Run) -> None:
     async def body() -> None:
         async with net(tmp_path) as lab, controller(tmp_path) as it:
-            wrong = lab.switches["t1-p2-1"].wrong
-            wrong.invent = [unreadable("usid_fib")]
+            faults = lab.switches["t1-p2-1"].fault_mode
+            faults.invent = [unreadable("usid_fib")]
             await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.FAILED, it)
             await until(lambda: status_of(it)["switches_ready"] == len(FABRIC.switches) - 1, it)
             said = "t1-p2-1: answered a read with an entry that the program cannot hold"
             assert status_of(it)["message"].startswith(said)
-            wrong.invent.clear()
+            faults.invent.clear()
             assert (await it.core.wait_verified(WAIT))["verified"]
-            wrong.invent = [unreadable("usid_fib")]
+            faults.invent = [unreadable("usid_fib")]
             assert (await it.audit()).wrong == []
             assert set(await it.fleet.counters()) == {switch.name for switch in FABRIC.switches} - {"t1-p2-1"}
-            wrong.invent.clear()
+            faults.invent.clear()
         assert [e["switch"] for e in events(tmp_path, "switch.error")] == ["t1-p2-1"] * 3  # three requests
 
     run(body())
