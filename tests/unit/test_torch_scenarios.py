@@ -93,8 +93,8 @@ def test_train_makes_a_scenario_of_a_script():
         train._loaded(Path("none.py"), [], None, None, "")
     with pytest.raises(LabError, match="no traffic with ranks"):
         train._loaded(SCRIPT, [], None, Path("link-failure"), "")
-    assert train._for_people(steps.line(0, 3, 1.0, 1.5, 2.0)) == "step 3: 0.500 s, loss 2.0000"
-    assert train._for_people("else") == "else"
+    assert train._as_text(steps.line(0, 3, 1.0, 1.5, 2.0)) == "step 3: 0.500 s, loss 2.0000"
+    assert train._as_text("else") == "else"
 
 
 def test_train_runs_on_slower_links_as_run_does(monkeypatch):
