@@ -40,7 +40,7 @@ def use_realtime(priority: int, *, inherited: bool) -> bool:
         for thread in _threads(os.getpid()):
             os.sched_setscheduler(thread, policy, os.sched_param(priority))
     except (OSError, ValueError) as error:
-        log.warning("no real-time scheduling (%s); a busy machine will delay frames", error)
+        log.warning("no real-time scheduling (%s); other work on the machine will delay this process", error)
         return False
     return True
 

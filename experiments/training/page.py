@@ -288,20 +288,13 @@ def _bars(
             "error_kw": {"elinewidth": 0.9, "capsize": 2, "capthick": 0.9},
         }
         axes.bar(list(well), means, width * 0.88, yerr=halves, **bars)
-        for x in (x for x, cost in well.items() if cost.half is None):
+        texts = {place + offset: "not run" for place, fault in enumerate(faults) if (fault, name) not in found}
+        texts |= dict.fromkeys(ran.keys() - well.keys(), "job ends")
+        texts |= {x: "one seed" for x, cost in well.items() if cost.half is None}
+        for x, text in texts.items():
+            top = max(0.0, well[x].mean) if x in well else 0.0
             axes.annotate(
-                "one seed", (x, max(0.0, well[x].mean)), (0, 2), textcoords="offset points", rotation=90, ha="center",
-                fontsize=7.5, color=colour,
-            )  # fmt: skip
-        for x in ran.keys() - well.keys():
-            axes.annotate(
-                "job ends", (x, 0), (0, 2), textcoords="offset points", rotation=90, ha="center", fontsize=7.5,
-                color=colour,
-            )  # fmt: skip
-    for place, fault in enumerate(faults):
-        if not any(key[0] == fault for key in found):
-            axes.annotate(
-                "not run", (place, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8, color="#777777"
+                text, (x, top), (0, 2), textcoords="offset points", rotation=90, ha="center", fontsize=7.5, color=colour
             )
     axes.axhline(0, color="#777777", linewidth=0.8)
     axes.set_ylabel("ms lost (mean, 95 % interval)")

@@ -275,11 +275,11 @@ class Running:
             digests[1].append(received)
             self._record_flow(state, answers, sent, received, ended)
         errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
-        expected, got = self._reduced()
+        expected, actual = self._reduced()
         self.outcome = {
             "bytes": sum(self._bytes(state, answers) for state in self._flows.values()),
             "sent_sha256": _joined([*digests[0], *expected]),
-            "received_sha256": _joined([*digests[1], *got]),
+            "received_sha256": _joined([*digests[1], *actual]),
             "iterations": self._durations(),
             "iteration_ends": [round(end, 9) for _, end in self._whole_iterations()],
             **({"error": "; ".join(errors[:3])} if errors else {}),

@@ -27,9 +27,9 @@ class RunningRing(Running):
 
     @override
     def _reduced(self) -> tuple[list[str], list[str]]:
-        sums, got = [], []
+        expected, actual = [], []
         for number, parts in sorted(self._iterations.items()):
             digests = [digest for _, _, digest in parts.values()]
-            sums += [self._expected[number] if number < len(self._expected) else digests[0]] * len(self.hosts)
-            got += digests + [""] * (len(self.hosts) - len(digests))
-        return sums, got
+            expected += [self._expected[number] if number < len(self._expected) else digests[0]] * len(self.hosts)
+            actual += digests + [""] * (len(self.hosts) - len(digests))
+        return expected, actual
