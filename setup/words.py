@@ -87,6 +87,11 @@ def tracked(*patterns: str) -> Iterator[Path]:
             yield path
 
 
+DOCSTRING = re.compile(rf"[\"'][\s\\]*(?:{'|'.join(sorted(QUESTION_WORDS))})\b")
+DELETION = re.compile(r"^\s+del\b", re.MULTILINE)
+"""Patterns that every file with such a finding has: the others need not be parsed."""
+
+
 def docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield findings on docstrings, those of attributes included: a noun or a verb comes first."""
     for node in ast.walk(tree):
@@ -113,6 +118,8 @@ def deletions(tree: ast.Module) -> Iterator[str]:
 
 def retired(text: str, patterns: Mapping[str, str] = RETIRED) -> Iterator[str]:
     """Yield findings on words that have a better one."""
+    if not re.search("|".join(f"(?:{pattern})" for pattern in patterns), text):
+        return  # as most files, and one search is a sixth of one for each
     for number, line in enumerate(text.splitlines(), 1):
         for pattern, better in patterns.items():
             if re.search(pattern, line):
@@ -136,7 +143,8 @@ def findings() -> Iterator[str]:
         name, text = path.relative_to(HERE), path.read_text(encoding="utf-8")
         if path.resolve() == me:
             continue
-        tree = ast.parse(text)
+        in_docstrings, in_methods = DOCSTRING.search(text), name.parts[0] != "tests" and DELETION.search(text)
+        tree = ast.parse(text if in_docstrings or in_methods else "")
         found = [*retired(text)]
         for folders, patterns in RETIRED_IN.items():
             found += retired(text, patterns) if name.parts[0] in folders else ()
