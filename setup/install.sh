@@ -9,6 +9,8 @@ PYTHON=${PYTHON:-/usr/bin/python3}
 VENV=${VENV:-} # another folder than .venv: then only that is made
 PACKAGES=(mininet iproute2 nftables ethtool tcpdump iputils-ping procps python3-venv make tshark)
 CHECKERS='^(mypy|ruff|ast-serialize|librt|pathspec|types-protobuf|grpc-stubs)==' # they read sources: .venv alone has them
+PIP=pip==26.3 # of Python 3.11's own, most of the time goes to versions that are not asked for
+NOT_OF_A_RUN='/(tests|pip|setuptools|mypyc?|scapy)/' # packages that are compiled when tests import them
 MININET=/usr/lib/python3/dist-packages/mininet
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -47,22 +49,39 @@ fresh() { [ "$(cat "$1/.stamp" 2>/dev/null)" = "$2" ]; }
 
 wanted_packages() { if [ "$1" = .venv ]; then cat requirements.lock; else grep -Ev "$CHECKERS" requirements.lock; fi; }
 
+# Only .venv has a pip, which serves the others.
 new_venv() {
     [ "$(id -u)" = 0 ] || [ -w . ] || die "cannot write to $PWD. Run the same command with sudo."
-    "$PYTHON" -m venv "$1" || die "$PYTHON -m venv failed."
+    if [ "$1" = .venv ]; then
+        "$PYTHON" -m venv .venv || die "$PYTHON -m venv failed."
+        packages .venv "$PIP" || die "pip could not install $PIP."
+    else
+        "$PYTHON" -m venv --without-pip "$1" || die "$PYTHON -m venv failed."
+    fi
+}
+
+packages() {
+    local venv=$1 python=()
+    shift
+    [ "$venv" = .venv ] || python=(--python "$venv/bin/python")
+    .venv/bin/pip "${python[@]}" install --quiet --disable-pip-version-check --no-deps --no-compile "$@"
 }
 
 install_lab() {
-    local want venv=$1
+    local want wanted venv=$1
     want=$(stamp requirements.lock pyproject.toml setup/install.sh)
     fresh "$venv" "$want" && return 0
     say "making $venv (Python packages of requirements.lock)"
     new_venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r <(wanted_packages "$venv") || die "pip could not install requirements.lock."
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . || die "pip could not install the lab itself."
+    mapfile -t wanted < <(wanted_packages "$venv")
+    packages "$venv" "${wanted[@]}" || die "pip could not install requirements.lock."
+    PYTHONWARNINGS=ignore packages "$venv" --no-build-isolation -e . || # setuptools speaks of folders without Python
+        die "pip could not install the lab itself."
     # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
     ln -sfn "$MININET" "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
     "$venv/bin/python" -W ignore -c 'import mininet.net' || die "the Mininet in $MININET cannot be imported by $("$PYTHON" -V); install the package mininet anew, or set PYTHON to another version."
+    # Who may not write there would compile at every start; what other environments have, tests alone import.
+    [ "$venv" != .venv ] || .venv/bin/python -m compileall -q -x "$NOT_OF_A_RUN" .venv/lib >/dev/null || true
     printf '%s\n' "$want" > "$venv/.stamp"
 }
 
@@ -72,7 +91,7 @@ install_p4sh() {
     fresh .venv-p4sh "$want" && return 0
     say "making .venv-p4sh (p4runtime-shell, whose pins bar it from .venv)"
     new_venv .venv-p4sh
-    .venv-p4sh/bin/pip install --quiet --disable-pip-version-check --no-deps -r requirements-p4sh.txt || die "pip could not install requirements-p4sh.txt."
+    packages .venv-p4sh -r requirements-p4sh.txt || die "pip could not install requirements-p4sh.txt."
     printf '%s\n' "$want" > .venv-p4sh/.stamp
 }
 
