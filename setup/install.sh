@@ -10,7 +10,7 @@ VENV=${VENV:-} # another folder than .venv: then only that is made
 PACKAGES=(mininet iproute2 nftables ethtool tcpdump iputils-ping procps python3-venv make tshark)
 CHECKERS='^(mypy|ruff|ast-serialize|librt|pathspec|types-protobuf|grpc-stubs)==' # they read sources: .venv alone has them
 PIP=pip==26.3 # of Python 3.11's own, most of the time goes to versions that are not asked for
-NOT_OF_A_RUN='/(tests|pip|setuptools|mypyc?|scapy)/' # packages that are compiled when tests import them
+NOT_OF_A_RUN='/(tests|pip|setuptools|mypyc?|scapy)/' # without bytecode: nobody starts these often
 MININET=/usr/lib/python3/dist-packages/mininet
 
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -67,6 +67,9 @@ packages() {
     .venv/bin/pip "${python[@]}" install --quiet --disable-pip-version-check --no-deps --no-compile "$@"
 }
 
+# Every start does without it where nobody may write it later, or PYTHONDONTWRITEBYTECODE is set.
+bytecode() { "$1/bin/python" -m compileall -q -x "$NOT_OF_A_RUN" "$1/lib" >/dev/null || true; }
+
 install_lab() {
     local want wanted venv=$1
     want=$(stamp requirements.lock pyproject.toml setup/install.sh)
@@ -80,8 +83,7 @@ install_lab() {
     # Mininet is Debian's, not PyPI's: one package is let into the environment, not the whole of dist-packages.
     ln -sfn "$MININET" "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
     "$venv/bin/python" -W ignore -c 'import mininet.net' || die "the Mininet in $MININET cannot be imported by $("$PYTHON" -V); install the package mininet anew, or set PYTHON to another version."
-    # Who may not write there would compile at every start; what other environments have, tests alone import.
-    [ "$venv" != .venv ] || .venv/bin/python -m compileall -q -x "$NOT_OF_A_RUN" .venv/lib >/dev/null || true
+    bytecode "$venv"
     printf '%s\n' "$want" > "$venv/.stamp"
 }
 
@@ -92,6 +94,7 @@ install_p4sh() {
     say "making .venv-p4sh (p4runtime-shell, whose pins bar it from .venv)"
     new_venv .venv-p4sh
     packages .venv-p4sh -r requirements-p4sh.txt || die "pip could not install requirements-p4sh.txt."
+    bytecode .venv-p4sh
     printf '%s\n' "$want" > .venv-p4sh/.stamp
 }
 
