@@ -21,6 +21,7 @@ class Leaving:
         self.out = True
         self._rendered: set[str] = set()
         self.isenabled, self.enable, self.disable = gc.isenabled, gc.enable, gc.disable
+        self.get_freeze_count = gc.get_freeze_count
 
     def freeze(self) -> None:
         """Keep in sight of the collector what was read: it looks through little else."""

@@ -1,6 +1,7 @@
 """Ends of a command: known errors become one sentence on standard error and an exit status."""
 
 import errno
+import gc
 import sys
 import tempfile
 import traceback
@@ -42,6 +43,7 @@ def run(command: Callable[[], object]) -> NoReturn:
         lost = f"mrclab: what it had to print is lost: {printed.error}; what it had to keep is not"
         _print(lost)
         status = status or sink.LOST
+    gc.freeze()  # the process ends: what is loaded need not be looked through for garbage
     sys.exit(status)
 
 

@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from mrclab.topo.input import files
 _MIN_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
 
+_MANY = 500_000  # objects out of the collector's sight: more than modules are, so runs are among them
 _PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
 
 
@@ -166,15 +168,28 @@ def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
         return _load(directory, known)
 
 
+def settle() -> None:
+    """Take what is loaded out of the collector's sight: to go through it takes longer than a small run."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+
+
 def forget() -> None:
     """Free runs without a reference: their parts refer to each other, and `load` took them from the collector's sight.
 
     Pages that are free in the midst of the heap go back to the kernel where the C library can do that.
     """
-    gc.unfreeze()
+    if gc.get_freeze_count() > _MANY:
+        gc.unfreeze()
     gc.collect()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+    if (trim := _malloc_trim()) is not None:
         trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], object] | None:
+    """Return the C library's function that gives free pages back, if it has one."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 _HOSTILE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError)

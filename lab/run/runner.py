@@ -327,6 +327,7 @@ def _taken(
     spec, reason, interrupted = loaded.scenario, "", False
     parent, target, run_dir = place
     taken: T | None = None
+    results.settle()
     try:
         with world_up(
             spec.world,
