@@ -9,10 +9,13 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as any_ready
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.batch import J, R
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext, SpawnContext
 
 END_WITHIN = 5.0  # seconds that a worker has to remove what its run wrote
 
@@ -57,7 +60,7 @@ class _Worker(Generic[J, R]):
     job: J
 
     def __init__(self, do: Callable[[J], R]) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context(do.__module__)
         self.line, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
         self._process.start()
@@ -84,6 +87,15 @@ class _Worker(Generic[J, R]):
         self._process.join(END_WITHIN)
         self._process.kill()
         self._process.join()
+
+
+def _context(module: str) -> "ForkServerContext | SpawnContext":
+    """Return how workers start: forked, where that can be, from a process that has imported a job's modules once."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([module, "mrclab.lab.run.virtual"])
+    return context
 
 
 def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
