@@ -1,6 +1,7 @@
 """Imports point one way, from package to package and from module to module, and what needs Linux stays on the wire."""
 
 import ast
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -47,6 +48,17 @@ NOT_FOR_VIRTUAL_TIME = (
     "fcntl", "finsy", "grp", "grpc", "matplotlib", "mininet", "psutil", "pwd", "resource", "scapy",
     "termios",
 )  # fmt: skip
+
+NOT_FOR_A_RUN = (
+    "asyncio", "jinja2", "matplotlib", "numpy", "prompt_toolkit", "pyarrow", "starlette", "textual", "unittest",
+)  # fmt: skip
+"""Packages that take long to load, and that no run in virtual time without a report needs."""
+
+NOT_FOR_A_ROW = (*NOT_FOR_A_RUN, "rich", "typer")
+MODULES_OF_A_RUN, MODULES_OF_A_ROW = 330, 308
+"""Most modules of this project that such a run, and a row of a campaign, load."""
+
+SMALL = "{name: small, world: sim, report: false, traffic: [{kind: permutation, name: load, size: 100 KiB}]}"
 
 
 class Import(NamedTuple):
@@ -141,3 +153,39 @@ def test_the_command_and_virtual_time_load_without_linux_and_without_p4runtime()
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=HOME)
     assert done.returncode == 0, done.stderr
+
+
+RUN = """
+import sys
+from mrclab.lab.command.entry import main
+sys.argv = ["mrclab", "run", "small.yaml", "--json"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+    sys.stderr.write("modules: " + " ".join(sys.modules))
+"""
+
+ROW = """
+import sys
+from pathlib import Path
+from mrclab.experiments.campaign import work
+from mrclab.lab.run import runner
+from mrclab.lab.scenario import scenario
+made = runner.measure(scenario.load(Path("small.yaml")), Path(), lambda *_: None, lambda _: None)
+assert made.ok
+sys.stderr.write("modules: " + " ".join(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "without", "most"), [(RUN, NOT_FOR_A_RUN, MODULES_OF_A_RUN), (ROW, NOT_FOR_A_ROW, MODULES_OF_A_ROW)]
+)
+def test_a_run_and_a_row_of_a_campaign_load_little(program, without, most, tmp_path):
+    (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
+    environment = {**os.environ, "MRCLAB_COMPILED": "0", "PYTHONPATH": str(HOME)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    loaded = done.stderr.rpartition("modules: ")[2].split()
+    assert {name.split(".")[0] for name in loaded} & set(without) == set()
+    assert sum(name.startswith("mrclab.") for name in loaded) <= most
