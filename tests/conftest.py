@@ -21,7 +21,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-machine")
 
 # Tests replace methods and look inside, which compiled modules do not let; those of the compiled form ask for it.
-os.environ.setdefault("MRCLAB_COMPILED", "0")
+FORM = os.environ.get("MRCLAB_COMPILED", "")
+os.environ["MRCLAB_COMPILED"] = FORM or "0"
 
 # As the command does it, and for processes that tests start: loading makes many objects, and all of them stay; to look
 # for plug-ins of pydantic goes through all installed packages.
@@ -53,6 +54,12 @@ def signals_as_before() -> Iterator[None]:
     for name, handler in before.items():
         if handler is not None:  # one that was not set from Python cannot be set again
             signal.signal(getattr(signal, name), handler)
+
+
+@pytest.fixture
+def form_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes that the test starts run the compiled form, where there is one and nobody asked for another."""
+    monkeypatch.setenv("MRCLAB_COMPILED", FORM)
 
 
 @pytest.fixture(autouse=True)

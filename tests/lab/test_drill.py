@@ -1,4 +1,7 @@
-"""The drill itself: one round of a kind that ends the run, one that does not, and one that makes it no result."""
+"""The drill itself: one round that leaves a whole result, and one that makes it none.
+
+Runs that end by what is done to them are those of test_mrclab_endings.py; their judgement is test_drill_judging.py's.
+"""
 
 import json
 import os
@@ -16,7 +19,6 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("kill an agent", []),
         ("flood a socket", []),
         ("stop a helper for long", ["--phase", "traffic"]),
     ],

@@ -30,6 +30,7 @@ from mrclab.topo.spec import FabricSpec
 
 pytestmark = [
     pytest.mark.once,
+    pytest.mark.usefixtures("form_of_users"),
     pytest.mark.timeout(1800),  # a page takes seconds, however long a busy machine makes of them
 ]
 BLOCKS = {path: list(blocks(path)) for path in PAGES}
@@ -40,6 +41,7 @@ BY_OTHERS = {  # programs whose running is another test's matter
     "wireshark": "a window; tests/lab/test_tshark.py reads with the same dissector",
 }
 PLACES = {"FILE": "README.md", "SCENARIO": "link-failure"}
+PYTEST = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio"]
 MAIN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()"]
 
 
@@ -87,7 +89,7 @@ class Reader:
             elif program == "make":
                 said = self._program(["make", "-n", *(word for word in rest if "=" not in word)])
             elif program in {"pytest", "python"}:
-                module = ["-m", "pytest", "-p", "no:cacheprovider"] if program == "pytest" else []
+                module = PYTEST if program == "pytest" else []
                 said = self._program([sys.executable, *module, *rest])
             elif program == "for":
                 said = self._program(["bash", "-nc", line.text])

@@ -60,6 +60,28 @@ def test_the_end_of_the_traffic_is_that_of_the_newest_result_or_the_end_of_the_r
     assert drill._traffic_end(99.0) == expected
 
 
+KILL = next(one for one in disturbances.ALL if one.name == "kill an agent")
+
+
+@pytest.mark.parametrize(
+    ("during", "status", "after", "wrong"),
+    [
+        ("traffic", 1, 1.0, []),
+        ("traffic", 0, 1.0, ["exit status 0: x"]),
+        ("bring-up", 1, None, ["no reason was given: x"]),
+        ("traffic", 1, REASON_S + 1, ["the reason came after 6.0 s"]),
+        ("tear-down", 0, None, []),
+    ],
+)
+def test_a_run_whose_agent_is_killed_ends_with_status_1_and_a_reason_unless_it_was_over(
+    drill, during, status, after, wrong
+):
+    kept(drill, "a", 5.0)
+    made = Round(KILL.name, "h1", 10.0, during, status=status, after=after)
+    drill._judge(KILL, made, "x")
+    assert made.wrong == wrong
+
+
 def doing(name):
     return next(one for one in disturbances.ALL if one.name == name).do
 

@@ -18,7 +18,7 @@ from mrclab.lab.lessons.p4 import shift
 from mrclab.lab.lessons.parts import CablePart, SwitchPart
 from mrclab.lab.ui.browser import learning
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("form_of_users")]
 
 DOCS = Path(__file__).parents[2] / "docs" / "lessons"
 SOLUTIONS = DOCS / "answers"

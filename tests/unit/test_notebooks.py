@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("form_of_users")]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "notebooks"
 

@@ -2,6 +2,8 @@
 
 import gzip
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +29,23 @@ def chapter(chapters: list[Chapter], name: str) -> Chapter:
     return next(one for one in chapters if one.experiment.scenario == name)
 
 
+MAKE = """
+import sys
+from pathlib import Path
+from mrclab.experiments.paperscale import table
+(job,) = (one for one in table.planned(["e08"], (1,)) if one.variant == "ecn")
+table.run([job], Path(sys.argv[1]), print)
+"""
+
+
+def made(place: Path) -> str:
+    """Make the runs that are not there yet, in a process, which may run the compiled form; returns its output."""
+    return subprocess.run([sys.executable, "-c", MAKE, place], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@pytest.mark.usefixtures("form_of_users")
 def test_the_smallest_experiment_runs_whole_agrees_with_the_paper_and_is_not_run_twice(tmp_path: Path) -> None:
-    (job,) = (one for one in table.planned(["e08"], (1,)) if one.variant == "ecn")
-    said: list[str] = []
-    table.run([job], tmp_path, said.append)
+    assert made(tmp_path)
     table.write(tmp_path)
     written, chapters = page.write(tmp_path)
     judged = {line.row.ours: line.state for line in chapter(chapters, E08).lines}
@@ -40,10 +55,7 @@ def test_the_smallest_experiment_runs_whole_agrees_with_the_paper_and_is_not_run
     assert len(accepted) == len(names)
     assert judged["no-choice.free-rate"] == "missing"
     assert "| the pinned flow | 96 Gb/s | 96.1 Gb/s | one seed |" in written.read_text(encoding="utf-8")
-    assert said
-    said.clear()
-    table.run([job], tmp_path, said.append)
-    assert said == []
+    assert made(tmp_path) == ""
 
 
 @pytest.fixture
