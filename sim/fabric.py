@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
-from mrclab.sim.clock import Clock, ticks
+from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.links.cable import Cable, CableEnd, HalfLink
-from mrclab.sim.links.linkend import LinkEnd
+from mrclab.sim.links.linkend import JitteryLinkEnd, LinkEnd
 from mrclab.sim.switches.loadbalancing import balancer
 from mrclab.sim.switches.port import SimSwitchPort
 from mrclab.sim.switches.sharedbuffer import Pausable, PausablePort, SwitchBuffer
@@ -182,10 +182,14 @@ class SimFabric:
     def _host_end(self, host: int) -> LinkEnd:
         found = self._host_ends.get(host)
         if found is None:
-            found = self._host_ends[host] = LinkEnd()
+            found = self._host_ends[host] = self._make_host_end(host)
             if self.start_host is not None:
                 found.start_host = partial(self.start_host, f"h{host}")
         return found
+
+    def _make_host_end(self, host: int) -> LinkEnd:
+        jitter = self.model.spec.nic_jitter
+        return JitteryLinkEnd(self.clock, jitter * SECOND, f"{self._seed}/h{host}/jitter") if jitter else LinkEnd()
 
     def host_end(self, host: str) -> LinkEnd:
         """Return the link end of a host."""

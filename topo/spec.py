@@ -203,6 +203,14 @@ class FabricSpec(_Strict):
         description="seconds that a NIC and the host behind it take for a packet, sending and receiving alike; part of"
         " the base RTT. Virtual time only",
     )
+    nic_jitter: Delay = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        exclude_if=_not,
+        description="seconds that a NIC and the host behind it take longer at most for a packet that arrives: drawn"
+        " evenly for each, from the seed; packets stay in order. Not part of the base RTT. Virtual time only",
+    )
     sample_every: Duration | None = Field(
         default=None,
         ge=1e-7,

@@ -12,9 +12,11 @@ from mrclab.experiments.worlds import figurefile, page, work
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
+from mrclab.lab.command.sloweroption import Slower
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
+from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.topo.input import files
 
@@ -35,6 +37,13 @@ def compare_worlds(
         str,
         typer.Option("--sim-seeds", help="in virtual time with all of these as well: it shows how far seeds lie apart"),
     ] = "",
+    jitter: Annotated[
+        str,
+        typer.Option(
+            help="in virtual time once more with hosts that take up to this longer for a packet that arrives, e.g. 8ms"
+        ),
+    ] = "",
+    slower: Slower = 1.0,
     only: Annotated[
         str, typer.Option("--only", help="of the runs, those called like this, e.g. '*[roce-*-loss*'")
     ] = "*",
@@ -66,20 +75,26 @@ def compare_worlds(
     earlier, about = figurefile.load(figures) if figures else ([], None)
     made = earlier
     if about is not None:
-        about = replace(about, note=note or about.note)
+        if jitter and about.jitter not in {"", jitter}:
+            raise ScenarioError([f"--jitter {jitter}: the runs of {figures} had {about.jitter}; leave it out"])
+        jitter = jitter or about.jitter
+        about = replace(about, note=note or about.note, jitter=jitter)
     if about is None or words:
-        runs = [run for run in work.comparable(suite.load_all(suite.find(words or []))) if work.called(run, only)]
+        found = work.comparable(suite.load_all(suite.find(words or [])))
+        runs = [scenario.slower(run, slower) for run in found if work.called(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
         numbers, more = parse_seeds(seeds), parse_seeds(sim_seeds, "--sim-seeds") if sim_seeds else []
+        late = [work.with_jitter(run, jitter) for run in runs] if jitter else []
         store = Store(results_dir)
         if not only_page:
             _work(work.plan(runs, numbers, world), store, target, context.obj)
             if world != "wire":
                 _work(work.plan(runs, more, "sim"), store, target, context.obj)
+                _work(work.plan(late, numbers, "sim"), store, target, context.obj)
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
-        made = page.chapters(runs, store, numbers, more, earlier)
-        about = about or page.About(command, note, page.machines(runs, store, numbers), page.today())
+        made = page.chapters(runs, store, numbers, more, earlier, jitter, slower)
+        about = about or page.About(command, note, page.machines(runs, store, numbers), page.today(), jitter)
     if written:
         details = written.with_name(f"{written.stem}-details{written.suffix}")
         with naming(written):

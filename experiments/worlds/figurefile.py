@@ -18,7 +18,11 @@ def dump(made: Sequence[BothWorlds], about: About) -> str:
     """Return the figures as JSON, a line for each, without verdicts."""
     lines = ["{", *(f'"{name}": {_json(value)},' for name, value in asdict(about).items()), '"runs": [']
     for place, chapter in enumerate(made):
-        head = {"run": chapter.label, "wire": asdict(chapter.wire), "sim": asdict(chapter.sim)}
+        head: dict[str, Any] = {"run": chapter.label, "wire": asdict(chapter.wire), "sim": asdict(chapter.sim)}
+        if chapter.jittery.states:
+            head["jittery"] = asdict(chapter.jittery)
+        if chapter.slower != 1:
+            head["slower"] = chapter.slower
         lines.append(_json(head)[:-1] + ', "figures": [')
         lines.append(",\n".join(map(_figure, chapter.rows)) + "]}" + ("," if place < len(made) - 1 else ""))
     return "\n".join([*lines, "]}"]) + "\n"
@@ -29,8 +33,8 @@ def _json(value: Any) -> str:
 
 
 def _figure(row: Row) -> str:
-    both = [[*asdict(side).values()] if side else None for side in (row.wire, row.sim)]
-    return _json([row.name, row.kind, row.unit, *both])
+    some = (row.wire, row.sim, row.jittery) if row.jittery else (row.wire, row.sim)
+    return _json([row.name, row.kind, row.unit, *([*asdict(side).values()] if side else None for side in some)])
 
 
 def load(path: Path) -> tuple[list[BothWorlds], About]:
@@ -46,10 +50,14 @@ def load(path: Path) -> tuple[list[BothWorlds], About]:
 
 def _chapter(fields: dict[str, Any]) -> BothWorlds:
     found = [
-        (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim)) for name, kind, unit, wire, sim in fields["figures"]
+        (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim), _side(jittery[0] if jittery else None))
+        for name, kind, unit, wire, sim, *jittery in fields["figures"]
     ]
     rows = hold.rows(fields["run"], found)
-    return BothWorlds(fields["run"], WorldRuns(**fields["wire"]), WorldRuns(**fields["sim"]), rows)
+    wire, sim, jittery = (
+        WorldRuns(**fields.get(one, {"states": {}, "seeds": []})) for one in ("wire", "sim", "jittery")
+    )
+    return BothWorlds(fields["run"], wire, sim, rows, jittery, fields.get("slower", 1.0))
 
 
 def _side(fields: list[Any] | None) -> Side | None:

@@ -23,7 +23,7 @@ FILE = Path(__file__).with_name("because.yaml")
 WITHIN = 0.03  # of the wire's median
 _SEEDS = 3  # of the wire from which on their own spread is enough to judge a count
 
-State = Literal["within", "spread", "explained", "beyond"]
+State = Literal["within", "spread", "jitter", "explained", "beyond"]
 
 
 class Explanation(Strict):
@@ -121,6 +121,7 @@ class Row:
     sim: Side | None
     state: State
     reason: Explanation | None = None
+    jittery: Side | None = None  # virtual time with hosts that answer late
 
     @property
     def because(self) -> str:
@@ -135,18 +136,21 @@ class Row:
         return self.sim.median / self.wire.median - 1
 
 
-Sides = tuple[RunFigure, Side | None, Side | None]
-"""A figure (its value is of no account), and its runs on the wire and in virtual time."""
+Sides = tuple[RunFigure, Side | None, Side | None, Side | None]
+"""A figure (its value is of no account), and its runs on the wire, in virtual time, and there with jitter of hosts."""
 
 
-def sides(wire: Runs, sim: Runs) -> list[Sides]:
+def sides(wire: Runs, sim: Runs, jittery: Runs | None = None) -> list[Sides]:
     """Every figure that the runs of a scenario have; those that are 0 in both worlds are left out."""
     named: dict[str, RunFigure] = {}
     for figures in (*wire.values(), *sim.values()):
         named.update({name: figure for name, figure in figures.items() if name not in named})
     both = wire.keys() & sim.keys()
-    found = [(figure, _side(name, wire, both), _side(name, sim, both)) for name, figure in named.items()]
-    return [one for one in found if any(side.least or side.most for side in one[1:] if side)]
+    found = [
+        (figure, _side(name, wire, both), _side(name, sim, both), _side(name, jittery or {}, both))
+        for name, figure in named.items()
+    ]
+    return [one for one in found if any(side.least or side.most for side in one[1:3] if side)]
 
 
 def rows(run: str, found: Iterable[Sides], known: Sequence[Explanation] | None = None) -> list[Row]:
@@ -163,12 +167,35 @@ def _side(name: str, runs: Runs, both: Set[int]) -> Side | None:
     return Side(statistics.median(shared), min(found.values()), max(found.values()), len(found))
 
 
-def _row(run: str, figure: RunFigure, wire: Side | None, sim: Side | None, known: Sequence[Explanation]) -> Row:
+def _row(
+    run: str,
+    figure: RunFigure,
+    wire: Side | None,
+    sim: Side | None,
+    jittery: Side | None,
+    known: Sequence[Explanation],
+) -> Row:
     state, reason = judge(figure, wire, sim), None
+    if state == "beyond" and _between(figure.kind, wire, sim, jittery):
+        state = "jitter"
     if state == "beyond":
         reason = next((one for one in known if one.explains(run, figure, wire, sim)), None)
         state = "explained" if reason else state
-    return Row(figure.name, figure.kind, figure.unit, wire, sim, state, reason)
+    return Row(figure.name, figure.kind, figure.unit, wire, sim, state, reason, jittery)
+
+
+def _between(kind: Kind, wire: Side | None, sim: Side | None, jittery: Side | None) -> bool:
+    """Return True if the wire lies between virtual time without jitter of hosts and with it.
+
+    Of goodput the medians count, within 3 % of the wire's; of all else the ranges of seeds.
+    """
+    if wire is None or sim is None or jittery is None:
+        return False
+    if kind == "goodput":
+        low, high = sorted((sim.median, jittery.median))
+        return low - WITHIN * wire.median <= wire.median <= high + WITHIN * wire.median
+    low, high = _range(kind, wire)
+    return min(sim.least, jittery.least) <= high and low <= max(sim.most, jittery.most)
 
 
 def _pattern(text: str) -> str:

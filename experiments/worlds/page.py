@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.worlds import hold
+from mrclab.experiments.worlds import hold, work
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.hold import Row, Side
 from mrclab.experiments.worlds.kept import Store, StoredRun, label
@@ -49,16 +49,26 @@ class BothWorlds:
     wire: WorldRuns
     sim: WorldRuns
     rows: list[Row]
+    jittery: WorldRuns = WorldRuns({}, ())  # in virtual time with jitter of hosts
+    slower: float = 1.0  # on links slower and longer by this factor, in both worlds
+
+    @property
+    def key(self) -> tuple[str, float]:
+        """Label and slowness, which no other has."""
+        return self.label, self.slower
 
     @property
     def name(self) -> str:
         """The label for display."""
-        return self.label.replace("[", "– ").rstrip("]")
+        slower = f", {self.slower:g} times slower" if self.slower != 1 else ""
+        return self.label.replace("[", "– ").rstrip("]") + slower
 
     @property
     def anchor(self) -> str:
         """Of its heading."""
-        return "".join(c if c.isalnum() or c == "-" else "-" for c in self.label.replace(" [", "-").rstrip("]"))
+        slower = f"-slower-{self.slower:g}" if self.slower != 1 else ""
+        text = self.label.replace(" [", "-").rstrip("]") + slower
+        return "".join(c if c.isalnum() or c == "-" else "-" for c in text)
 
     @property
     def counts(self) -> Counter[str]:
@@ -79,6 +89,7 @@ class About:
     note: str = ""
     machines: Sequence[str] = ()  # of the wire
     date: str = ""  # of the runs
+    jitter: str = ""  # of hosts in the third set of runs; empty: none
 
 
 def chapters(
@@ -87,27 +98,31 @@ def chapters(
     seeds: Sequence[int],
     more: Sequence[int] = (),
     earlier: Sequence[BothWorlds] = (),
+    jitter: str = "",
+    slower: float = 1.0,
 ) -> list[BothWorlds]:
-    """Return a store's figures of each scenario, of virtual time with `more` seeds.
+    """Return a store's figures of each scenario, of virtual time with `more` seeds, and with `jitter` of hosts.
 
+    `slower` is by how much the runs are slower than their scenarios.
     `earlier` are those of a page that was written before: what has new runs takes its place there, with the runs of
     the wire that had one seed or two, which no new run has: of two the least and the greatest are all there is.
     """
-    known = {chapter.label: chapter for chapter in earlier}
+    known = {chapter.key: chapter for chapter in earlier}
     made = []
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", [*seeds, *more])
+        late = store.of(work.with_jitter(run, jitter), "sim", [*seeds, *more]) if jitter else []
         here, there = dict(_figures(wire)), _figures(sim)
         outcomes = WorldRuns.of(wire)
-        before = known.get(label(run))
+        before = known.get((label(run), slower))
         if before is not None and len(before.wire.seeds) in {1, 2} and not {*before.wire.seeds} & here.keys():
             here.update(_of_wire(before))
             outcomes = before.wire.plus(outcomes)
-        rows = hold.rows(label(run), hold.sides(here, there)) if here and there else []
-        made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows))
-    new = {chapter.label: chapter for chapter in made if chapter.rows}
-    kept = [new.pop(chapter.label, chapter) for chapter in earlier]
-    return [*kept, *(chapter for chapter in made if chapter.label in new)] if earlier else made
+        rows = hold.rows(label(run), hold.sides(here, there, _figures(late))) if here and there else []
+        made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows, WorldRuns.of(late), slower))
+    new = {chapter.key: chapter for chapter in made if chapter.rows}
+    kept = [new.pop(chapter.key, chapter) for chapter in earlier]
+    return [*kept, *(chapter for chapter in made if chapter.key in new)] if earlier else made
 
 
 def _of_wire(before: BothWorlds) -> dict[int, dict[str, RunFigure]]:
@@ -194,7 +209,9 @@ def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) ->
         "details": details,
         "unexplained": [(chapter, row) for chapter in made for row in chapter.rows if row.state == "beyond"],
         "explained": _by_reason(made),
-        "counts": {state: counts[state] for state in ("within", "spread", "explained", "beyond")},
+        "between": [(chapter, row) for chapter in made for row in chapter.rows if row.state == "jitter"],
+        "jitter": about.jitter,
+        "counts": {state: counts[state] for state in ("within", "spread", "jitter", "explained", "beyond")},
         "figures": sum(counts.values()),
         "command": about.command,
         "note": about.note,
@@ -224,6 +241,7 @@ def as_json(chapter: BothWorlds) -> dict[str, Any]:
             "because": row.because,
             "wire": row.wire and asdict(row.wire),
             "sim": row.sim and asdict(row.sim),
+            "jitter": row.jittery and asdict(row.jittery),
         }
         for row in chapter.rows
     ]

@@ -30,7 +30,8 @@ class WorldsJob:
     @property
     def name(self) -> str:
         """Name for display."""
-        return f"{label(self.loaded)}, seed {self.loaded.scenario.seed}, {self.world}"
+        jitter = ", with jitter" if self.loaded.fabric.spec.nic_jitter else ""
+        return f"{label(self.loaded)}, seed {self.loaded.scenario.seed}, {self.world}{jitter}"
 
 
 def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
@@ -54,6 +55,11 @@ def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) 
     ]
     worlds.check(*(job.loaded for job in found))
     return found
+
+
+def with_jitter(loaded: Loaded, jitter: str) -> Loaded:
+    """Return a run in virtual time whose hosts take up to `jitter`, a duration, longer for a packet that arrives."""
+    return scenario.with_values(scenario.in_world(loaded, "sim"), {"fabric.nic_jitter": jitter})
 
 
 def missing(store: Store, job: WorldsJob) -> int:

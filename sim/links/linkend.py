@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mrclab.sim.links.cable import CableEnd
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+    from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import HalfLink
     from mrclab.sim.nic import SimNic
@@ -47,3 +51,28 @@ class LinkEnd(CableEnd):
     def port(self, number: int) -> HostPort:
         """Return the NIC's port of this number; valid for a later NIC as well."""
         return HostPort(self, number)
+
+
+class JitteryLinkEnd(LinkEnd):
+    """Link end at a host that takes up to `jitter` ticks longer for a frame, drawn for each; frames stay in order."""
+
+    __slots__ = ("_clock", "_draw", "_jitter", "_last")
+
+    def __init__(self, clock: Clock, jitter: float, seed: str) -> None:
+        super().__init__()
+        self._clock = clock
+        self._jitter = jitter
+        self._draw = random.Random(seed)
+        self._last: i64 = 0  # when the latest frame is delivered
+
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
+        """Hold a frame, and hand it to the NIC later."""
+        longer: i64 = int(self._draw.random() * self._jitter)
+        at: i64 = self._clock.now + longer
+        at = max(at, self._last)
+        self._last = at
+        self._clock.call_at(at, self._deliver, (frame, half_link))
+
+    def _deliver(self, held: tuple[SimFrame, HalfLink]) -> None:
+        frame, half_link = held  # mypyc crashes on super().receive(*held)
+        super().receive(frame, half_link)

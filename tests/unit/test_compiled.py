@@ -37,6 +37,7 @@ _ALSO_COMPILED = (
     "test_mrc_shared_window",
     "test_roce_dcqcn",
     "test_sim_clock",
+    "test_sim_nic",
 )
 
 

@@ -173,3 +173,25 @@ def test_a_run_makes_no_garbage_that_only_the_collector_would_find():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_hosts_with_jitter_answer_later_by_what_is_drawn():
+    link, times = {"rate": "100 Gb/s", "delay": "225ns"}, []
+    for seed in (1, 1, 2):
+        sim = Sim(link=link, nic_jitter=10e-6, seed=seed)
+        write = Write(sim, "h1", "h3", 4096)
+        while not write.done():
+            sim.run(20e-9)
+        times.append(sim.clock.seconds)
+    base_rtt = Sim(link=link).model.spec.base_rtt(4)
+    assert sim.model.spec.base_rtt(4) == base_rtt
+    assert times[0] == times[1] != times[2]
+    assert base_rtt < min(times) < max(times) < base_rtt + 2 * 10e-6 + 40e-9
+
+
+def test_hosts_with_jitter_take_packets_in_order():
+    sim = Sim(transport="roce", link={"rate": "100 Gb/s", "delay": "225ns"}, nic_jitter=10e-6)
+    write = Write(sim, "h1", "h3", 1 << 20)
+    finish(sim, write)
+    assert write.received == write.sent
+    assert write.stats.retx_packets == 0, "go-back-N answers a packet out of order with a NAK"

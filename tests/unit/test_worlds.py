@@ -106,8 +106,28 @@ def test_figures_agree_within_three_per_cent_or_the_spread_of_seeds(kind, unit, 
     assert hold.judge(RunFigure("x", kind, 0.0, unit), wire, sim) == state
 
 
-def rows(run, wire, sim, known=()):
-    return hold.rows(run, hold.sides(wire, sim), known)
+def rows(run, wire, sim, known=(), jittery=None):
+    return hold.rows(run, hold.sides(wire, sim, jittery), known)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wire", "sim", "jittery", "state"),
+    [
+        ("count", one(100, 3, 5), one(200, 3, 5), one(60, 3, 5), "jitter"),
+        ("count", one(100, 3, 5), one(200, 3, 5), one(110, 3, 6), "jitter"),
+        ("count", one(100, 3, 5), one(200, 3, 5), one(110, 3, 4), "beyond"),  # not far enough
+        ("count", one(100, 3, 5), one(200, 3, 5), one(250, 3, 5), "beyond"),  # the other way
+        ("count", one(100, 3, 5), one(108, 3, 4), one(250, 3, 5), "spread"),
+        ("goodput", one(0.80, 3, 0.1), one(0.90), one(0.70), "jitter"),
+        ("goodput", one(0.80, 3, 0.1), one(0.90), one(0.82), "jitter"),
+        ("goodput", one(0.80, 3, 0.1), one(0.90), one(0.85, 3, 0.1), "beyond"),  # a wide spread is no excuse
+        ("time", one(2.0), one(1.0), None, "beyond"),
+        ("time", None, one(1.0), one(2.0), "beyond"),
+    ],
+)
+def test_jitter_explains_what_lies_between_runs_without_it_and_with_it(kind, wire, sim, jittery, state):
+    (row,) = hold.rows("small", [(RunFigure("x", kind, 0.0, ""), wire, sim, jittery)], [])
+    assert row.state == state
 
 
 def test_medians_are_of_the_seeds_that_both_worlds_ran():
@@ -329,6 +349,47 @@ def test_new_runs_take_the_place_of_one_scenario_among_the_figures_of_a_file(run
     assert three[3][3] == 3
     assert three[3][0] == goodput[3][1]  # the median of three: the least of the two that were there
     assert (three[3][2], three[3][1] < goodput[3][1]) == (goodput[3][2], True)
+
+
+def test_jitter_of_hosts_is_a_third_set_of_runs(run, file, tmp_path):
+    kept, written, again = tmp_path / "results", tmp_path / "worlds.md", tmp_path / "again.md"
+    put(run, kept, "sim", "sim")
+    assert invoke(file, kept, "--world", "sim", "--jitter", "2ms").exit_code == 0
+    late = [path.parent for path in runs_in(kept) if path.parent.name != "sim"]
+    assert [(one / "scenario.yaml").read_text(encoding="utf-8").count("nic_jitter: 2ms") for one in late] == [1]
+    put(run, kept, "wire", "wire", goodput=0.98)
+    invoke(file, kept, "--only-page", "--jitter", "2ms", "--page", str(written))
+    assert "hosts that take up to 2ms longer" in written.read_text(encoding="utf-8")
+    fields = json.loads(written.with_suffix(".json").read_text(encoding="utf-8"))
+    assert fields["runs"][0]["jittery"]["seeds"] == [1]
+    (goodput,) = [row for row in fields["runs"][0]["figures"] if row[0] == "goodput, start → cut"]
+    assert len(goodput) == 6
+    CliRunner().invoke(app, ["worlds", "--from", str(written.with_suffix(".json")), "--page", str(again)])
+    assert again.with_suffix(".json").read_bytes() == written.with_suffix(".json").read_bytes()
+
+    other = invoke(file, kept, "--only-page", "--from", str(written.with_suffix(".json")), "--jitter", "3ms")
+    assert "had 2ms; leave it out" in str(other.exception)
+    wrong = invoke(file, kept, "--jitter", "soon")
+    assert wrong.exit_code != 0
+    assert "fabric.nic_jitter" in str(wrong.exception)
+
+
+def test_a_scenario_on_slower_links_is_another_line_of_the_page(run, file, tmp_path):
+    kept, first, written = tmp_path / "results", tmp_path / "first.md", tmp_path / "worlds.md"
+    put(run, kept, "sim", "sim")
+    put(run, kept, "wire", "wire")
+    invoke(file, kept, "--only-page", "--page", str(first))
+    assert invoke(file, kept, "--world", "sim", "--slower", "2").exit_code == 0
+    (slow,) = [path.parent for path in runs_in(kept) if path.parent.name not in {"sim", "wire"}]
+    assert "rate_pps: 200" in (slow / "scenario.yaml").read_text(encoding="utf-8")
+    put(slow, kept, "slow-wire", "wire")
+    words = ["--only-page", "--slower", "2", "--from", str(first.with_suffix(".json")), "--page", str(written)]
+    assert invoke(file, kept, *words).exit_code == 0
+    fields = json.loads(written.with_suffix(".json").read_text(encoding="utf-8"))
+    assert [(one["run"], one.get("slower")) for one in fields["runs"]] == [("small", None), ("small", 2)]
+    details = written.with_name("worlds-details.md").read_text(encoding="utf-8")
+    assert "small, 2 times slower" in details
+    assert "[small](worlds-details.md#small)" in written.read_text(encoding="utf-8")
 
 
 def test_figures_that_differ_for_one_reason_stand_together_below_it():

@@ -12,6 +12,7 @@ from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.pageoptions import Open, Ui
 from mrclab.lab.command.runs import watched
+from mrclab.lab.command.sloweroption import Slower
 from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
@@ -43,10 +44,7 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, help="overrides the scenario's")] = None,
     variant: Variant = "",
     sets: Sets = None,
-    slower: Annotated[
-        float,
-        typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
-    ] = 1.0,
+    slower: Slower = 1.0,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
     ui: Ui = False,

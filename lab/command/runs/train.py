@@ -14,6 +14,7 @@ import typer
 from mrclab.hosts.collectives import steps
 from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
+from mrclab.lab.command.sloweroption import Slower
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario
@@ -42,10 +43,7 @@ def train(
     ] = None,
     variant: Annotated[str, typer.Option(help="variant of the scenario; default: the first")] = "",
     sets: Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. transport.kind=roce")] = None,
-    slower: Annotated[
-        float,
-        typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
-    ] = 1.0,
+    slower: Slower = 1.0,
     target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
 ) -> None:
