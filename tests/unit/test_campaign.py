@@ -178,6 +178,7 @@ def test_killed_at_any_moment_it_goes_on_and_neither_loses_nor_repeats_a_run(fil
     assert Counter(map(journal.key_of, lines)) == Counter(job.key for job in planned(file, "1..6"))
 
 
+@pytest.mark.once
 def test_a_worker_that_dies_costs_no_row(file):
     jobs = list(planned(file))
     rows = processes.rows(jobs, 2, work.run, work.killed)
@@ -188,6 +189,7 @@ def test_a_worker_that_dies_costs_no_row(file):
     assert {row["state"] for _, row in found} == {"passed"}
 
 
+@pytest.mark.once
 def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
     rows = processes.rows(planned(file), 2, never_ends_but_seed_1, work.killed)
     next(rows)

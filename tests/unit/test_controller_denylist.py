@@ -105,6 +105,7 @@ def test_the_pairs_that_rules_cut_off_are_those_whose_every_path_is_denied(seed:
     assert sorted(cut_off(FABRIC, told)) == sorted(pair for pair in pairs if every[pair] <= denied)
 
 
+@pytest.mark.once
 def test_an_element_of_the_papers_fabric_is_denied_without_going_over_pairs_of_hosts() -> None:
     paper = Fabric(FabricSpec(planes=8, t0s=512, t1s=256, hosts_per_t0=256))
     denylist = Denylist(paper)

@@ -46,9 +46,8 @@ def test_which_zone_goes_is_drawn_from_the_seed():
         made = run({"kind": "power_zone", "tier": "t1", "zones": 4, "takes": "20us"}, seed)
         return tuple(sorted(row["text"] for row in made.faults if row["kind"] == "switch_reboot"))
 
-    found = [zone(seed) for seed in (1, 2, 3, 4)]
-    assert found[0] == zone(1)
-    assert len(set(found)) > 1
+    found = [zone(seed) for seed in (1, 1, 3)]
+    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
     assert sent["bytes"] == file.stat().st_size
 
 
+@pytest.mark.once
 def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "short.yaml"

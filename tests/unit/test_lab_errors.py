@@ -100,6 +100,7 @@ def test_what_the_machine_has_run_out_of_is_read_in_the_end_of_a_log(tmp_path, e
     assert said.endswith("(see log/t0-p1-1.log)")
 
 
+@pytest.mark.once
 def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "_PICTURES_BYTES", 1 << 60)
     line = ["run", str(ROOT / "scenarios" / "true-speed.yaml"), "--world", "sim", "--results", str(tmp_path)]

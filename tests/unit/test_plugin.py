@@ -41,6 +41,7 @@ def python(installed: Path, *words: str, use: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("use", ["0", "1"], ids=["plain", "compiled"])
 def test_its_kinds_run_in_virtual_time(installed, use):
     text = python(installed, "-c", "from mrclab import compiled; print(compiled.state().text)").strip()

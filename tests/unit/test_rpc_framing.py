@@ -14,6 +14,7 @@ values = scalars | st.lists(scalars, max_size=3)
 objects = st.dictionaries(st.text(max_size=5), values, max_size=3)
 
 
+@pytest.mark.once
 @given(st.lists(objects, min_size=1, max_size=4), st.lists(st.integers(1, 40), max_size=20))
 def test_messages_survive_any_cutting_of_the_stream(messages, cuts):
     stream = b"".join(encode(message) for message in messages)

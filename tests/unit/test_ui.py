@@ -428,6 +428,7 @@ def test_the_example_of_the_editor_is_in_order():
     assert checked(EXAMPLE)["mistakes"] == []
 
 
+@pytest.mark.once
 def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
     editor = Editor(results=tmp_path / "results", run_dir=tmp_path / "run")
     page = LivePage(Blank(EXAMPLE, "x"), None, token="secret", editor=editor)
