@@ -359,9 +359,15 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
 def test_a_run_is_judged_in_the_memory_that_its_world_had(tmp_path, monkeypatch):
     load = results.load
 
+    def worlds_in_memory():
+        return sum(isinstance(thing, SimWorld) for thing in gc.get_objects())
+
     def load_alone(*arguments):
-        assert not [thing for thing in gc.get_objects() if isinstance(thing, SimWorld)]
+        assert worlds_in_memory() == before
         return load(*arguments)
+
+    gc.collect()
+    before = worlds_in_memory()  # those of other tests
 
     monkeypatch.setattr(results, "load", load_alone)
     run(SMALL, tmp_path)
