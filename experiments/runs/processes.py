@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.batch import J, R
+from mrclab.lab.errors import Interrupted
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -107,10 +108,9 @@ def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
     threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
     while True:
         try:
-            job = line.recv()
-        except EOFError:
+            line.send(do(line.recv()))
+        except (EOFError, Interrupted):  # the parent has said why
             return
-        line.send(do(job))
 
 
 def _follow(parent: int) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 from mrclab.experiments.campaign import cli, journal, page, plan, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
-from mrclab.lab.errors import LabError, Refused, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, Refused, RunError, ScenarioError
 from mrclab.lab.measure import Measures
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -206,6 +207,29 @@ def test_workers_are_forks_of_one_process_that_has_imported_their_modules(file):
     parents = {row["parent"] for _, row in processes.rows(planned(file), 2, parent_of, work.killed)}
     assert len(parents) == 1
     assert os.getpid() not in parents
+
+
+def interrupted(*_signal):
+    raise Interrupted("interrupted; nothing is left of the run")
+
+
+def ends_by_a_signal_but_seed_1(job):
+    """Do as a run does: it takes SIGTERM for an interruption."""
+    begun = Path(job.setting.loaded().source).with_name("begun")
+    if job.seed != 1:
+        signal.signal(signal.SIGTERM, interrupted)
+        begun.touch()
+        threading.Event().wait()
+    while not begun.exists():
+        time.sleep(0.01)
+    return {"state": "passed"}
+
+
+def test_runs_that_are_interrupted_with_the_campaign_leave_no_traceback(file, capfd):
+    rows = processes.rows(planned(file, "1..2", []), 2, ends_by_a_signal_but_seed_1, work.killed)
+    next(rows)
+    rows.close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def never_ends_but_seed_1(job):
