@@ -108,8 +108,12 @@ def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
     threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
     while True:
         try:
-            line.send(do(line.recv()))
-        except (EOFError, Interrupted):  # the parent has said why
+            job = line.recv()
+        except EOFError:
+            return
+        try:
+            line.send(do(job))
+        except Interrupted:  # the parent has said why
             return
 
 

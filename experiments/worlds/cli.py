@@ -93,6 +93,7 @@ def compare_worlds(
                 _work(work.plan(runs, more, "sim"), store, target, context.obj)
                 _work(work.plan(late, numbers, "sim"), store, target, context.obj)
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
+        command += (f" --jitter {jitter}" if jitter else "") + (f" --slower {slower:g}" if slower != 1 else "")
         made = page.chapters(runs, store, numbers, more, earlier, jitter, slower)
         about = about or page.About(command, note, page.machines(runs, store, numbers), page.today(), jitter)
     if written:
@@ -124,7 +125,7 @@ def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items()))
         verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"
         terminal.print(
-            f"{chapter.label}: {verdict}: {counts or 'nothing to compare'}",
+            f"{chapter.label}{page.slowness(chapter.slower)}: {verdict}: {counts or 'nothing to compare'}",
             soft_wrap=True,
             highlight=False,
             markup=False,

@@ -9,7 +9,7 @@ from typing import Any
 from mrclab.experiments.worlds import hold
 from mrclab.experiments.worlds.figures import RunFigure
 from mrclab.experiments.worlds.hold import Row, Side
-from mrclab.experiments.worlds.page import About, BothWorlds, WorldRuns
+from mrclab.experiments.worlds.page import About, BothWorlds, WorldRuns, slowness
 from mrclab.lab.errors import LabError
 from mrclab.topo.input import files
 
@@ -53,11 +53,12 @@ def _chapter(fields: dict[str, Any]) -> BothWorlds:
         (RunFigure(name, kind, 0.0, unit), _side(wire), _side(sim), _side(jittery[0] if jittery else None))
         for name, kind, unit, wire, sim, *jittery in fields["figures"]
     ]
-    rows = hold.rows(fields["run"], found)
+    slower = fields.get("slower", 1.0)
+    rows = hold.rows(fields["run"] + slowness(slower), found)
     wire, sim, jittery = (
         WorldRuns(**fields.get(one, {"states": {}, "seeds": []})) for one in ("wire", "sim", "jittery")
     )
-    return BothWorlds(fields["run"], wire, sim, rows, jittery, fields.get("slower", 1.0))
+    return BothWorlds(fields["run"], wire, sim, rows, jittery, slower)
 
 
 def _side(fields: list[Any] | None) -> Side | None:

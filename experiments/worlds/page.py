@@ -41,6 +41,11 @@ class WorldRuns:
         return WorldRuns(dict(states), sorted([*self.seeds, *other.seeds]), [*self.missed, *other.missed])
 
 
+def slowness(slower: float) -> str:
+    """Words behind the label of a run that is slower than its scenario; empty where it is not."""
+    return f", {slower:g} times slower" if slower != 1 else ""
+
+
 @dataclass(frozen=True)
 class BothWorlds:
     """A scenario, or a variant of one, in both worlds."""
@@ -60,8 +65,7 @@ class BothWorlds:
     @property
     def name(self) -> str:
         """The label for display."""
-        slower = f", {self.slower:g} times slower" if self.slower != 1 else ""
-        return self.label.replace("[", "– ").rstrip("]") + slower
+        return self.label.replace("[", "– ").replace("]", "") + slowness(self.slower)
 
     @property
     def anchor(self) -> str:
@@ -118,7 +122,9 @@ def chapters(
         if before is not None and len(before.wire.seeds) in {1, 2} and not {*before.wire.seeds} & here.keys():
             here.update(_of_wire(before))
             outcomes = before.wire.plus(outcomes)
-        rows = hold.rows(label(run), hold.sides(here, there, _figures(late))) if here and there else []
+        rows = (
+            hold.rows(label(run) + slowness(slower), hold.sides(here, there, _figures(late))) if here and there else []
+        )
         made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows, WorldRuns.of(late), slower))
     new = {chapter.key: chapter for chapter in made if chapter.rows}
     kept = [new.pop(chapter.key, chapter) for chapter in earlier]
@@ -246,7 +252,8 @@ def as_json(chapter: BothWorlds) -> dict[str, Any]:
         for row in chapter.rows
     ]
     states = {"wire": dict(chapter.wire.states), "sim": dict(chapter.sim.states)}
-    return {"run": chapter.label, "states": states, "counts": dict(chapter.counts), "figures": rows}
+    head = {"run": chapter.label, "slower": chapter.slower, "states": states}
+    return {**head, "counts": dict(chapter.counts), "figures": rows}
 
 
 def _by_reason(made: Sequence[BothWorlds]) -> list[tuple[str, list[tuple[BothWorlds, str, list[Row]]]]]:
