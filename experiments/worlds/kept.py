@@ -62,7 +62,7 @@ class Store:
 
     def _best(self, loaded: Loaded, world: WorldName, seed: int) -> StoredRun | None:
         tries = self.tries(loaded, world, seed)
-        valid = [kept for kept in tries if kept.state != "invalid"]
+        valid = [kept for kept in tries if kept.state in {"passed", "failed"}]
         return next(reversed(valid or tries), None)
 
 

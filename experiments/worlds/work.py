@@ -63,9 +63,12 @@ def with_jitter(loaded: Loaded, jitter: str) -> Loaded:
 
 
 def missing(store: Store, job: WorldsJob) -> int:
-    """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed."""
-    tries = store.tries(job.loaded, job.world, job.loaded.scenario.seed)
-    return 0 if any(kept.state != "invalid" for kept in tries) else max(TRIES - len(tries), 0)
+    """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed.
+
+    One that broke off, as by Ctrl-C, is not there.
+    """
+    states = [kept.state for kept in store.tries(job.loaded, job.world, job.loaded.scenario.seed)]
+    return 0 if {"passed", "failed"} & {*states} else max(TRIES - states.count("invalid"), 0)
 
 
 def work(jobs: Sequence[WorldsJob], store: Store, run: Run, notify: Callable[[str], None]) -> None:

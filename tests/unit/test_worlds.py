@@ -263,6 +263,15 @@ def test_a_run_that_was_torn_is_done_again(run, file, tmp_path):
     assert "sim PASS" in invoke(file, kept, "--only-page").output
 
 
+def test_a_run_that_broke_off_is_done_again(run, file, tmp_path):
+    kept = tmp_path / "results"
+    for number in range(work.TRIES):
+        put(run, kept, f"broken-{number}", "sim", state="aborted")
+    assert "1 of 1: small, seed 1, sim" in invoke(file, kept, "--world", "sim").output
+    assert len(runs_in(kept)) == work.TRIES + 1
+    assert "sim PASS" in invoke(file, kept, "--only-page").output
+
+
 def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, file, tmp_path):
     kept = tmp_path / "results"
     put(run, kept, "sim", "sim")
