@@ -57,7 +57,7 @@ demo: installed
 	 $(BIN)/mrclab run scenarios/link-failure.yaml $(target_flag) $(ARGS) --slower 2; }
 
 drill: installed
-	@$(BIN)/python -m mrclab.experiments.drill $(ARGS)
+	@$(BIN)/python tests/drill/drill.py $(ARGS)
 
 fuzz-p4: installed
 	@$(BIN)/python tests/switch/json_injection.py $(ARGS)
@@ -73,6 +73,7 @@ lint: installed
 	$(BIN)/ruff format --check .
 	@$(BIN)/python setup/links.py
 	$(BIN)/mypy
+	$(BIN)/mypy tests/drill/*.py
 	@$(BIN)/python setup/words.py
 
 # Compiling beside lint, since that has one core busy only.

@@ -7,8 +7,7 @@ import json
 import os
 
 import pytest
-
-from mrclab.experiments.drill.__main__ import main
+from drill import main
 
 pytestmark = [
     pytest.mark.root,

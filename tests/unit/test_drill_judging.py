@@ -5,10 +5,9 @@ import random
 import socket
 from types import SimpleNamespace
 
+import disturbances
 import pytest
-
-from mrclab.experiments.drill import disturbances
-from mrclab.experiments.drill.__main__ import REASON_S, Drill, Round
+from drill import REASON_S, Drill, Round
 
 LONG = next(one for one in disturbances.ALL if one.name == "stop a helper for long")
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from mrclab.experiments.drill import forgery
+import forgery
+
 from mrclab.topo.linux import kernel, processes
 
 STOP_S = 1.0  # seconds for which a process is stopped

@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mrclab.experiments.drill import disturbances
-from mrclab.experiments.drill.disturbances import Disturbance, Scene
+import disturbances
+from disturbances import Disturbance, Scene
+
 from mrclab.topo.linux import processes, state
 
 SCENARIO = """\
