@@ -19,7 +19,7 @@ from dataplane_setup import on_bmv2  # noqa: E402
 from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 from p4runtime_client import Client, Names  # noqa: E402
-from rig import PACKET_OUTGOING, Rig  # noqa: E402
+from rig import PACKET_OUTGOING, Rig, leave_nothing_on_sigterm  # noqa: E402
 
 PROGRAMS = HERE / "programs"
 RECORDINGS = HERE / "recordings" / "dataplane"
@@ -66,6 +66,7 @@ def record(case: Case) -> list[Outputs]:
 
 def main() -> None:
     """Record all cases, or those named on the command line."""
+    leave_nothing_on_sigterm()
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or CASES:
         case = CASES[name]()

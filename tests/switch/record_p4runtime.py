@@ -16,7 +16,7 @@ from google.protobuf import text_format  # noqa: E402
 from p4runtime_cases import CASES, RECORDINGS, WITH_PORTS  # noqa: E402
 from p4runtime_client import Client, Names  # noqa: E402
 from p4runtime_transcript import Step, Transcript  # noqa: E402
-from rig import Rig  # noqa: E402
+from rig import Rig, leave_nothing_on_sigterm  # noqa: E402
 
 PROGRAM = HERE / "p4runtime"
 
@@ -37,6 +37,7 @@ def run_case(name: str, target: str) -> list[Step]:
 
 def main() -> None:
     """Record all cases, or those named on the command line."""
+    leave_nothing_on_sigterm()
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or CASES:
         text = json.dumps(run_case(name, "bmv2"), indent=1, sort_keys=True)

@@ -1,6 +1,8 @@
 """One switch process of either target in a namespace of its own; the test holds the far end of each port's cable."""
 
+import contextlib
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -22,6 +24,11 @@ FRAME_TIMEOUT_S = 5.0
 START_TIMEOUT_S = 120.0
 
 
+def leave_nothing_on_sigterm() -> None:
+    """For tools: SIGTERM ends `with` blocks in order."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+
+
 class Rig:
     """Context manager: `ports[n]` is a raw socket at the far end of switch port n."""
 
@@ -37,7 +44,19 @@ class Rig:
         return f"unix:{self.socket_path}"
 
     def __enter__(self) -> "Rig":
-        self.switch_side, self.far_side = Namespace("s"), Namespace("f")
+        with contextlib.ExitStack() as made:
+            self._make(made)
+            self._made = made.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._made.close()
+
+    def _make(self, made: contextlib.ExitStack) -> None:
+        """Make everything; `made` learns how each part is undone."""
+        self.far_side, self.switch_side = Namespace("f"), Namespace("s")
+        made.callback(self.far_side.remove)
+        made.callback(self.switch_side.remove)
         self.switch_side.ip("link", "set", "lo", "up")
         for number in self.numbers:
             self.switch_side.ip("link", "add", f"p{number}", "mtu", str(MTU), "type", "veth",
@@ -45,26 +64,18 @@ class Rig:
             self.switch_side.ip("link", "set", f"p{number}", "up")
             self.far_side.ip("link", "set", f"f{number}", "up")
             with self.far_side.entered():
-                end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+                end = made.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
             end.bind((f"f{number}", ETH_P_ALL))
             end.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             end.settimeout(FRAME_TIMEOUT_S)
             self.ports[number] = end
-        self.log = (self.run_dir / "switch.log").open("w+")
+        self.log = made.enter_context((self.run_dir / "switch.log").open("w+"))
         self.process = self.switch_side.popen(self._argv(), stdout=self.log, stderr=self.log, start_new_session=True)
+        made.callback(self.process.wait, timeout=START_TIMEOUT_S)
+        made.callback(self.process.terminate)
         self._wait_until_it_listens()
         if self.target == "bmv2" and self.queue_rate_pps:
             self._limit_bmv2_queues()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=START_TIMEOUT_S)
-        self.log.close()
-        for end in self.ports.values():
-            end.close()
-        self.switch_side.remove()
-        self.far_side.remove()
 
     def _argv(self) -> list[str]:
         ports = [word for number in self.numbers for word in ("-i", f"{number}@p{number}")]
