@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
+from bmv2 import TARGETS
 from docs_blocks import PAGES, ROOT, Line, blocks
 from mrclab_command import Command
 
@@ -50,11 +51,12 @@ def carry_out(line: Line, folder: Path, run_dir: Path) -> str:
     return "" if process.returncode == 0 else f"exit status {process.returncode}: {said[-500:]}"
 
 
-def test_commands_that_need_the_wire_do_what_their_pages_say(tmp_path):
+@pytest.mark.parametrize("target", TARGETS)
+def test_commands_that_need_the_wire_do_what_their_pages_say(tmp_path, target):
     for name in ("docs", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
     command = Command(tmp_path / "base" / "lab")
-    up = command.start("up", "--target", "soft")
+    up = command.start("up", "--target", target)
     lines = [line for page in PAGES for block in blocks(page) if block.wire for line in block.lines]
     assert {line.text.split()[0] for line in lines} >= {"mrclab", "tshark"}
     try:

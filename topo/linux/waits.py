@@ -20,8 +20,8 @@ class CpuWaits:
 
     def poll(self, processes: Mapping[str, int]) -> dict[str, float]:
         """Seconds by process (name → pid): the most that one of its threads waited since the look before, all its waits
-        together, since a packet of BMv2 passes four threads and may wait for each. A thread that is new has waited since it began; a process that is seen for the first time, or is gone,
-        is not reported.
+        together, since a packet of BMv2 passes four threads and may wait for each. A thread that is new has waited
+        since it began; a process that is seen for the first time, or is gone, is not reported.
         """
         known = {pid for pid, _ in self._before}
         now = {(pid, thread): waited for pid in processes.values() for thread, waited in self._threads(pid)}
