@@ -9,33 +9,34 @@ import functools
 import struct
 from enum import IntEnum
 from ipaddress import IPv6Address
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-LOCATOR = 0xFCBB_BB00
-LOCATOR_BITS = 32
-USID_BITS = 16
-USIDS_PER_ADDRESS = 6
-HOST_PREFIX = 0xFDCB_BB00_0000  # 48 bits; then the T0 group, then 48 zero bits, then the downlink
+LOCATOR: Final = 0xFCBB_BB00
+LOCATOR_BITS: Final = 32
+USID_BITS: Final = 16
+USIDS_PER_ADDRESS: Final = 6
+HOST_PREFIX: Final = 0xFDCB_BB00_0000  # 48 bits; then the T0 group, then 48 zero bits, then the downlink
 
-MAX_PLANE = 0xF
-MAX_INDEX = 0x3FF  # the paper's planes have 512 T0s, 256 T1s, and 256 NICs on each T0
-MAX_TAG = 0xFFFF
+MAX_PLANE: Final = 0xF
+MAX_INDEX: Final = 0x3FF  # the paper's planes have 512 T0s, 256 T1s, and 256 NICs on each T0
+MAX_TAG: Final = 0xFFFF
 
-TAG_FLAG = 0x8000  # keeps the UDP source port of an EV out of the well-known range
-MAX_TAG_INDEX = 0xFF
+TAG_FLAG: Final = 0x8000  # keeps the UDP source port of an EV out of the well-known range
+MAX_TAG_INDEX: Final = 0xFF
 
-_EVS = 8192  # EVs that are remembered in both forms: all of some planes, as paths are made again and again
-_TEXTS = 1 << 15  # addresses whose text is remembered: those at hand are written and read again and again
+_EVS: Final = 8192  # EVs that are remembered in both forms: all of some planes, as paths are made again and again
+_TEXTS: Final = 1 << 15  # addresses whose text is remembered: those at hand are written and read again and again
 
-_USID_AREA = 128 - LOCATOR_BITS
-_USID_AREA_MASK = (1 << _USID_AREA) - 1
-_PLANE_SHIFT_IN_USID = 8
-_KIND_SHIFT, _KIND_MASK = 12, 3
-_T2_PLACE = 2  # of a T2's uSID in an address
-_LOW = 0xFF  # bits of an index that stand together
-_HIGH_SHIFT_IN_USID = 6  # of the others: bits 9-8 become bits 15-14
-_UPLINK_SHIFT_IN_EV = 20
-_HIGH_SHIFT_IN_EV = 8  # of an uplink's upper bits: 9-8 become 17-16
+_USID_AREA: Final = 128 - LOCATOR_BITS
+_USID_AREA_MASK: Final = (1 << _USID_AREA) - 1
+_PLANE_SHIFT_IN_USID: Final = 8
+_KIND_SHIFT: Final = 12
+_KIND_MASK: Final = 3
+_T2_PLACE: Final = 2  # of a T2's uSID in an address
+_LOW: Final = 0xFF  # bits of an index that stand together
+_HIGH_SHIFT_IN_USID: Final = 6  # of the others: bits 9-8 become bits 15-14
+_UPLINK_SHIFT_IN_EV: Final = 20
+_HIGH_SHIFT_IN_EV: Final = 8  # of an uplink's upper bits: 9-8 become 17-16
 
 
 class UsidType(IntEnum):
@@ -257,7 +258,7 @@ def group_prefix(group: int) -> int:
 def host_of_address(addr: int) -> tuple[int, int]:
     """(T0 group, downlink) of a host address; ValueError where it is none."""
     group, downlink = addr >> 64 & 0xFFFF, addr & 0xFFFF
-    if not (1 <= group <= MAX_INDEX and 1 <= downlink <= MAX_INDEX) or host_address(group, downlink) != addr:
+    if not (1 <= group <= MAX_INDEX and 1 <= downlink <= MAX_INDEX) or group_prefix(group) | downlink != addr:
         raise ValueError(f"{text(addr)} is no host address of this fabric (fdcb:bb00:0:<group>::<downlink>)")
     return group, downlink
 
@@ -284,8 +285,8 @@ def from_text(addr: str) -> int:
     return int(IPv6Address(addr))
 
 
-_USID_SHIFTS = tuple(range(_USID_AREA - USID_BITS, -1, -USID_BITS))
-_USIDS_SHIFT_OF_T1 = _USID_SHIFTS[1]
+_USID_SHIFTS: Final = tuple(range(_USID_AREA - USID_BITS, -1, -USID_BITS))
+_USIDS_SHIFT_OF_T1: Final = _USID_SHIFTS[1]
 
 
 def _pack(*values: int) -> int:

@@ -18,6 +18,7 @@ from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, ignore_result
 from mrclab.hosts.mrc.evs.ev import Denier
 from mrclab.hosts.mrc.evs.evset import EvSet
+from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.evs.profiles import Profiles
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
@@ -103,10 +104,10 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         if now - qp.requestor.last_sent < rtt:
             return
         peer.reverse_probe_at = now
-        port = self.rng.choice(list(self.ports.by_number.values()))
+        port = pick(self.control.ports, self.rng)
         uplinks = peer.allowed.get(port.plane)
         if uplinks and port.reaches(peer):
-            path = peer.control_path(port.plane, self.rng.choice(uplinks))
+            path = peer.control_path(port.plane, pick(uplinks, self.rng))
             self.ops.probe(peer, path, _REVERSE_PROBE_RTTS * rtt, ignore_result, now, control=True)
 
     # --- packets out ------------------------------------------------------------------------------
@@ -150,7 +151,11 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
     @property
     def port_mask(self) -> int:
         """Return the port mask: bit n−1 is set if the port in plane n is up."""
-        return sum(1 << port.plane - 1 for port in self.ports.by_number.values() if port.up)
+        mask = 0
+        for port in self.control.ports:
+            if port.up:
+                mask |= 1 << port.plane - 1
+        return mask
 
     @property
     def reported_mask(self) -> int:

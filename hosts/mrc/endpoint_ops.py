@@ -11,7 +11,6 @@ No closures: compiled, each would be part of a reference cycle, and agents colle
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
 
 _ID_MASK: Final = 0xFFFF
+_NO_MARK: Final = int(h.Mark.NONE)
 _MAX_PROBES: Final = 1 << 15  # outstanding; beyond, the oldest ends without a response
 _UPDATE_TRIES: Final = 10  # at the first interval; then it doubles each time, and it is logged
 _UPDATE_RTTS: Final = 2.0  # between tries
@@ -117,46 +117,56 @@ class _ResponseItem(OpItem):
         ).pack()
 
 
-@dataclass
 class ProbeResult:
     """Outcome of one EV probe; `rtt` in seconds, less the peer's service time, None where no response came in time."""
 
-    ev: int
-    rtt: float | None = None
-    mark: int = h.Mark.NONE
-    port: int | None = None  # that the response came in by
+    __slots__ = ("ev", "mark", "port", "rtt")
+
+    def __init__(self, ev: int) -> None:
+        self.ev = ev
+        self.rtt: float | None = None
+        self.mark: int = _NO_MARK
+        self.port: int | None = None  # that the response came in by
 
 
-@dataclass
 class _Update:
     """Port state to send to a peer."""
 
-    peer: Peer
-    request_id: int
-    requested_at: float
-    timer: Timer
-    tries: int = 0
-    queued: bool = False  # waits for a port
+    __slots__ = ("peer", "queued", "request_id", "requested_at", "timer", "tries")
+
+    def __init__(self, peer: Peer, request_id: int, requested_at: float, timer: Timer) -> None:
+        self.peer = peer
+        self.request_id = request_id
+        self.requested_at = requested_at
+        self.timer = timer
+        self.tries = 0
+        self.queued = False  # waits for a port
 
 
-@dataclass
 class _Probe:
-    peer: Peer
-    timer: Timer
-    result: ProbeResult
-    done: Callable[[ProbeResult], None]
-    sent_at: float = 0.0
+    """An EV probe without a response so far."""
+
+    __slots__ = ("done", "peer", "result", "sent_at", "timer")
+
+    def __init__(self, peer: Peer, timer: Timer, result: ProbeResult, done: Callable[[ProbeResult], None]) -> None:
+        self.peer = peer
+        self.timer = timer
+        self.result = result
+        self.done = done
+        self.sent_at = 0.0
 
 
-@dataclass
 class _PortQuery:
     """Repeated query to a peer that reported ports down."""
 
-    peer: Peer
-    timer: Timer
-    wait: float  # seconds until the next request
-    sent: int = 0
-    due: bool = False  # the next request waits for data
+    __slots__ = ("due", "peer", "sent", "timer", "wait")
+
+    def __init__(self, peer: Peer, timer: Timer, wait: float) -> None:
+        self.peer = peer
+        self.timer = timer
+        self.wait = wait  # seconds until the next request
+        self.sent = 0
+        self.due = False  # the next request waits for data
 
 
 def ignore_result(_result: ProbeResult) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, Final
 
-from mrclab.hosts.mrc.cc import Qpcc, controller, path_facts
+from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
+from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets.codec import MrcCodec
 from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
@@ -29,12 +30,22 @@ def plane_mask(config: NodeConfig) -> int:
     return sum(1 << port.plane - 1 for port in config.ports)
 
 
-def _with_downlink(template: int, downlink: int) -> int:
+def _with_downlink(text: str, downlink: int) -> int:
     """A group's address template with the downlink of one host in its last uSID."""
-    shift = 0
-    while template >> shift & 0xFFFF == 0:
-        shift += srv6.USID_BITS
+    known = _templates.get(text)
+    if known is None:
+        template, shift = srv6.from_text(text), 0
+        while template >> shift & 0xFFFF == 0:
+            shift += srv6.USID_BITS
+        if len(_templates) >= _MAX_TEMPLATES:
+            _templates.clear()
+        known = _templates[text] = template, shift
+    template, shift = known
     return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
+
+
+_MAX_TEMPLATES: Final = 4096
+_templates: Final[dict[str, tuple[int, int]]] = {}  # by text: the number, and the place of its last uSID
 
 
 _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for it to be trusted
@@ -43,9 +54,11 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 class OwnSide:
     """Common part of a host's paths to all its peers."""
 
-    __slots__ = ("address", "macs", "planes")
+    __slots__ = ("address", "facts", "macs", "planes")
 
     def __init__(self, config: NodeConfig) -> None:
+        # by identity of config and settings, which are kept alive
+        self.facts: dict[tuple[int, int], tuple[NodeConfig, MrcQpSettings, PathFacts]] = {}
         self.address = srv6.from_text(config.host.address)
         self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
         self.planes = plane_mask(config)
@@ -79,7 +92,7 @@ class Peer:
         self._config = config
         self._codec = codec
         self._own = own
-        template = _with_downlink(srv6.from_text(self.template.address), downlink)
+        template = _with_downlink(self.template.address, downlink)
         self._ends = Ends(template, own.address, self.address, self.template.fan)
         self.address_bytes = self._ends.destination
         self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
@@ -149,7 +162,7 @@ class Peer:
                 allowed = [uplink for uplink in uplinks if not config.denied(plane, uplink, self.text)]
             self.allowed[plane] = allowed
             if uplinks and self.reverse.get(plane) not in (allowed or uplinks):
-                self.reverse[plane] = rng.choice(allowed or uplinks)
+                self.reverse[plane] = pick(allowed or uplinks, rng)
 
     def is_of(self, config: NodeConfig) -> bool:
         """Return True if it was made from this node config."""
@@ -162,7 +175,7 @@ class Peer:
             if uplinks and config.denylist:
                 uplinks = [up for up in uplinks if not config.denied(plane, up, self.text)] or uplinks
             if uplinks:
-                rng.choice(uplinks)
+                pick(uplinks, rng)
 
     def use_reverse(self, entropy: int) -> None:
         """Use the path of a packet that is known to have arrived for control packets of its plane."""
@@ -191,29 +204,43 @@ class Peer:
         elif now in uplinks:
             self.reverse[plane] = uplinks[(uplinks.index(now) + 1) % len(uplinks)]
 
-    def qpcc(self, settings: MrcQpSettings, now: float, **config: Any) -> Qpcc:
+    def qpcc(self, settings: MrcQpSettings, now: float, config: dict[str, Any]) -> Qpcc:
         """Congestion window of this destination: one for all QPs with the same congestion control."""
-        key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())))
+        key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())) if config else "")
         found = self._windows.get(key)
         if found is None:
-            rate = self._config.link.rate_pps
-            mtu = self._config.path_mtu + HEADER_BYTES  # of the link: QPs with smaller packets share the window
-            facts = path_facts(
-                settings.base_rtt,
-                rate * self._config.all_ports * settings.base_rtt * mtu,
-                mtu,
-                settings.trimming,
-                self._config.transport.drop_threshold,
-                rate * settings.base_rtt,
-                self._config.longest_rtt,
-            )
-            found = self._windows[key] = Qpcc(controller(settings.cc_profile, facts, now, **config))
-            if type(found.controller).credit_based:
+            made = controller(settings.cc_profile, self._facts(settings), now, **config)
+            found = self._windows[key] = Qpcc(made)
+            if type(made).credit_based:
                 self.credit = found
         return found
 
+    def _facts(self, settings: MrcQpSettings) -> PathFacts:
+        """Return the properties of a path with these settings, computed once for destinations that are alike."""
+        config, known = self._config, self._own.facts
+        key = (id(config), id(settings))
+        entry = known.get(key)
+        if entry is not None:
+            return entry[2]
+        rate = config.link.rate_pps
+        mtu = config.path_mtu + HEADER_BYTES  # of the link: QPs with smaller packets share the window
+        made = path_facts(
+            settings.base_rtt,
+            rate * config.all_ports * settings.base_rtt * mtu,
+            mtu,
+            settings.trimming,
+            config.transport.drop_threshold,
+            rate * settings.base_rtt,
+            config.longest_rtt,
+        )
+        if len(known) >= _MAX_FACTS:
+            known.clear()
+        known[key] = config, settings, made
+        return made
+
 
 _MAX_WITHOUT_QP: Final = 256
+_MAX_FACTS: Final = 64
 
 
 class PeerTable:

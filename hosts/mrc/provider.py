@@ -8,9 +8,8 @@ from typing_extensions import override
 
 from mrclab.hosts.mrc.cc import CONTROLS
 from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
-from mrclab.hosts.mrc.peers import plane_mask
 from mrclab.hosts.mrc.qp import MrcQueuePair
-from mrclab.hosts.mrc.settings import qp_settings
+from mrclab.hosts.mrc.settings import qp_settings, usual_settings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.qp import QpInit
 from mrclab.hosts.rdma.verbs import QpProvider
@@ -47,7 +46,8 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         endpoint.verbs.check_remote(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
         ev_profile = self._replace_numbers(attributes)
-        settings = qp_settings(endpoint.config, entry.template, **attributes)
+        config, template = endpoint.config, entry.template
+        settings = qp_settings(config, template, **attributes) if attributes else usual_settings(config, template)
         entry = endpoint.peers.with_qps.get(entry.address_bytes, entry)
         qp = MrcQueuePair(endpoint, init, entry, settings, now, ev_profile)
         if ev_profile is not None:
@@ -77,7 +77,7 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         """Notify the peer of ports that are down here, and query it about ports that it reported down."""
         endpoint = self._endpoint
         endpoint.query_ports(qp.peer, now, at_once=True)
-        if qp.settings.port_status_update and endpoint.port_mask != plane_mask(endpoint.config):
+        if qp.settings.port_status_update and endpoint.port_mask != endpoint.peers.own.planes:
             endpoint.ops.announce_ports(qp.peer, now)
 
     @override

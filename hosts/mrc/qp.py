@@ -108,7 +108,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.in_rotation = False  # of the scheduler
         self.pending = False  # in the list of QPs blocked by the window of their destination
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
-        self.qpcc = peer.qpcc(settings, now, **_cc_parameters(settings))
+        self.qpcc = peer.qpcc(settings, now, _cc_parameters(settings))
         self.cc = self.qpcc.controller
         self.ev_profile = ev_profile
         self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one

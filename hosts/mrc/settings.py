@@ -60,8 +60,11 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
 
     EINVAL for an unknown name, and for a value that the node config does not allow.
     """
-    if overrides:
-        return _made(config, template, overrides)
+    return _made(config, template, overrides) if overrides else usual_settings(config, template)
+
+
+def usual_settings(config: NodeConfig, template: Template) -> MrcQpSettings:
+    """Return the defaults of the node config for a destination, the same object for all that have the same."""
     section, profiles = config.transport, config.ev_profiles
     rest = config.path_mtu, template.base_rtt, _least_reorder(config, template)
     return _shared.get((section, profiles), rest, lambda: _made(config, template, {}))

@@ -8,13 +8,18 @@ from typing import Any, Final
 _MAX_QUEUED: Final = 1024  # unpolled; the oldest are dropped
 
 
+def keep_nothing(_record: dict[str, Any]) -> None:
+    """Log of a host whose history nobody reads: records of QPs are not made then."""
+
+
 class AsyncEvents:
     """Asynchronous events. `log` appends a history record; `subscriber` is called with each event."""
 
-    __slots__ = ("_queue", "log", "subscriber")
+    __slots__ = ("_queue", "keeps", "log", "subscriber")
 
     def __init__(self, log: Callable[[dict[str, Any]], None]) -> None:
         self.log = log
+        self.keeps = log is not keep_nothing
         self.subscriber: Callable[[dict[str, Any]], None] | None = None
         self._queue: list[dict[str, Any]] = []
 

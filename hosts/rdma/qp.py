@@ -151,7 +151,8 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def set_state(self, state: QpState, reason: str = "") -> None:
         """Change the state and log it."""
         self.state = state
-        self.log("qp.state", qpn=self.qpn, peer=self.peer_text, state=state.value, reason=reason)
+        if self.events.keeps:
+            self.log("qp.state", qpn=self.qpn, peer=self.peer_text, state=state.value, reason=reason)
 
     def fail(self, status: str, reason: str, now: float, at_fault: bool = True) -> None:
         """To ERROR: outstanding work is flushed, and the application is notified."""
@@ -174,7 +175,8 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def complete(self, message: PostedWrite, status: str, now: float) -> None:
         """Complete a posted write."""
         message.release()
-        self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
+        if self.events.keeps:
+            self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
         self._push(
             self.send_cq, WorkCompletion(message.wr_id, status, message.opcode, message.length, self.qpn, None, now)
         )

@@ -7,7 +7,7 @@ with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A trans
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
@@ -232,14 +232,19 @@ class Verbs(Generic[Qp]):
     def local_info(self, number: int) -> dict[str, Any]:
         """Return the data that the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
-        if qp.first_psn is None:
-            qp.first_psn = self._secrets.getrandbits(24)
         return {
             "address": self._config.host.address,
             "qpn": qp.qpn,
-            "psn": qp.first_psn,
+            "psn": self._first_psn(qp),
             **qp.receive_limits(),
         }
+
+    def _first_psn(self, qp: Qp) -> int:
+        """Return a QP's first PSN, drawn when it is first asked for."""
+        psn: int | None = qp.first_psn
+        if psn is None:
+            psn = qp.first_psn = self._secrets.getrandbits(24)
+        return psn
 
     def modify_qp(self, number: int, state: QpState | str, now: float, **attributes: Any) -> None:
         """Take one step of the state machine (states.TRANSITIONS). RTR needs `remote_attributes`, RTS the own psn."""
@@ -249,10 +254,7 @@ class Verbs(Generic[Qp]):
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {state!r}") from None
         check_transition(qp.state, target, attributes.keys(), provider.remote_attributes)
-        for name in provider.remote_attributes:
-            low, high = _LIMITS[name]
-            if name in attributes and not low <= attributes[name] <= high:
-                raise VerbsError("EINVAL", f"{name} {attributes[name]} is outside {low}…{high}")
+        _check_limits(provider.remote_attributes, attributes)
         if target is QpState.ERROR:
             qp.fail("WR_FLUSH_ERR", "set by the application", now)
             return
@@ -268,15 +270,22 @@ class Verbs(Generic[Qp]):
             provider.connected(qp, now)
 
     def connect(self, number: int, remote: dict[str, Any], now: float) -> None:
-        """RESET → INIT → RTR → RTS with the peer's `local_info`."""
-        qp, needed = self.qp(number), self._provider.remote_attributes
-        missing = sorted(set(needed) - set(remote))
+        """RESET → INIT → RTR → RTS with the peer's `local_info`: the steps of `modify_qp`, checked at once."""
+        qp, provider = self.qp(number), self._provider
+        needed = provider.remote_attributes
+        missing = sorted([name for name in needed if name not in remote])
         if missing:
             raise VerbsError("EINVAL", f"the peer's side lacks {', '.join(missing)}; pass what its local_info returned")
-        own = self.local_info(number)
-        self.modify_qp(qp.qpn, QpState.INIT, now)
-        self.modify_qp(qp.qpn, QpState.RTR, now, **{name: remote[name] for name in needed})
-        self.modify_qp(qp.qpn, QpState.RTS, now, psn=own["psn"])
+        psn = self._first_psn(qp)
+        if qp.state is not QpState.RESET:
+            check_transition(qp.state, QpState.INIT, frozenset(), ())
+        _check_limits(needed, remote)
+        qp.set_state(QpState.INIT)
+        qp.ready_to_receive(remote)
+        qp.set_state(QpState.RTR)
+        provider.connected(qp, now)
+        qp.ready_to_send(psn)
+        qp.set_state(QpState.RTS)
 
     def query_qp(self, number: int) -> dict[str, Any]:
         """State, attributes and counters of a QP."""
@@ -355,6 +364,14 @@ class Verbs(Generic[Qp]):
         if len(qp.responder.receives) >= MAX_RECV_WR:
             raise VerbsError("ENOMEM", f"QP {number} has {MAX_RECV_WR} receives posted")
         qp.responder.post_receive(wr_id)
+
+
+def _check_limits(names: Collection[str], given: Mapping[str, Any]) -> None:
+    """EINVAL for an attribute outside its range."""
+    for name in names:
+        low, high = _LIMITS[name]
+        if name in given and not low <= given[name] <= high:
+            raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
 
 
 def check_request(transport: str, opcode: str, length: int, remote_va: int, imm: int | None) -> None:

@@ -12,8 +12,10 @@ P = parameters(FACTS)
 
 
 def state(**changes):
-    values = {"cwnd": 20_000.0, "base_rtt": 0.010, "last_adjust_time": 0.0, "last_dec_time": 0.0} | changes
-    return NsccState(**values)
+    made = NsccState(20_000.0, 0.010)
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
 
 
 def sack(s, newly=1000, marked=False, rtt=0.010, penalty=0, restore=False, now=1.0, p=P):

@@ -209,7 +209,7 @@ class TransportSection(_Part):
     recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is sent again after a gap
     window_bdps: Annotated[float, Field(ge=0, le=1000)] = 0.0  # RoCE: in flight at most, in BDPs of a port; 0: the MPR
     reorder_packets: Annotated[int, Field(ge=0, le=0x7FFFFF)] = 0  # RoCE: that may overtake one that is not lost
-    dcqcn: DcqcnSection = DcqcnSection()  # RoCE: the defaults of congestion control dcqcn
+    dcqcn: DcqcnSection = DcqcnSection.model_construct()  # RoCE: the defaults of congestion control dcqcn
 
     @property
     def ack_timeout(self) -> float:
@@ -340,6 +340,12 @@ class NodeConfig(_Part):
         some = templates[:2] if isinstance(templates, LazySequence) else templates  # one of two is another group
         return max(template.base_rtt for template in some)
 
+    def share_lookup(self) -> NodeConfig:
+        """Return the same; copies of it from now on need not look through its templates again."""
+        if not isinstance(self.templates, LazySequence):
+            _ = self._lookup
+        return self
+
     @property
     def _lookup(self) -> list[tuple[int, dict[int, Template]]]:
         """Templates by the leading bits of their prefixes, by how many bits follow these."""
@@ -353,9 +359,9 @@ class NodeConfig(_Part):
     def _prefixes(self) -> tuple[tuple[Template, ...], list[tuple[int, dict[int, Template]]]]:
         by_length: dict[int, dict[int, Template]] = {}
         for template in self.templates:
-            network = ipaddress.IPv6Network(template.prefix)
-            shift = 128 - network.prefixlen
-            by_length.setdefault(shift, {}).setdefault(int(network.network_address) >> shift, template)
+            network, _, length = template.prefix.partition("/")
+            shift = 128 - int(length)
+            by_length.setdefault(shift, {}).setdefault(srv6.from_text(network) >> shift, template)
         return self.templates, list(by_length.items())
 
     def denied(self, plane: int, uplink: int, destination: str) -> bool:

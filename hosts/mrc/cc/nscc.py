@@ -67,26 +67,45 @@ SETTINGS: Final = {
 }
 
 
-@dataclass(slots=True)
 class NsccState:
-    """State of one controller. `cwnd` and `inflight` in bytes."""
+    """State of one controller that begins at a time. `cwnd` and `inflight` in bytes."""
 
-    cwnd: float
-    base_rtt: float
-    inflight: float = 0.0
-    achieved_bytes: float = 0.0  # delivered in this quick-adapt period
-    received_bytes: float = 0.0  # delivered since the last adjustment
-    inc_bytes: float = 0.0  # increase so far, bytes²
-    fi_count: float = 0.0
-    increase: bool = False
-    trigger_qa: bool = False
-    qa_endtime: float = 0.0
-    bytes_to_ignore: float = 0.0
-    bytes_ignored: float = 0.0
-    last_adjust_time: float = 0.0
-    last_dec_time: float = 0.0
-    avg_delay: float = 0.0
-    saved_cwnd: float = 0.0
+    __slots__ = (
+        "achieved_bytes",
+        "avg_delay",
+        "base_rtt",
+        "bytes_ignored",
+        "bytes_to_ignore",
+        "cwnd",
+        "fi_count",
+        "inc_bytes",
+        "increase",
+        "inflight",
+        "last_adjust_time",
+        "last_dec_time",
+        "qa_endtime",
+        "received_bytes",
+        "saved_cwnd",
+        "trigger_qa",
+    )  # fmt: skip
+
+    def __init__(self, cwnd: float, base_rtt: float, now: float = 0.0) -> None:
+        self.cwnd = cwnd
+        self.base_rtt = base_rtt
+        self.inflight = 0.0
+        self.achieved_bytes = 0.0  # delivered in this quick-adapt period
+        self.received_bytes = 0.0  # delivered since the last adjustment
+        self.inc_bytes = 0.0  # increase so far, bytes²
+        self.fi_count = 0.0
+        self.increase = False
+        self.trigger_qa = False
+        self.qa_endtime = 0.0
+        self.bytes_to_ignore = 0.0
+        self.bytes_ignored = 0.0
+        self.last_adjust_time = now
+        self.last_dec_time = now
+        self.avg_delay = 0.0
+        self.saved_cwnd = 0.0
 
 
 def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
@@ -273,12 +292,7 @@ class Nscc(CongestionController):
         self._facts = facts
         self._config = config
         self.parameters = parameters(facts, **config)
-        self.state = NsccState(
-            cwnd=self.parameters.max_cwnd,
-            base_rtt=config.get("base_rtt", facts.base_rtt),
-            last_adjust_time=now,
-            last_dec_time=now,
-        )
+        self.state = NsccState(self.parameters.max_cwnd, config.get("base_rtt", facts.base_rtt), now)
 
     def allows(self, size: int) -> bool:
         """Room for one more packet; always for the first, however small the window."""

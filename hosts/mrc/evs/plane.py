@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from mrclab.hosts.mrc.evs.ev import Ev
@@ -56,6 +57,16 @@ class Plane:
         """Return a GOOD EV that is not in rotation: the one whose last mark is oldest."""
         waiting = [ev for ev in self.evs if not ev.active and ev.state is EvState.GOOD]
         return min(waiting, key=lambda ev: ev.skip_until) if waiting else None
+
+
+def pick(items: Sequence[T], rng: random.Random) -> T:
+    """Return what `rng.choice` does, without its two Python calls."""
+    count = len(items)
+    bits = count.bit_length()
+    place = rng.getrandbits(bits)
+    while place >= count:
+        place = rng.getrandbits(bits)
+    return items[place]
 
 
 def shuffle(evs: list[T], rng: random.Random) -> None:

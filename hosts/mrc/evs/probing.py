@@ -7,7 +7,6 @@ and count in no loss statistics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.ev import Ev, ProbeState
@@ -27,13 +26,15 @@ _SAME_PEER_INTERVALS: Final = 2  # longest intervals for another QP of the same 
 _KEPT: Final = 1024  # most outstanding probes; the oldest are forgotten
 
 
-@dataclass(frozen=True)
 class Outstanding:
     """A probe without an answer so far: `path_test` True for a retired EV, False for a tail loss probe."""
 
-    ev: Ev
-    sent_at: float
-    path_test: bool
+    __slots__ = ("ev", "path_test", "sent_at")
+
+    def __init__(self, ev: Ev, sent_at: float, path_test: bool) -> None:
+        self.ev = ev
+        self.sent_at = sent_at
+        self.path_test = path_test
 
 
 class Prober:

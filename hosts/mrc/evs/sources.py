@@ -10,7 +10,7 @@ from mrclab.hosts.mrc.evs.ev import Denier, Ev
 from mrclab.hosts.mrc.evs.evformat import uplink_of, value_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvProfile, Mode
 from mrclab.hosts.mrc.evs.evset import EvSet
-from mrclab.hosts.mrc.evs.plane import shuffle
+from mrclab.hosts.mrc.evs.plane import pick, shuffle
 from mrclab.hosts.mrc.evs.selections import path_selection
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
@@ -32,15 +32,22 @@ def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
     if qp.ev_profile is not None or config.denylist or not settings.spray or settings.tell_siblings:
         return None
     count = settings.ev.ev_count
-    _check_count(qp, count)
+    paths = [peer.uplinks(port.plane) for port in config.ports]
+    total, many = 0, True
+    for of_plane in paths:
+        have = len(of_plane)
+        total += min(count, have)
+        many = many and 2 * count <= have
+    if total > MAX_EVS:
+        _check_count(qp, count)  # refuses
     drawn = array("H")
-    if _has_many_paths(qp):
-        drawn.extend([rng.choice(peer.uplinks(port.plane)) for port in config.ports])
-        return drawn
-    for port in config.ports:
-        uplinks = list(peer.uplinks(port.plane))
-        shuffle(uplinks, rng)
-        drawn.extend(uplinks[:count])
+    for of_plane in paths:
+        if many:
+            drawn.append(pick(of_plane, rng))
+        else:
+            uplinks = list(of_plane)
+            shuffle(uplinks, rng)
+            drawn.extend(uplinks[:count])
     return drawn
 
 
@@ -48,7 +55,10 @@ def ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
     """Return the set of the QP's EV profile if it has one, else one of the uplinks `drawn`, or drawn now."""
     made = _ev_set(qp, drawn)
     s, config = qp.settings, qp.endpoint.config
-    if any(port.rate is not None for port in config.ports):
+    weighs = False
+    for port in config.ports:
+        weighs = weighs or port.rate is not None
+    if weighs:
         made.weigh({port.plane: config.weight(port) for port in config.ports})
     made.selection = path_selection(s.path_selection, qp.endpoint.rng, s.path_config, s.base_rtt)
     return made

@@ -57,12 +57,12 @@ class ControlQueue:
 
     def __init__(self, endpoint: MrcEndpoint, ports: Mapping[int, MrcPort]) -> None:
         self._ports = ports
-        self._list = list(ports.values())
+        self.ports: Final = list(ports.values())
         self._endpoint = endpoint
 
     def waiting(self) -> dict[int, int]:
         """Return how many packets wait, by port."""
-        return {port.number: len(port.control) for port in self._list}
+        return {port.number: len(port.control) for port in self.ports}
 
     def send(self, item: ControlItem | OpItem, peer: Peer, port: int | None = None, besides: int | None = None) -> None:
         """Queue a packet for this port, or for the peer's next port if none is named or this one is down at either end.
@@ -85,7 +85,7 @@ class ControlQueue:
             return
         if entry is None or not entry.reaches(peer):
             entry = self._in_turn(peer)
-            for _ in self._list if entry.number == besides else ():
+            for _ in self.ports if entry.number == besides else ():
                 if (entry := self._in_turn(peer)).number != besides:
                     break
         entry.control.append((item, peer))
@@ -95,7 +95,7 @@ class ControlQueue:
 
         The peer may have lost the other planes without notice; or data has one path, whose reverse path is dead.
         """
-        ports, data_at = self._list, peer.data_at
+        ports, data_at = self.ports, peer.data_at
         if len(ports) == 1:
             return ports[0]
         peer.control_turn = turn = self._next(peer, peer.control_turn, 0.0)
@@ -109,7 +109,7 @@ class ControlQueue:
 
     def _next(self, peer: Peer, turn: int, since: float) -> int:
         """Return the next port that reaches the peer and has received data from it since then, if there is any."""
-        ports, data_at = self._list, peer.data_at
+        ports, data_at = self.ports, peer.data_at
         for _ in ports:
             turn = (turn + 1) % len(ports)
             if data_at[turn] >= since and ports[turn].reaches(peer):
@@ -125,18 +125,18 @@ class ControlQueue:
 
     def leave_dead_ports(self) -> None:
         """A port came up: packets that wait for ports that are down may use it."""
-        for port in self._list:
+        for port in self.ports:
             if port.control and not port.up:
                 self.leave(port)
 
     def drop_qp(self, qp: MrcQueuePair) -> None:
         """Drop the packets of a QP."""
-        for port in self._list:
+        for port in self.ports:
             kept = [entry for entry in port.control if getattr(entry[0], "qp", None) is not qp]
             if len(kept) != len(port.control):
                 port.control = kept
 
     def drop_peer(self, peer: Peer) -> None:
         """Drop the packets to a peer that no QP leads to any more."""
-        for port in self._list:
+        for port in self.ports:
             port.control = [entry for entry in port.control if entry[1] is not peer]
