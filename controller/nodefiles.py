@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -91,7 +91,7 @@ class Configs(Mapping[str, NodeConfig]):
         common = self._of_group.get(key)
         if common is None:
             made = _first_of_group(self._fabric, host, self._version, self._mapper, choice)
-            common = self._of_group[key] = made.model_copy(update={"directory": self._directory})
+            common = self._of_group[key] = made.model_copy(update={"directory": self._directory}).share_lookup()
         denied = tuple(self._denylists.get(name, ()))
         own = {"host": _section(host), "ports": _ports(host, self._fabric.spec), "denylist": denied}
         return _interned(common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None}))
@@ -126,11 +126,14 @@ def _first_of_group(
 ) -> NodeConfig:
     spec = fabric.spec
     templates = LazySequence(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
-    made = NodeConfig(
+    link = LinkSection.model_construct(
+        rate_pps=float(spec.link.rate_pps), delay=float(spec.link.delay), rate=spec.link.rate, pace=spec.looks
+    )
+    made = NodeConfig.model_construct(  # of a valid fabric: to build its validator takes longer than many hosts
         version=version,
         host=_section(host),
         path_mtu=spec.path_mtu,
-        link=LinkSection(rate_pps=spec.link.rate_pps, delay=spec.link.delay, rate=spec.link.rate, pace=spec.looks),
+        link=link,
         ports=_ports(host, spec),
         templates=tuple(templates) if spec.t0s <= MAX_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),
@@ -147,25 +150,25 @@ _GIVEN: dict[frozenset[str], set[str]] = {}
 
 
 def _section(host: Host) -> HostSection:
-    made = HostSection(
-        name=host.name, number=host.number, group=host.group, downlink=host.downlink, address=host.address
-    )
-    return _interned(made)
+    values = {"name": host.name, "number": host.number, "group": host.group, "downlink": host.downlink}
+    return _made(HostSection, {**values, "address": host.address}, {})
 
 
 def _ports(host: Host, spec: FabricSpec) -> tuple[NicPortConfig, ...]:
     return tuple(
-        _interned(
-            NicPortConfig(
-                number=port.number,
-                name=port.interface,
-                plane=port.plane,
-                mac=port.mac,
-                peer_switch=port.peer.node,
-                peer_port=port.peer.number,
-                peer_mac=port.peer.mac,
+        _made(
+            NicPortConfig,
+            {
+                "number": port.number,
+                "name": port.interface,
+                "plane": port.plane,
+                "mac": port.mac,
+                "peer_switch": port.peer.node,
+                "peer_port": port.peer.number,
+                "peer_mac": port.peer.mac,
                 **_own_rate(spec, port.plane),
-            )
+            },
+            {"rate": None},
         )
         for port in host.ports
     )
@@ -177,6 +180,17 @@ def _own_rate(spec: FabricSpec, plane: int) -> dict[str, float]:
         return {}
     rate = spec.times("nic", plane).rate
     return {} if rate == spec.link.rate else {"rate": rate}
+
+
+def _made(kind: type[Part], values: dict[str, Any], defaults: dict[str, Any]) -> Part:
+    """Return a section that follows from a valid fabric: `model_construct`, less what that takes for each host."""
+    made = kind.__new__(kind)
+    rest = {name: default for name, default in defaults.items() if name not in values}
+    object.__setattr__(made, "__dict__", values | rest)
+    object.__setattr__(made, "__pydantic_fields_set__", set(values))
+    object.__setattr__(made, "__pydantic_extra__", None)
+    object.__setattr__(made, "__pydantic_private__", None)
+    return _interned(made)
 
 
 def _interned(made: Part) -> Part:
@@ -235,7 +249,7 @@ def default_profile(fabric: Fabric) -> EvProfileConfig:
     found = min(fabric.most_paths, MAX_EVS // fabric.planes)
     backup = found // BACKUP_SHARE
     active = found - backup
-    return EvProfileConfig(
+    return EvProfileConfig.model_construct(
         name="default",
         active_per_plane=active,
         backup_per_plane=backup,

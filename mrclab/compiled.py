@@ -13,9 +13,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import shutil
 import sys
-import sysconfig
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
@@ -92,6 +90,9 @@ def obstacle() -> str:
 
 def missing_compiler() -> str:
     """Say what a compiler of C lacks here, or nothing."""
+    import shutil  # noqa: PLC0415 - every process imports this module, and few ask this
+    import sysconfig  # noqa: PLC0415
+
     compiler = str(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if not shutil.which(compiler):
         return f"there is no C compiler ({compiler}; package gcc)"
@@ -119,7 +120,8 @@ class Finder:
 
     def __init__(self, tree: Path = TREE, manifest: Path | None = None) -> None:
         self._tree = tree
-        self.manifest = manifest or folder(tree) / MANIFEST
+        self._home = folder(tree)
+        self.manifest = manifest or self._home / MANIFEST
         self._state: State | None = None
         self._known: Manifest | None = None
         self._was_read = False
@@ -137,9 +139,10 @@ class Finder:
             return None
         if not self.state().runs:
             return None
-        file = folder(self._tree) / known.modules[name]
-        inside = [str(source(self._tree, name.replace(".", "/")))] if file.stem.startswith("__init__.") else None
-        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
+        module = known.modules[name]
+        of_package = module.rpartition("/")[2].startswith("__init__.")
+        inside = [str(source(self._tree, name.replace(".", "/")))] if of_package else None
+        return importlib.util.spec_from_file_location(name, f"{self._home}/{module}", submodule_search_locations=inside)
 
     def state(self) -> State:
         """Return True if the build counts in this process; RuntimeError where it must and does not."""
@@ -163,9 +166,8 @@ class Finder:
         known = self._read()
         if known is None:
             return State(False, "plain Python, as nothing is compiled")
-        changed = [
-            name for name, digest_then in known.sources.items() if not _is(source(self._tree, name), digest_then)
-        ]
+        tree = str(self._tree)
+        changed = [name for name, digest_then in known.sources.items() if not _is(tree, name, digest_then)]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             first = changed[0].removeprefix("mrclab/")
@@ -173,7 +175,7 @@ class Finder:
         if known.reason:
             return State(False, f"plain Python, as {known.reason}")
         try:
-            _load(folder(self._tree) / known.modules.get(LIBRARY, "no library"), known.size)
+            _load(self._home / known.modules.get(LIBRARY, "no library"), known.size)
         except (ImportError, OSError) as error:
             return State(False, f"plain Python, as the compiled modules do not load ({error})")
         return State(True, "compiled")
@@ -191,9 +193,12 @@ def _load(library: Path, size: int) -> None:
     sys.modules[LIBRARY] = module
 
 
-def _is(source: Path, known: str) -> bool:
+def _is(tree: str, name: str, known: str) -> bool:
+    """Return True if a source is as it was. Paths as text: each process looks at some hundred files."""
+    inside = f"{tree}/{name}"
     try:
-        return digest(source) == known
+        with open(inside if os.path.exists(inside) else f"{tree}/{name.removeprefix('mrclab/')}", "rb") as file:  # noqa: PTH110, PTH123
+            return hashlib.sha256(file.read()).hexdigest() == known
     except OSError:
         return False
 

@@ -180,13 +180,13 @@ class FabricSpec(_Strict):
     )
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
     path_mtu: int = Field(default=4096, ge=256, le=MAX_INTERFACE_MTU - MTU_HEADROOM, description="payload bytes")
-    link: LinkSpec = LinkSpec()
+    link: LinkSpec = LinkSpec.model_construct()  # its validator is built where one is given
     links: tuple[LinkRule, ...] = Field(
         default=(),
         exclude_if=_not,
         description="links that are not as link says, by tier, plane or cable; later ones win. With link.rate only",
     )
-    queue: QueueSpec = QueueSpec()
+    queue: QueueSpec = QueueSpec.model_construct()
     trimming: bool = True
     last_hop_ecn: bool = Field(default=False, description="T0 ports towards hosts mark ECN as those between switches")
     switch_latency: Delay | None = Field(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +40,8 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
 
     `folder`: where it runs; else here.
     """
+    import subprocess  # noqa: PLC0415 - a child imports this module, too, and starts none
+
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder) as process:
         assert process.stdout is not None

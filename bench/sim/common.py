@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from mrclab.hosts.roce import headers as roce
 from mrclab.lab.traffic import matrix
@@ -19,7 +19,7 @@ from mrclab.lab.traffic.matrix import Matrix
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
-from mrclab.topo.spec import FabricSpec, LinkSpec, PfcSpec, QueueSpec
+from mrclab.topo.spec import FabricSpec
 
 PAYLOAD = 4096
 HTSIM_HEADER = 64
@@ -27,7 +27,7 @@ GBPS = 100
 _DELAY_NS = 1331  # of each link
 _BDP = 36  # packets: 12 µs at 100 Gb/s
 _ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
-_QUEUE = QueueSpec(ecn_min=_ECN_MIN, ecn_max=_ECN_MAX, trim_threshold=_BDP, last_hop_trim_threshold=_BDP)
+_QUEUE = {"ecn_min": _ECN_MIN, "ecn_max": _ECN_MAX, "trim_threshold": _BDP, "last_hop_trim_threshold": _BDP}
 _CHIP = 400  # packets that a port of uet-htsim's lossless fabric holds: none is ever full, and 5 % are one level
 _XOFF, _XON = 15, 12  # packets of an ingress port at which it pauses its peer, and lets it go on
 _FLOWLET_GAP = 6e-6  # seconds
@@ -40,12 +40,10 @@ FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
 
 
-def _paused(full: int, marks: bool) -> QueueSpec:
+def _paused(full: int, marks: bool) -> dict[str, Any]:
     """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes; with `marks`, mark at its one."""
-    pfc = PfcSpec(xoff=_XOFF * full, xon=_XON * full)
-    if not marks:
-        return QueueSpec(buffer=10_000 * full, pfc=pfc)
-    return QueueSpec(buffer=10_000 * full, pfc=pfc, ecn_min=DCQCN_MARK, ecn_max=DCQCN_MARK + 1)
+    queue = {"buffer": 10_000 * full, "pfc": {"xoff": _XOFF * full, "xon": _XON * full}}
+    return {**queue, "ecn_min": DCQCN_MARK, "ecn_max": DCQCN_MARK + 1} if marks else queue
 
 
 _Pairs = Iterator[tuple[int, int]]
@@ -164,21 +162,23 @@ class SimLoad:
         rate = GBPS * 1e9 * (PAYLOAD + header) / (PAYLOAD + HTSIM_HEADER)
         group = hosts_per_t0(self.hosts)
         paused = _paused(PAYLOAD + header, self.control == "dcqcn")
-        queue = QueueSpec() if self.own else _QUEUE if self.kind == "mrc" else paused
+        queue = {} if self.own else _QUEUE if self.kind == "mrc" else paused
         return Fabric(
-            FabricSpec(
-                planes=1,
-                t0s=self.hosts // group,
-                t1s=group,
-                hosts_per_t0=group,
-                path_mtu=PAYLOAD,
-                link=LinkSpec(rate=rate, delay=_DELAY_NS * 1e-9),
-                queue=queue,
-                last_hop_ecn=not self.own,
-                switch_latency=0.0,
-                trimming=self.kind == "mrc",
-                load_balancing=self.balancing,
-                flowlet_gap=_FLOWLET_GAP if self.balancing == "flowlet" else None,
+            FabricSpec.model_validate(  # sections as dicts need no validators of their own
+                {
+                    "planes": 1,
+                    "t0s": self.hosts // group,
+                    "t1s": group,
+                    "hosts_per_t0": group,
+                    "path_mtu": PAYLOAD,
+                    "link": {"rate": rate, "delay": _DELAY_NS * 1e-9},
+                    "queue": queue,
+                    "last_hop_ecn": not self.own,
+                    "switch_latency": 0.0,
+                    "trimming": self.kind == "mrc",
+                    "load_balancing": self.balancing,
+                    "flowlet_gap": _FLOWLET_GAP if self.balancing == "flowlet" else None,
+                }
             )
         )
 

@@ -1,5 +1,4 @@
-"""One load in virtual time, in this process: `python -m mrclab.bench.sim.load LOAD` prints JSON, and reads its load as
-JSON."""
+"""One load in virtual time, in this process or (`run`) in one of its own, which `child` begins."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 from mrclab.controller import nodefiles
 from mrclab.hosts import transports
+from mrclab.hosts.rdma.events import keep_nothing
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
@@ -29,7 +29,7 @@ _LOOK_S = 5e-6  # of virtual time between two checks for completions
 
 def run(load: SimLoad) -> SimCost:
     """Run `simulate` in a process of its own."""
-    output, cost = measure([sys.executable, "-m", "mrclab.bench.sim.load", json.dumps(asdict(load))])
+    output, cost = measure([sys.executable, "-m", "mrclab.bench.sim.child", json.dumps(asdict(load))])
     found = json.loads(output.splitlines()[-1])
     return cost.of(NAME, found["packets"], found["again"], found["completions"])
 
@@ -53,7 +53,7 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
     nics: dict[str, SimNic] = {}
     for name, config in nodefiles.node_configs(model, choice=load.transport()).items():
         rng = random.Random(f"{load.seed}/{name}")
-        made = endpoints[name] = transports.endpoint(config, rng, lambda _record: None, codecs=OBJECTS)
+        made = endpoints[name] = transports.endpoint(config, rng, keep_nothing, codecs=OBJECTS)
         nics[name] = SimNic(clock, sim.nic_cable, False, config, made)
         sim.connect(name, nics[name])
     source, target = bytearray(load.size), bytearray(load.size)
@@ -121,7 +121,3 @@ def main() -> None:
     """Print the result of the load that the arguments name."""
     sys.stdout.write(json.dumps(simulate(SimLoad(**json.loads(sys.argv[1])))) + "\n")
     gc.freeze()  # the process ends: skip the last garbage collection
-
-
-if __name__ == "__main__":
-    main()

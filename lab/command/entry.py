@@ -1,19 +1,15 @@
 """The program `mrclab`: what happens while the command line is loaded, which takes a moment, is one sentence too."""
 
-import gc
 import os
 import sys
 
-from mrclab import compiled
-
-_NEW_OBJECTS = 100_000  # until garbage is looked for: loading makes many objects, and all of them stay
+from mrclab import compiled, starting
 
 
 def main() -> None:
     """Load the command line and run it; status 130 after Ctrl-C meanwhile, 2 where only plain Python would run."""
-    gc.set_threshold(_NEW_OBJECTS)
+    starting.quickly()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pictures multiply no matrices, and threads may be few
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some goes through all installed packages
     try:
         if os.environ.get(compiled.VARIABLE) == "1":
             compiled.state()

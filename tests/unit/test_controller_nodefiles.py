@@ -126,3 +126,24 @@ def test_hosts_share_what_they_know_of_the_fabric_and_differ_in_what_is_their_ow
     assert second.denied(1, 1, "fdcb:bb00:0:2::1") is True
     for config in configs.values():
         assert nodeconfig.loads(nodeconfig.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"t0s": 3, "t1s": 4, "hosts_per_t0": 3},
+        {"link": {"rate": "100 Gb/s", "delay": 0}, "trimming": False},
+        {
+            "link": {"rate": "100 Gb/s"},
+            "links": [{"tier": "nic", "planes": [2], "rate": "50 Gb/s"}, {"tier": "t0-t1", "rate": "200 Gb/s"}],
+        },
+    ],
+)
+def test_what_is_made_of_a_valid_fabric_is_what_its_schema_would_make_of_it(changes: dict[str, object]) -> None:
+    mapper = nodefiles.mapper(fabric(**changes), 0.5)
+    for made in nodefiles.node_configs(fabric(**changes), mapper=mapper).values():
+        text = nodeconfig.dumps(made)
+        read = nodeconfig.loads(text)
+        assert read == made
+        assert nodeconfig.dumps(read) == text  # an int in the place of a float would be another text

@@ -55,8 +55,9 @@ NOT_FOR_A_RUN = (
 """Packages that take long to load, and that no run in virtual time without a report needs."""
 
 NOT_FOR_A_ROW = (*NOT_FOR_A_RUN, "rich", "typer")
-MODULES_OF_A_RUN, MODULES_OF_A_ROW = 330, 308
-"""Most modules of this project that such a run, and a row of a campaign, load."""
+NOT_FOR_A_LOAD = (*NOT_FOR_A_ROW, "csv", "email", "shutil", "signal", "subprocess", "tempfile", "zipfile")
+MODULES_OF_A_RUN, MODULES_OF_A_ROW, MODULES_OF_A_LOAD = 330, 308, 145
+"""Most modules of this project that such a run, a row of a campaign, and a load of `mrclab bench sim` load."""
 
 SMALL = "{name: small, world: sim, report: false, traffic: [{kind: permutation, name: load, size: 100 KiB}]}"
 
@@ -178,10 +179,24 @@ sys.stderr.write("modules: " + " ".join(sys.modules))
 """
 
 
+LOAD = """
+import sys
+from mrclab.bench.sim import child
+sys.argv = ["child", '{"hosts": 16, "traffic": "incast", "size": 4096}']
+child.main()
+sys.stderr.write("modules: " + " ".join(sys.modules))
+"""
+
+
 @pytest.mark.parametrize(
-    ("program", "without", "most"), [(RUN, NOT_FOR_A_RUN, MODULES_OF_A_RUN), (ROW, NOT_FOR_A_ROW, MODULES_OF_A_ROW)]
+    ("program", "without", "most"),
+    [
+        (RUN, NOT_FOR_A_RUN, MODULES_OF_A_RUN),
+        (ROW, NOT_FOR_A_ROW, MODULES_OF_A_ROW),
+        (LOAD, NOT_FOR_A_LOAD, MODULES_OF_A_LOAD),
+    ],
 )
-def test_a_run_and_a_row_of_a_campaign_load_little(program, without, most, tmp_path):
+def test_a_run_a_row_of_a_campaign_and_a_load_load_little(program, without, most, tmp_path):
     (tmp_path / "small.yaml").write_text(SMALL, encoding="utf-8")
     environment = {**os.environ, "MRCLAB_COMPILED": "0", "PYTHONPATH": str(HOME)}
     command = [sys.executable, "-c", program]

@@ -15,7 +15,6 @@ import math
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 from mrclab.topo.input.quantities import parse_duration
@@ -154,6 +153,8 @@ def import_modules(package: str) -> None:
 @functools.cache
 def _entry_points(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - key of the cache
     """All entry points of a search path, read once: each look goes through all installed packages."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes a moment, and few runs need one
+
     return entry_points()
 
 

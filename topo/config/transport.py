@@ -124,6 +124,8 @@ class TransportSpec(BaseModel):
             if self.scheduler is not None:
                 own["scheduler"] = self.order
                 own["scheduler_config"] = checked(QP_SCHEDULERS[self.order], self.scheduler_settings)
+        if not (self.attributes or self.congestion_settings or self.path_settings or self.scheduler_settings):
+            return TransportSection.model_construct(**defaults, **own)  # to build its validator takes a while
         try:
             return TransportSection.model_validate({**defaults, **self.attributes, **own})
         except ValidationError as error:
@@ -131,6 +133,8 @@ class TransportSpec(BaseModel):
 
     def profile(self, default: EvProfileConfig) -> EvProfileConfig:
         """The default EV profile with this run's overrides; TransportError names a field at fault."""
+        if not self.ev_profile:
+            return default
         try:
             return EvProfileConfig.model_validate({**default.model_dump(), **self.ev_profile})
         except ValidationError as error:
@@ -148,7 +152,7 @@ def _check(registry: Registry, name: str, default: str, field: str, settings: Ma
         raise ValueError(f"{field}: {error}") from None
 
 
-DEFAULT_TRANSPORT = TransportSpec()
+DEFAULT_TRANSPORT = TransportSpec.model_construct()  # needs no validator
 
 
 def fabric_defaults(kind: Kind) -> dict[str, Any]:
