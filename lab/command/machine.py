@@ -64,7 +64,8 @@ def bench(
         raise LabError(f"there is no benchmark {part!r}; choose {', '.join(_BENCHMARKS)}")
     status = 0
     for name in [part] if part else _BENCHMARKS:
-        out.rule(name, align="left")
+        if not part:
+            out.rule(name, align="left")
         status |= subprocess.run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])], check=False).returncode
     raise typer.Exit(status)
 

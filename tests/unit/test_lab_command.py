@@ -184,6 +184,13 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"passed": 1})]
 
 
+@pytest.mark.parametrize(("words", "headings"), [(["switch", "--json"], 0), ([], 6)])
+def test_one_benchmark_alone_has_no_heading_so_that_its_json_can_be_read(monkeypatch, words, headings):
+    monkeypatch.setattr(subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 0))
+    done = CliRunner().invoke(cli.app, ["bench", *words])
+    assert (done.exit_code, done.stdout.count("──\n")) == (0, headings), done.output
+
+
 def test_every_command_that_tells_something_has_json():
     without = {
         "bench",
