@@ -13,7 +13,7 @@ from typing import Any
 from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import memory
+from mrclab.experiments.paperscale import memory, texts
 from mrclab.experiments.paperscale.table import SCENARIOS
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.scenario import scenario
@@ -46,11 +46,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One campaign, its drawn figure, and its text."""
+    """One campaign, and its drawn figure."""
 
-    name: str  # of the scenario below curves/, and of the picture
-    title: str
-    text: str
+    name: str  # of the scenario below curves/, of the picture, and of its text in texts.yaml
     swept: Mapping[str, Sequence[Any]]  # dotted path → values
     x: Callable[[Mapping[str, Any]], float]  # of a run's values
     x_label: str
@@ -88,12 +86,6 @@ LOST = Measured("packets lost per QP", "lost (lost-per-qp)", "")
 SWEEPS = (
     Sweep(
         "links-at-once",
-        "How many links may fail at once until a job feels it",
-        "Eight NICs of 8 × 100 Gb/s in two T0 groups reduce 2 MiB in a ring, each step across a T1. Some of the 128 "
-        "T0–T1 links lose carrier in the middle of an iteration, unnoticed by any sender. Drawn: by how much that "
-        "iteration takes longer than the one before. That is what a job of any length feels of it, once: a job whose "
-        "iterations last a second would not see even the rightmost point. In the table the next iteration too, which "
-        "has fewer links and knows which.",
         {"faults.cut.links": [cables(8, 2, 8)[:n] for n in (1, 4, 8, 16, 32, 48, 64)]},
         _count("faults.cut.links"),
         "T0–T1 links that fail at once, of 128",
@@ -106,10 +98,6 @@ SWEEPS = (
     ),
     Sweep(
         "evs",
-        "EV count against detection and memory",
-        "One QP of 8 × 100 Gb/s; eight of the 32 T0–T1 links of its first plane lose carrier, which only losses "
-        "tell. With more EVs each has its turn more seldom, so that the last dead one is found later, but no "
-        "later than four round trips. Memory is what the transport holds for a QP at one end, measured.",
         {"transport.ev_profile.active_per_plane": [4, 8, 12, 16, 24, 32]},
         lambda values: 8.0 * values["transport.ev_profile.active_per_plane"],
         "EVs of the QP, in eight planes",
@@ -123,11 +111,6 @@ SWEEPS = (
     ),
     Sweep(
         "trimming",
-        "Trimming on and off",
-        "Some NICs of 4 × 100 Gb/s send 1 MiB each to one, all at once. Drawn: how often an EV was taken out of use, "
-        "though no path is at fault. That is what trimming is for: a full queue's packet differs from a broken "
-        "path's. When the last sender is done hardly depends on it: SACKs show what was dropped within two round "
-        "trips, and a trimmed packet is sent again as well.",
         {
             "traffic.incast.from": [[f"h{n}" for n in range(9, 9 + degree)] for degree in (2, 4, 8, 16, 24)],
             "fabric.trimming": [True, False],
@@ -147,11 +130,6 @@ SWEEPS = (
     ),
     Sweep(
         "start-up",
-        "What Clustermapper adds before a job starts",
-        "Some of 128 T0–T1 cables, drawn at random, lose everything with their carrier up; 2 ms later four NICs of 4 × "
-        "200 Gb/s start 32 QPs at once (Figure 4). Without a denylist every QP loses a packet on each bad path that "
-        "it tries; with Clustermapper's, bad paths are denied before the first packet. Where a tenth of the cables and "
-        "more are silent, it blames one to three healthy elements besides.",
         {"faults": [_silent(cables(4, 2, 16)[:n]) for n in (1, 4, 13, 26)], "mapper.deny": [False, "all"]},
         _count("faults"),
         "silent T0–T1 cables, of 128",
@@ -167,12 +145,6 @@ SWEEPS = (
     ),
     Sweep(
         "clustermapper",
-        "What Clustermapper adds where a NIC's cable loses packets",
-        "One QP of 4 × 100 Gb/s, whose receiver's NIC–T0 cable in one plane loses some of the packets: all paths of "
-        "the plane cross it, which MRC cannot avoid. With Clustermapper's denylist the plane is given up once the "
-        "cable is named, which takes the longer, the less it loses: 0.2 and 1 % do not differ from chance within these "
-        "2.3 ms. Goodput hardly differs, since MRC takes the plane's EVs out at their first losses; but it tries them "
-        "again and again. Drawn: how long messages of 64 KiB take then.",
         {"faults.hurt.rate": ["0.2%", "1%", "5%", "20%"], "mapper.deny": [False, True]},
         lambda values: float(str(values["faults.hurt.rate"]).rstrip("%")),
         "packets that the cable loses, %",
@@ -237,7 +209,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
         columns.append(sweep.extra_column[0])
         for row, mine in zip(table, groups.values(), strict=True):
             row.append(number(sweep.extra_column[1](mine[0]["values"])))
-    return Appendix(sweep.title, sweep.text, path, columns, table)
+    return Appendix(*texts.of(sweep.name), path, columns, table)
 
 
 def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:

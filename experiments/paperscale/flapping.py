@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import table
+from mrclab.experiments.paperscale import table, texts
 from mrclab.lab.report import results
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
@@ -20,12 +20,6 @@ _COLUMNS = (
     ("goodput (after)", "afterwards, Gb/s", 8e-9),
     ("lost (lost-per-qp)", "packets lost by a QP", 1.0),
     ("ev_swaps (swaps)", "EVs taken out, times", 1.0),
-)
-_TEXT = (
-    "Four NICs of 4 × 100 Gb/s send to another T0 group at 70 % of their rate. From 300 µs to 1.3 ms some of the 96 "
-    "T0–T1 links flap, each about every 200 µs for some 80 µs, a million times as often as links do. An EV that failed "
-    "returns after some answered probes, waits the longer for them each time, and so stays out while its link flaps: "
-    "goodput does not feel it."
 )
 
 
@@ -50,4 +44,4 @@ def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
         figures = ((values.get(kind), factor) for kind, _, factor in _COLUMNS)
         rows.append([SHARES[one.variant], *(number(None if v is None else v * factor) for v, factor in figures)])
     columns = ["links that flap", *(label for _, label, _ in _COLUMNS)]
-    return Appendix("Recovery while 1 %, 5 % and 20 % of links flap", _TEXT, path, columns, rows)
+    return Appendix(*texts.of("flapping"), path, columns, rows)

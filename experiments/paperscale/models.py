@@ -11,7 +11,7 @@ from typing import Any
 
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import table
+from mrclab.experiments.paperscale import table, texts
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
@@ -213,7 +213,7 @@ def mrc_over_roce(found: Mapping[Point, Figure], kind: str, nics: int, model: Mo
     return ours.median / theirs.median if ours and theirs else None
 
 
-def appendix(kind: str, title: str, text: str, entries: Entries, place: Path) -> Appendix:
+def appendix(kind: str, entries: Entries, place: Path) -> Appendix:
     """Draw MRC's rate over RoCE's in every model beside the paper's, and tell the rates."""
     found = rates(entries)
     lines = [
@@ -228,37 +228,16 @@ def appendix(kind: str, title: str, text: str, entries: Entries, place: Path) ->
         cells = [_cell(found.get(Point(kind, nics, model, one, loss))) for one in TRANSPORTS for loss in LOSSES]
         over = mrc_over_roce(found, kind, nics, model)
         rows.append([model.name, str(nics), *cells, number(over)])
-    path = place / f"models-{'ring' if kind == 'ring_all_reduce' else 'exchange'}.png"
+    name = "ring" if kind == "ring_all_reduce" else "exchange"
+    path = place / f"models-{name}.png"
     _draw(kind, lines, found, paper[0][1] / paper[1][1], path)
     heads = [f"{one.name}{', ' if loss else ''}{loss}" for one in TRANSPORTS for loss in ("no loss", "0.1 %", "1 %")]
-    return Appendix(title, text, path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
-
-
-_TEXTS = {
-    KINDS[0]: (
-        "Figure 16's ring, 2 MB among 64 NICs, under one set of settings for both transports",
-        (
-            "A step moves 32 KiB, as among the paper's 64 NICs with 2 MB; 16 NICs have 30 steps and not 126, so "
-            "that they meet fewer losses. What brings the paper's order back is one setting, the same for both: a"
-            " step that waits for its ACK. Then a last packet that is lost costs RoCE its timeout of 4.2 ms, and "
-            "MRC, whose SACKs and tail probe show it, two round trips: among 64 NICs MRC is 14 times as fast at "
-            "0.1 %, where it is slower if steps do not wait. But MRC then keeps far more under loss than the "
-            "paper's does; it falls as the paper's where the ACK timeout of 131 µs alone shows losses. With a "
-            "timeout of 131 µs for both the order is nearly gone. No model here gives all nine figures. Not "
-            "tried: cross traffic, other windows, 8 NICs. The median of the seeds that were run, in brackets the "
-            "least and the greatest; one seed among 64."
-        ),
-    ),
-    KINDS[1]: (
-        "Figure 17's exchange, 2 MB among 64 NICs, under one set of settings for both",
-        "A pair moves 32 KiB, as among the paper's 64 NICs with 2 MB; 16 NICs have 240 pairs and not 4,032.",
-    ),
-}
+    return Appendix(*texts.of(name), path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
 
 
 def appendices(entries: Entries, place: Path) -> list[Appendix]:
     """Both collectives."""
-    return [appendix(kind, *text, entries, place) for kind, text in _TEXTS.items()]
+    return [appendix(kind, entries, place) for kind in KINDS]
 
 
 def _over(ours: float, theirs: float) -> str:

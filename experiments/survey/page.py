@@ -1,9 +1,11 @@
-"""The page of a survey: tables from its records, in Markdown. Pure."""
+"""The page of a survey: tables from its records, in Markdown."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
+from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
 Record = dict[str, Any]
@@ -14,21 +16,6 @@ _NAMES = {
     "t1": "T1, silent",
     "double": "two at once",
 }
-_HEAD = """\
-# Clustermapper: what it finds, and what that is worth
-
-Made by `mrclab survey`; nothing on this page is written by hand. Every host probes all its T0s and T1 paths in each
-cycle; a verdict names the element at fault. Faults are drawn from the seed, so anybody can repeat them.
-"""
-
-_LOCALISATION = """\
-## Localisation
-
-Four planes of two T0 and two T1, four hosts, a probe cycle of CYCLE. Each case begins after twelve healthy cycles on a
-map that knows nothing else. Cycles count from the moment of the fault to the verdict (of two faults: to the later
-one); a probe counts as lost after 250 ms, which is part of them. A false alarm before a fault is a wrong verdict.
-
-"""
 _LOCALISATION_COLUMNS = ("switches", "fault", "cases", "named", "right verdicts", "healthy called down",
                          "median cycles", "90 %", "most")  # fmt: skip
 
@@ -36,11 +23,19 @@ _LOCALISATION_COLUMNS = ("switches", "fault", "cases", "named", "right verdicts"
 def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
     """One page for the records of one survey per target; `page` is where it goes."""
     fields = [records for records in surveys if records]
-    parts = [_HEAD, _circumstances(fields), _localisation(fields), _misses(fields), _healing(fields), _startup(fields)]
-    firsts = [records[0] for records in fields]
-    again = [f"    sudo mrclab survey --target {one['target']} --seed {one['seed']}" for one in firsts]
-    again.append(f"    mrclab survey --write {page}")
-    return "\n".join([*(part for part in parts if part), "## Again\n", *again, ""])
+    cases = [some for records in fields if (some := _of(records, "case"))]
+    context = {
+        "circumstances": _circumstances(fields),
+        "localisation": _localisation(cases),
+        "cycle": cases[-1][0]["cycle"] if cases else 0.0,
+        "cpu": [f"{some[0]['target']} {mean(case['controller_cpu'] for case in some):.0f} %" for some in cases],
+        "misses": _misses(fields),
+        "healing": _healing(fields),
+        "startup": _startup(fields),
+        "firsts": [records[0] for records in fields],
+        "page": page,
+    }
+    return template.fill(Path(__file__).with_name("survey.md.j2"), context) + "\n"
 
 
 def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
@@ -77,28 +72,19 @@ def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:
         first = records[0]
         versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
         rows.append([first["target"], str(first["seed"]), versions, first["machine"]])
-    return markdown(["switches", "seed", "versions", "machine"], rows) + "\n"
+    return markdown(["switches", "seed", "versions", "machine"], rows)
 
 
 def _localisation(surveys: Sequence[Sequence[Record]]) -> str:
-    rows, cpu, cycle = [], [], 0.0
-    for records in surveys:
-        if not (cases := _of(records, "case")):
-            continue
-        target, cycle = cases[0]["target"], cases[0]["cycle"]
-        cpu.append(f"{target} {mean(case['controller_cpu'] for case in cases):.0f} %")
+    """Table of verdicts by kind of fault, of each survey's cases; empty without any."""
+    rows = []
+    for cases in surveys:
+        target = cases[0]["target"]
         for kind, name in _NAMES.items():
             if some := [case for case in cases if _kind(case) == kind]:
                 rows.append([target, name, *_found(some)])
         rows.append([target, "**all**", *_found(cases)])
-    if not rows:
-        return ""
-    return (
-        _LOCALISATION.replace("CYCLE", f"{1000 * cycle:.0f} ms")
-        + markdown(_LOCALISATION_COLUMNS, rows)
-        + "\n"
-        + f"\nCPU of the controller process meanwhile, of one core: {', '.join(cpu)}.\n"
-    )
+    return markdown(_LOCALISATION_COLUMNS, rows) if rows else ""
 
 
 def _found(cases: Sequence[Record]) -> list[str]:
@@ -115,7 +101,7 @@ def _found(cases: Sequence[Record]) -> list[str]:
     ]
 
 
-def _misses(surveys: Sequence[Sequence[Record]]) -> str:
+def _misses(surveys: Sequence[Sequence[Record]]) -> list[str]:
     """Every case that was not named whole and right, so that nothing hides in a percentage."""
     lines = []
     for records in surveys:
@@ -123,11 +109,10 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> str:
             total, right, _ = verdict_shares([case])
             if not case["complete"] or right < total:
                 injured = " and ".join(injury["element"] for injury in case["injuries"])
-                named = (
-                    ", ".join(f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]) or "nothing"
-                )
-                lines.append(f"* {records[0]['target']}, case {case['case']}: {injured} at fault; said: {named}.")
-    return "Cases that were not named whole and at once:\n\n" + "\n".join(lines) + "\n" if lines else ""
+                verdicts = [f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]]
+                named = ", ".join(verdicts) or "nothing"
+                lines.append(f"{records[0]['target']}, case {case['case']}: {injured} at fault; said: {named}")
+    return lines
 
 
 def _healing(surveys: Sequence[Sequence[Record]]) -> str:
@@ -140,14 +125,8 @@ def _healing(surveys: Sequence[Sequence[Record]]) -> str:
                 f"{run['lossy'] / run['before']:.1%}", f"{run['denied_after']:.1f} s",
                 f"{then:.1%}", f"{expected:.0%}", f"{then / expected - 1:+.1%}",
             ])  # fmt: skip
-    if not rows:
-        return ""
     columns = ["switches", "cable", "before", "with the loss", "denied after", "then", "(P−1)/P", "off by"]
-    return (
-        "## A lossy NIC–T0 cable\n\nOne QP at full rate; one of the two hosts' cables loses 5 % of one direction and"
-        " keeps its carrier. MRC cannot heal that\nby itself; Clustermapper has the cable's plane denied. Goodput as a"
-        " share of that before.\n\n" + markdown(columns, rows) + "\n"
-    )
+    return markdown(columns, rows) if rows else ""
 
 
 def _startup(surveys: Sequence[Sequence[Record]]) -> str:
@@ -162,15 +141,9 @@ def _startup(surveys: Sequence[Sequence[Record]]) -> str:
                 f"{run['lost_on_bad'] / run['qps']:.2f}", f"{mean(lost):.2f}", str(max(lost)), str(seconds[4]),
                 str(last), str(run["trimmed"]), str(run["packets"]),
             ])  # fmt: skip
-    if not rows:
-        return ""
     columns = ["switches", "denylist", "QPs", "silent T0–T1 cables", "bad EVs per QP", "lost on bad EVs per QP",
                "lost per QP", "most", "lost in the first 5 s", "in the last 10 s", "trimmed", "delivered"]  # fmt: skip
-    return (
-        "## Start-up with bad paths\n\nSome T0–T1 cables are silent, carrier up, before any QP is there; then all QPs"
-        " start at once and send for 30 s. Without a\ndenylist a QP learns of each bad EV by losing a packet on it;"
-        " Clustermapper knows them before.\n\n" + markdown(columns, rows) + "\n"
-    )
+    return markdown(columns, rows) if rows else ""
 
 
 def _kind(case: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.figures import StoredFigures
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
+from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
 if TYPE_CHECKING:
@@ -41,75 +43,25 @@ MIN_SEEDS = 5
 """A figure of fewer seeds states their number."""
 
 
-_HEAD = """\
-# What a failure costs a training job
-
-Synchronous training waits for its slowest transfer, so that one failed cable can delay every GPU. This page gives the
-delay in milliseconds: training jobs are simulated packet by packet in [virtual time](../virtual-time.md), with MRC and
-with RoCEv2, while a cable or a switch fails. [Runs](#runs) states what was run and what was not.
-"""
-
-_METHOD = """\
-**The job.** Tensor parallelism stays inside servers of eight and sends no packets. Pipeline and data parallelism use
-the fabric; gradients are reduced by halving and doubling while the backward pass continues. Compute times vary by 2 %,
-drawn from the seed.
-
-**The network.** MRC has NICs of 4 × 100 Gb/s. RoCEv2 has one port of 400 Gb/s, one plane and static ECMP. Both use the
-lab's default ACK timeout of 13 to 26 round trips, which is shorter than usual for RoCEv2. A cable's delay is 600 ns, a
-switch's 500 ns.
-
-**The fault** begins when 30 % of the job's bytes are delivered. A dead switch stays dead; a lossy cable stays lossy.
-
-**The figures** are the milliseconds by which the job ended later than the same job with the same seed and no fault:
-the mean over the seeds, with the 95 % interval of Student's t. A cost smaller than its interval is indistinguishable
-from zero. *Ends* means that a QP exhausted its retries and the job ended with an error.
-"""
-
-_RATES = """\
-## A day
-
-The paper counts 4.2 flaps of T0–T1 links a minute (Figure 5), {flaps:,} a day. If each stops {gpus:,} GPUs for as
-long as it delayed the largest job above that ran with all transports, a day of flaps costs:
-
-"""
-
-_LIMITS = """\
-## Limits
-
-* Jobs are short (one to four steps of 200 to 650 µs) because every packet is simulated. The runs measure a cost *per
-  event*, not a day. The cost of a dead switch covers the rest of such a short job; a longer job loses more where
-  bandwidth is missing.
-* A flap lasts 200 µs here, and seconds in data centres. When a T0–T1 cable is down, MRC loses only the time until it
-  notices. When a NIC's cable is down, that NIC loses a share of its bandwidth for the whole time.
-* The job of 1,024 NICs ends 170 µs after the fault begins, so that its flapping cable is down once, for 50 µs, while
-  few packets of so small a step cross it. A cable that is down once for 50 µs costs nothing either; for 75 or 100 µs it
-  costs nothing with seed 1 and 0.022 ms with seed 3, for 150 µs 0.017 ms with seed 1.
-* RoCEv2's ECMP is static, as in the rest of this lab: no routing protocol removes a dead path. Where the table says
-  *ends*, a network that reroutes before the QP exhausts its retries would only stall.
-* RoCEv2 notices the loss of a message's last packets only by its ACK timeout. The short timeout favours it: with the
-  usual 4 ms and more, each such loss costs that much time.
-* The rate of flaps is the paper's, for its own cluster and not scaled to another size. Other kinds of events have no
-  published rate, so only their cost per event is given.
-"""
-
-_RUNS = """\
-## Runs
-
-`make training` makes the missing runs and writes this page; `make training ARGS='--sizes 8192 --seeds 1..5'` makes
-those of one size. When the sources of transport or simulator change, a size's runs start over. A variant is named
-TRANSPORT-FAULT. [training.json](training.json) has the figures of each run.
-"""
-
-
 def write(path: Path, found: StoredFigures) -> None:
     """Write the page, and its picture into the same folder."""
     rows = {nics: kept[1] for nics, kept in found.items()}
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
-    chapters = [_chapter(size, *found[size.nics]) for size in sizes]
-    parts = [_HEAD, _summary(sizes, rows), _METHOD, *chapters, _day(sizes, rows), _LIMITS, _runs(found)]
-    if draw(path.with_name(PICTURE), sizes, rows):
-        parts.insert(2, f"![Milliseconds that each fault cost the job, with 95 % intervals]({PICTURE})\n")
-    path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    largest = rows.get(SIZES[-1].nics, ())
+    context = {
+        "summary": _summary(sizes, rows),
+        "picture": PICTURE if draw(path.with_name(PICTURE), sizes, rows) else "",
+        "chapters": [_chapter(size, *found[size.nics]) for size in sizes],
+        "few_evs": FEW_EVS,
+        "day": _day(sizes, rows),
+        "flaps": FLAPS_PER_DAY,
+        "gpus": GPUS,
+        "runs": [(size.nics, *found.get(size.nics, ("", ()))) for size in SIZES],
+        "any_roce_16": any(str(row["variant"]).startswith("roce-16") for row in largest),
+        "counts": _counts(rows),
+    }
+    text = template.fill(Path(__file__).with_name("training.md.j2"), context)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
@@ -120,8 +72,7 @@ def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str
             found = [costs.cost(rows[size.nics], name, fault) for name in _COMPARED]
             if any(found):
                 lines.append([FAULTS[fault], f"{size.nics:,} NICs", *map(cost_text, found)])
-    table = markdown(["", "job", *(TRANSPORTS[name] for name in _COMPARED)], lines)
-    return f"What a fault costs the job, in ms:\n\n{table}\n" if lines else ""
+    return markdown(["", "job", *(TRANSPORTS[name] for name in _COMPARED)], lines) if lines else ""
 
 
 def _measured(rows: Sequence[Row]) -> list[str]:
@@ -129,30 +80,18 @@ def _measured(rows: Sequence[Row]) -> list[str]:
     return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
 
 
-def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> str:
-    """One table: faults by transports. `digest` names the sources of its rows."""
+def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> tuple[JobSize, str, list[int], str, str]:
+    """Return size, sources, seeds, table (faults by transports) and the command of the run of its first figure."""
     shown = _measured(rows)
     seeds = sorted({row["seed"] for row in rows})
-    words = [f"## {size.nics:,} NICs", ""]
-    words.append(
-        f"{size.t0s} T0s of {size.hosts_per_t0} NICs and {size.t1s} T1s in each plane; pipeline of {size.pipeline},"
-        f" data parallelism of {size.data}.\n{size.gradients >> 10} KiB of gradients for each rank and step;"
-        f" {size.steps} step{'s' if size.steps > 1 else ''}. {_seeds(seeds)}; ms."
-    )
-    if size.few_evs:
-        words.append("To save memory, an MRC QP has {active_per_plane} active and {backup_per_plane} backup EVs in each"
-                     " plane, half the default.".format(**FEW_EVS))  # fmt: skip
     usual = [costs.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
         cells = [costs.cost(rows, name, fault) for name in shown]
         if any(cells):
             lines.append([text, *map(cost_text, cells)])
-    words += ["", markdown(["", *(TRANSPORTS[name] for name in shown)], lines)]
-    example = size.command(f"{shown[0]}-flap", seeds[0])
-    words += ["", f"The run of the first figure (sources `{digest}`), with other variants in place of the one named:"]
-    words += ["", f"    {example}", ""]
-    return "\n".join(words)
+    table = markdown(["", *(TRANSPORTS[name] for name in shown)], lines)
+    return size, digest, seeds, table, size.command(f"{shown[0]}-flap", seeds[0])
 
 
 def cost_text(cost: FaultCost | None) -> str:
@@ -168,10 +107,6 @@ def cost_text(cost: FaultCost | None) -> str:
     return text + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
 
 
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"Seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"Seed {seeds[0]}"
-
-
 def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> JobSize:
     """Return the size with the flap's cost for most transports, then most seeds, then most NICs."""
 
@@ -184,6 +119,7 @@ def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> 
 
 
 def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
+    """Return the table of costs of a day's flaps; empty where nothing was measured."""
     if not sizes:
         return ""
     size = _best_known(sizes, rows)  # one size for all, as a cost grows with the job
@@ -200,40 +136,19 @@ def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
         hours = [f"{cost.gpu_hours:.3f}", f"{cost.mean * per_ms:,.0f}{spread}"]
         lines.append([text, f"{size.nics:,} NICs", cost_text(cost), *hours])
     columns = ["", "job", "ms per flap", "GPU-hours per flap", "GPU-hours per day"]
-    return _RATES.format(flaps=FLAPS_PER_DAY, gpus=GPUS) + markdown(columns, lines) + "\n"
+    return markdown(columns, lines)
 
 
-def _runs(found: StoredFigures) -> str:
-    """State which runs were made: seeds of each transport and fault, CPU time, memory, sources."""
+def _counts(rows: Mapping[int, Sequence[Row]]) -> str:
+    """Return the table of seeds that ran, by transport and fault."""
     cases = (costs.CALM, *FAULTS)
-    words = [_RUNS]
-    for size in SIZES:
-        digest, rows = found.get(size.nics, ("", ()))
-        if not rows:
-            words += [f"* {size.nics:,} NICs: not run."]
-            continue
-        spent, memory = sum(row.get("cpu") or 0 for row in rows), max(row.get("mib") or 0 for row in rows)
-        used = f"{spent:,.0f} s of CPU time, at most {memory:,} MiB in one process"
-        words.append(
-            f"* {size.nics:,} NICs: {len(rows)} run{'s' if len(rows) > 1 else ''} with sources `{digest}`, {used}."
-        )
-    words += ["* 32,768 NICs: not run; the QPs of such a job need some 16 GB."]
-    largest = found.get(SIZES[-1].nics, ("", ()))[1]
-    if not any(str(row["variant"]).startswith("roce-16") for row in largest):
-        words += ["* 8,192 NICs with 16 QPs: not run; a job takes 11.6 GB, and its branch at a fault as much again."]
-    words += [""]
     lines = []
     for size in SIZES:
-        for transport in size.transports if size.nics in found else ():
-            counts = [_count(found, size, f"{transport}-{case}") for case in cases]
+        ran = Counter(row["variant"] for row in rows.get(size.nics, ()))
+        for transport in size.transports if size.nics in rows else ():
+            counts = [ran[f"{transport}-{case}"] for case in cases]
             lines.append([f"{size.nics:,}", f"`{transport}`", *(str(count) if count else "–" for count in counts)])
-    words += ["Seeds that ran, by transport and fault:", ""]
-    words += [markdown(["NICs", "", *(f"`{case}`" for case in cases)], lines), ""]
-    return "\n".join(words)
-
-
-def _count(found: StoredFigures, size: JobSize, variant: str) -> int:
-    return sum(row["variant"] == variant for row in found.get(size.nics, ("", ()))[1])
+    return markdown(["NICs", "", *(f"`{case}`" for case in cases)], lines)
 
 
 def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:

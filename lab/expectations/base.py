@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 
-from mrclab.lab.kinds import Kinds, kind_of
+from mrclab.lab.kinds import Kinds
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
 from mrclab.lab.scenario.units import show_rate
 from mrclab.topo.input.sentences import brief
@@ -117,12 +118,8 @@ LevelField = Annotated[Level, BeforeValidator(parse_level), AfterValidator(_know
 FlowName = Annotated[str, AfterValidator(_known_flow)]
 
 
-class BaseExpectation(BaseModel):
+class BaseExpectation(OfKind):
     """One expectation of a scenario."""
-
-    model_config = ConfigDict(
-        defer_build=True, extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False
-    )
 
     to_the_end: ClassVar[bool] = False
     """True where all that happens until the end of the run counts, so that nothing is decided before."""
@@ -156,11 +153,6 @@ class BaseExpectation(BaseModel):
         return (
             found if found.value is None else replace(found, ok=True, expected=f"{found.expected.strip()} (measured)")
         )
-
-    @property
-    def kind_name(self) -> str:
-        """The value of `kind`."""
-        return kind_of(type(self)) or ""
 
     @property
     def expected_outcome(self) -> str:

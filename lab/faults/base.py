@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import FaultAction, FaultContext
 from mrclab.lab.faults.probe import FaultProbe
-from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
-from mrclab.lab.scenario.base import Strict
+from mrclab.lab.kinds import Kinds, WorldName, unsupported
+from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import KnownTrigger, NewName
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.cables.cablefaults import Direction
@@ -27,7 +27,7 @@ FieldDraw = Callable[[random.Random, Fabric], Any]
 _ARROWS = {"both": "", "up": " upwards", "down": " downwards"}
 
 
-class FaultBase(Strict):
+class FaultBase(OfKind):
     """Fields of every kind.
 
     `worlds` names the worlds in which the kind means something; `example` holds the fields with which `prove` is called
@@ -59,11 +59,6 @@ class FaultBase(Strict):
     def ends_at(self) -> Trigger | None:
         """Trigger that ends the fault, where the scenario names one."""
         return None
-
-    @property
-    def kind_name(self) -> str:
-        """The value of `kind`."""
-        return kind_of(type(self)) or ""
 
     def resolved(self, context: FaultContext) -> "FaultBase":
         """Return the fault with all that is only known when it begins."""

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from mrclab.lab.kinds import kind_of
+
 
 class Strict(BaseModel):
     """Immutable model; an unknown field is an error."""
@@ -14,3 +16,12 @@ class Strict(BaseModel):
         populate_by_name=True,
         allow_inf_nan=False,
     )
+
+
+class OfKind(Strict):
+    """Model of one kind of a family, which its field `kind` names."""
+
+    @property
+    def kind_name(self) -> str:
+        """The value of `kind`."""
+        return kind_of(type(self)) or ""

@@ -2,18 +2,13 @@
 
 from typing import Any
 
-from mrclab.lab.kinds import Kinds, kind_of
-from mrclab.lab.scenario.base import Strict
+from mrclab.lab.kinds import Kinds
+from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.traffic.base import SourceFile
 
 
-class TopologyBase(Strict):
+class TopologyBase(OfKind):
     """Fields of every kind: none."""
-
-    @property
-    def kind_name(self) -> str:
-        """The value of `kind`."""
-        return kind_of(type(self)) or ""
 
     def fabric(self) -> dict[str, Any]:
         """Return fields of `fabric`, as a scenario file has them."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from mrclab.lab.kinds import Kinds, WorldName, kind_of, unsupported
-from mrclab.lab.scenario.base import Strict
+from mrclab.lab.kinds import Kinds, WorldName, unsupported
+from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
 from mrclab.lab.scenario.sections.transport import MAX_QPS, QpAttributes, ScenarioTransport
 from mrclab.lab.scenario.triggers import Trigger
@@ -57,7 +57,7 @@ def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
     return paths
 
 
-class TrafficBase(Strict):
+class TrafficBase(OfKind):
     """Fields of every kind.
 
     `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
@@ -101,11 +101,6 @@ class TrafficBase(Strict):
     def qps_of(self, common: int) -> int:
         """Return the QPs of each flow; `qps` is the scenario's default."""
         return self.qps or (self.transport.qps if self.transport is not None else common)
-
-    @property
-    def kind_name(self) -> str:
-        """The value of `kind`."""
-        return kind_of(type(self)) or ""
 
     @property
     def together(self) -> bool:

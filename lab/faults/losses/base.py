@@ -3,17 +3,12 @@
 import random
 from collections.abc import Iterator
 
-from mrclab.lab.kinds import Kinds, kind_of
-from mrclab.lab.scenario.base import Strict
+from mrclab.lab.kinds import Kinds
+from mrclab.lab.scenario.base import OfKind
 
 
-class LossModelBase(Strict):
+class LossModelBase(OfKind):
     """Fields of every kind: none."""
-
-    @property
-    def kind_name(self) -> str:
-        """The value of `kind`."""
-        return kind_of(type(self)) or ""
 
     def lost(self, draw: random.Random) -> Iterator[int]:
         """Yield the numbers of the packets that are lost, ascending, from 0; without end, or until no more is lost."""
