@@ -15,7 +15,7 @@ from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.worldoption import World
+from mrclab.lab.command.options import World
 from mrclab.lab.errors import Refused
 
 app = typer.Typer()

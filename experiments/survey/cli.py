@@ -9,7 +9,7 @@ from mrclab.experiments.survey import page, record
 from mrclab.experiments.survey.command import Survey
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.worldoption import World
+from mrclab.lab.command.options import World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds

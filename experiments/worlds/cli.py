@@ -12,8 +12,7 @@ from mrclab.experiments.worlds import figurefile, page, work
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.sloweroption import Slower
-from mrclab.lab.command.worldoption import World
+from mrclab.lab.command.options import Slower, World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario

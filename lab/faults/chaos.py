@@ -41,6 +41,39 @@ else:
     DrawnKind = Literal[_kinds]
 
 
+class RunChaos(FaultAction["Chaos"]):
+    """Inject and clear the faults of a plan, on a time line of their own."""
+
+    def __init__(self, context: FaultContext, fault: "Chaos") -> None:
+        super().__init__(context, fault)
+        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
+        self._clock = 0.0  # seconds of the plan's time
+        self._looked = 0.0
+
+    @override
+    def inject(self) -> None:
+        self._looked = self.context.now
+        self.advance(self._looked)
+
+    @override
+    def advance(self, now: float) -> list[str]:
+        """Apply the plan for now. While something holds up the time line, the plan's time is paused.
+
+        Else all that became due meanwhile would begin at once, and leave some hosts no path.
+        """
+        self._clock += min(max(0.0, now - self._looked), _LONGEST_STEP)
+        self._looked = now
+        done = self._line.advance(self._clock, {})
+        self.finished = not self._line.pending and self._clock >= self.fault.duration
+        self.due = min(self._line.next_due(), now + max(0.0, self.fault.duration - self._clock))
+        return done
+
+    @override
+    def clear(self) -> Counters | None:
+        self._line.clear_all()
+        return None
+
+
 @FAULTS.register
 class Chaos(CompositeFault):
     """Random faults for a duration, each cleared after its own. Ends without being cleared."""
@@ -58,6 +91,7 @@ class Chaos(CompositeFault):
         "kinds": ["link_down", "loss", "delay"],
     }  # fmt: skip
     kinds: Annotated[tuple[DrawnKind, ...], AfterValidator(at_least_one)] = DEFAULT_KINDS
+    acts: ClassVar = RunChaos
 
     @model_validator(mode="after")
     def _in_order(self) -> "Chaos":
@@ -74,10 +108,6 @@ class Chaos(CompositeFault):
     def text(self, fabric: Fabric) -> str:
         kinds = "every kind" if self.kinds == DEFAULT_KINDS else ", ".join(self.kinds)
         return f"chaos of {kinds} for {show_seconds(self.duration)}, a fault about every {show_seconds(self.every)}"
-
-    @override
-    def action(self, context: FaultContext) -> "RunChaos":
-        return RunChaos(context, self)
 
     @override
     def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
@@ -120,36 +150,3 @@ class Chaos(CompositeFault):
         begun, ended = probe.records("fault.begin"), probe.records("fault.end")
         every = len(begun) > 1 and len(begun) == len(ended)
         probe.expect(every, f"{len(begun)} faults began, {len(ended)} ended")
-
-
-class RunChaos(FaultAction[Chaos]):
-    """Inject and clear the faults of a plan, on a time line of their own."""
-
-    def __init__(self, context: FaultContext, fault: Chaos) -> None:
-        super().__init__(context, fault)
-        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
-        self._clock = 0.0  # seconds of the plan's time
-        self._looked = 0.0
-
-    @override
-    def inject(self) -> None:
-        self._looked = self.context.now
-        self.advance(self._looked)
-
-    @override
-    def advance(self, now: float) -> list[str]:
-        """Apply the plan for now. While something holds up the time line, the plan's time is paused.
-
-        Else all that became due meanwhile would begin at once, and leave some hosts no path.
-        """
-        self._clock += min(max(0.0, now - self._looked), _LONGEST_STEP)
-        self._looked = now
-        done = self._line.advance(self._clock, {})
-        self.finished = not self._line.pending and self._clock >= self.fault.duration
-        self.due = min(self._line.next_due(), now + max(0.0, self.fault.duration - self._clock))
-        return done
-
-    @override
-    def clear(self) -> Counters | None:
-        self._line.clear_all()
-        return None

@@ -1,6 +1,6 @@
 """Faults that consist of others: they share the start of their names, and run on a time line of their own."""
 
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -12,32 +12,10 @@ from mrclab.lab.faults.timeline import TimeLine
 _NAME_LENGTH = 32  # of the fault's own name in those of its parts
 
 
-class CompositeFault(FaultBase):
-    """A fault that consists of `parts`, with times relative to its own."""
-
-    @property
-    @override
-    def prefix(self) -> str:
-        return self.name[:_NAME_LENGTH]
-
-    @override
-    def action(self, context: FaultContext) -> FaultAction[Any]:
-        return RunParts(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        """Every part that began ends, and there are at least two."""
-        probe.inject()
-        begun = probe.records("fault.begin")
-        probe.clear()
-        ended = probe.records("fault.end")
-        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")
-
-
-class RunParts(FaultAction[CompositeFault]):
+class RunParts(FaultAction["CompositeFault"]):
     """Inject and clear all parts of a fault, as their times say."""
 
-    def __init__(self, context: FaultContext, fault: CompositeFault) -> None:
+    def __init__(self, context: FaultContext, fault: "CompositeFault") -> None:
         super().__init__(context, fault)
         self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
         self._began = 0.0
@@ -57,3 +35,23 @@ class RunParts(FaultAction[CompositeFault]):
     def clear(self) -> Counters | None:
         self._line.clear_all()
         return None
+
+
+class CompositeFault(FaultBase):
+    """A fault that consists of `parts`, with times relative to its own."""
+
+    acts: ClassVar = RunParts
+
+    @property
+    @override
+    def prefix(self) -> str:
+        return self.name[:_NAME_LENGTH]
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        """Every part that began ends, and there are at least two."""
+        probe.inject()
+        begun = probe.records("fault.begin")
+        probe.clear()
+        ended = probe.records("fault.end")
+        probe.expect(len(begun) >= 2 and len(ended) >= 2, f"{len(begun)} faults began, {len(ended)} ended")

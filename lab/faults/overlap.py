@@ -20,3 +20,21 @@ def claims(fault: FaultBase, fabric: Fabric, seed: int) -> tuple[frozenset[str],
     parts = fault.parts(fabric, seed)
     claimed = frozenset[str]().union(*(part.claims(fabric) for part in parts))
     return claimed, claimed.union(*(part.needs(fabric) for part in parts))
+
+
+THE_CONTROLLER = "the controller"
+
+
+def process_of(switch: str) -> str:
+    """Return the claim to a switch's process."""
+    return f"the process of {switch}"
+
+
+def running_of(switch: str) -> str:
+    """Return the claim to the running state of a switch."""
+    return f"whether {switch} runs"
+
+
+def channel_of(switch: str) -> str:
+    """Return the claim to a switch's control channel."""
+    return f"the control channel of {switch}"

@@ -15,9 +15,8 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import operations
 from mrclab.lab.command.live.rundir import virtual_run_dir
 from mrclab.lab.command.live.secondterminal import watch_lab
-from mrclab.lab.command.pageoptions import Open, Ui
+from mrclab.lab.command.options import Open, Ui, World
 from mrclab.lab.command.runs.send import keep_logs
-from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service

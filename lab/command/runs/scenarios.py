@@ -10,10 +10,8 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.pageoptions import Open, Ui
+from mrclab.lab.command.options import Open, Slower, Ui, World
 from mrclab.lab.command.runs import watched
-from mrclab.lab.command.sloweroption import Slower
-from mrclab.lab.command.worldoption import World
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, suite, worlds

@@ -15,7 +15,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
-from mrclab.lab.command.worldoption import World
+from mrclab.lab.command.options import World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client

@@ -14,7 +14,7 @@ import typer
 from mrclab.hosts.collectives import steps
 from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.sloweroption import Slower
+from mrclab.lab.command.options import Slower
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario

@@ -20,12 +20,22 @@ _SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its fa
 _MAX_FLAPS = 20  # per second, there
 
 
+class CutCables(FaultAction["CarrierFault"]):
+    """Take carrier away from some cables, all at once."""
+
+    @override
+    def inject(self) -> None:
+        self.context.injector.hold_down(self.fault.name, *self.fault.links(self.context.fabric))
+
+    @override
+    def clear(self) -> None:
+        self.context.injector.release(self.fault.name)
+
+
 class CarrierFault(LastingFault):
     """Carrier lost at both ends of all cables of the fault, at once."""
 
-    @override
-    def action(self, context: FaultContext) -> "CutCables":
-        return CutCables(context, self)
+    acts: ClassVar = CutCables
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -36,18 +46,6 @@ class CarrierFault(LastingFault):
         probe.clear()
         probe.expect(found == dead, f"without carrier are {found}, not {dead}")
         probe.expect(not probe.without_carrier(), "carrier does not come back")
-
-
-class CutCables(FaultAction[CarrierFault]):
-    """Take carrier away from some cables, all at once."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.hold_down(self.fault.name, *self.fault.links(self.context.fabric))
-
-    @override
-    def clear(self) -> None:
-        self.context.injector.release(self.fault.name)
 
 
 @FAULTS.register
@@ -64,68 +62,10 @@ class LinkDown(CableFault, CarrierFault):
         return f"{self.link} down"
 
 
-@FAULTS.register
-class Flap(CableFault):
-    """Carrier goes and comes: at a steady `period`, or at random with a mean `rate`, each time down for `down`."""
-
-    kind: Literal["flap"]
-    link: CableOrBusiest
-    period: Duration | None = Field(default=None, gt=0, description="seconds from one loss of carrier to the next")
-    rate: float | None = Field(default=None, gt=0, description="flaps per second, drawn from the seed (Poisson)")
-    duty: Share = Field(default=0.5, description="share of the period without carrier")
-    down: Duration | None = Field(default=None, gt=0, description="seconds without carrier, instead of duty")
-    count: int | None = Field(default=None, ge=1, description="flaps, then the fault is over")
-    example: ClassVar = {"link": CABLE, "period": 0.1, "duty": 0.4, "count": 3}
-    draws: ClassVar = {"down": between(0.05, 0.3, 3), "link": random_link, "rate": between(0.5, 3, 2)}
-
-    @model_validator(mode="after")
-    def _one_rhythm(self, info: ValidationInfo) -> "Flap":
-        fabric = (info.context or {}).get("fabric")
-        pace = fabric.spec.pace if fabric is not None else 1.0
-        shortest, most = _SHORTEST_SWITCH * pace, _MAX_FLAPS / pace
-        if (self.period is None) == (self.rate is None):
-            raise ValueError("a flap needs either a period (such as 1s) or a Poisson rate per second (such as 0.2)")
-        if self.rate is not None and self.down is None:
-            raise ValueError("a flap with a Poisson rate needs down, the time without carrier, such as down: 200ms")
-        if self.period is not None and self.down_seconds >= self.period:
-            raise ValueError(
-                f"a flap of {self.period:g} s cannot be down for {self.down_seconds:g} s; lower duty or down"
-            )
-        if self.down_seconds < shortest:
-            raise ValueError(f"a flap is down for at least {show_seconds(shortest)}; raise period, duty or down")
-        if self.rate is not None and self.rate > most:
-            raise ValueError(f"a cable flaps at most {most:.4g} times a second; lower rate")
-        return self
-
-    @property
-    def down_seconds(self) -> float:
-        """Time without carrier in each flap."""
-        return self.down if self.down is not None else self.duty * (self.period or 0.0)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        rhythm = f"every {show_seconds(self.period)}" if self.period else f"{self.rate:g} times a second, at random,"
-        times = f", {self.count} times" if self.count else ""
-        return f"{self.link} flaps {rhythm} for {show_seconds(self.down_seconds)}{times}"
-
-    @override
-    def action(self, context: FaultContext) -> "FlapCable":
-        return FlapCable(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        probe.inject()
-        probe.expect(probe.without_carrier(), "carrier stays")
-        probe.wait_until_over()
-        edges = [record["up"] for record in probe.records("fault.edge")]
-        probe.expect(edges == [False, True] * 3, f"carrier went and came as {edges}")
-        probe.expect(not probe.without_carrier(), "carrier does not come back")
-
-
-class FlapCable(FaultAction[Flap]):
+class FlapCable(FaultAction["Flap"]):
     """Take carrier away and give it back, edge by edge."""
 
-    def __init__(self, context: FaultContext, fault: Flap) -> None:
+    def __init__(self, context: FaultContext, fault: "Flap") -> None:
         super().__init__(context, fault)
         self._random = random.Random(f"{context.seed}/{fault.name}")
         self._flaps = 0
@@ -173,6 +113,61 @@ class FlapCable(FaultAction[Flap]):
         else:
             injector.hold_down(self.fault.name, self.fault.link)
         self.context.record(FaultEdge(fault=self.fault.name, link=self.fault.link, up=up), at)
+
+
+@FAULTS.register
+class Flap(CableFault):
+    """Carrier goes and comes: at a steady `period`, or at random with a mean `rate`, each time down for `down`."""
+
+    kind: Literal["flap"]
+    link: CableOrBusiest
+    period: Duration | None = Field(default=None, gt=0, description="seconds from one loss of carrier to the next")
+    rate: float | None = Field(default=None, gt=0, description="flaps per second, drawn from the seed (Poisson)")
+    duty: Share = Field(default=0.5, description="share of the period without carrier")
+    down: Duration | None = Field(default=None, gt=0, description="seconds without carrier, instead of duty")
+    count: int | None = Field(default=None, ge=1, description="flaps, then the fault is over")
+    example: ClassVar = {"link": CABLE, "period": 0.1, "duty": 0.4, "count": 3}
+    draws: ClassVar = {"down": between(0.05, 0.3, 3), "link": random_link, "rate": between(0.5, 3, 2)}
+    acts: ClassVar = FlapCable
+
+    @model_validator(mode="after")
+    def _one_rhythm(self, info: ValidationInfo) -> "Flap":
+        fabric = (info.context or {}).get("fabric")
+        pace = fabric.spec.pace if fabric is not None else 1.0
+        shortest, most = _SHORTEST_SWITCH * pace, _MAX_FLAPS / pace
+        if (self.period is None) == (self.rate is None):
+            raise ValueError("a flap needs either a period (such as 1s) or a Poisson rate per second (such as 0.2)")
+        if self.rate is not None and self.down is None:
+            raise ValueError("a flap with a Poisson rate needs down, the time without carrier, such as down: 200ms")
+        if self.period is not None and self.down_seconds >= self.period:
+            raise ValueError(
+                f"a flap of {self.period:g} s cannot be down for {self.down_seconds:g} s; lower duty or down"
+            )
+        if self.down_seconds < shortest:
+            raise ValueError(f"a flap is down for at least {show_seconds(shortest)}; raise period, duty or down")
+        if self.rate is not None and self.rate > most:
+            raise ValueError(f"a cable flaps at most {most:.4g} times a second; lower rate")
+        return self
+
+    @property
+    def down_seconds(self) -> float:
+        """Time without carrier in each flap."""
+        return self.down if self.down is not None else self.duty * (self.period or 0.0)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        rhythm = f"every {show_seconds(self.period)}" if self.period else f"{self.rate:g} times a second, at random,"
+        times = f", {self.count} times" if self.count else ""
+        return f"{self.link} flaps {rhythm} for {show_seconds(self.down_seconds)}{times}"
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        probe.inject()
+        probe.expect(probe.without_carrier(), "carrier stays")
+        probe.wait_until_over()
+        edges = [record["up"] for record in probe.records("fault.edge")]
+        probe.expect(edges == [False, True] * 3, f"carrier went and came as {edges}")
+        probe.expect(not probe.without_carrier(), "carrier does not come back")
 
 
 @FAULTS.register

@@ -8,8 +8,8 @@ from typing_extensions import override
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
+from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
-from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
@@ -21,6 +21,7 @@ class ControllerCrash(LastingFault):
     """The controller is killed. At its end: started again; it adopts the switches that run."""
 
     kind: Literal["controller_crash"]
+    acts: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -35,10 +36,6 @@ class ControllerCrash(LastingFault):
         return frozenset({THE_CONTROLLER})
 
     @override
-    def action(self, context: FaultContext) -> KillProcess:
-        return KillProcess(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         before = {name: pid for name, pid in probe.processes().items() if name != CONTROLLER}
         probe.inject()
@@ -47,11 +44,27 @@ class ControllerCrash(LastingFault):
         probe.expect(before.items() <= probe.processes().items(), "other processes ended with the controller")
 
 
+class RestartController(FaultAction["ControllerRestart"]):
+    """End the controller in good order, and start another."""
+
+    @override
+    def inject(self) -> None:
+        self.context.injector.terminate(CONTROLLER)
+        self.context.injector.restart(CONTROLLER)
+        self.finished = True
+
+    @override
+    def clear(self) -> None:
+        if not self.context.injector.is_alive(CONTROLLER):
+            self.context.injector.restart(CONTROLLER)
+
+
 @FAULTS.register
 class ControllerRestart(FaultBase):
     """The controller ends in good order and starts again at once. Ends without being cleared."""
 
     kind: Literal["controller_restart"]
+    acts: ClassVar = RestartController
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -71,10 +84,6 @@ class ControllerRestart(FaultBase):
         return 0.0
 
     @override
-    def action(self, context: FaultContext) -> "RestartController":
-        return RestartController(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         pid = probe.processes()[CONTROLLER]
         probe.inject()
@@ -82,63 +91,10 @@ class ControllerRestart(FaultBase):
         probe.expect(probe.processes()[CONTROLLER] != pid, "the controller was not started again")
 
 
-class RestartController(FaultAction[ControllerRestart]):
-    """End the controller in good order, and start another."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.terminate(CONTROLLER)
-        self.context.injector.restart(CONTROLLER)
-        self.finished = True
-
-    @override
-    def clear(self) -> None:
-        if not self.context.injector.is_alive(CONTROLLER):
-            self.context.injector.restart(CONTROLLER)
-
-
-@FAULTS.register
-class ControllerPartition(LastingFault):
-    """The control channel of one switch is cut, and cannot be opened again until the fault ends."""
-
-    kind: Literal["controller_partition"]
-    switch: SwitchName
-    worlds: ClassVar = frozenset({"wire"})  # there are no control channels in virtual time
-    example: ClassVar = {"switch": SWITCH}
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"the controller is cut off from {self.switch}"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({channel_of(self.switch)})
-
-    @override
-    def needs(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({process_of(self.switch)})  # whose socket is hidden; one that starts again makes another
-
-    @override
-    def action(self, context: FaultContext) -> "CutControl":
-        return CutControl(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        def away() -> list[str]:
-            switches = probe.call(CONTROLLER, "status")["by_switch"]
-            return [name for name, state in switches.items() if state["state"] != "ready"]
-
-        probe.inject()
-        lost = probe.wait_for(away, bool)
-        probe.clear()
-        probe.expect(lost == [SWITCH], f"the controller lost {lost}")
-        probe.expect(probe.is_alive(SWITCH), "the switch died of it")
-
-
-class CutControl(FaultAction[ControllerPartition]):
+class CutControl(FaultAction["ControllerPartition"]):
     """Cut one control channel from outside both of its ends."""
 
-    def __init__(self, context: FaultContext, fault: ControllerPartition) -> None:
+    def __init__(self, context: FaultContext, fault: "ControllerPartition") -> None:
         super().__init__(context, fault)
         self._cut: Cleared | None = None
 
@@ -154,58 +110,44 @@ class CutControl(FaultAction[ControllerPartition]):
 
 
 @FAULTS.register
-class ControllerSlow(LastingFault):
-    """The controller gets only a part of the time: it is stopped for `pause` out of every `period`."""
+class ControllerPartition(LastingFault):
+    """The control channel of one switch is cut, and cannot be opened again until the fault ends."""
 
-    kind: Literal["controller_slow"]
-    period: Duration = Field(default=1.0, ge=0.1, le=60)
-    pause: Duration = Field(default=0.8, ge=0.05, le=60)
-    worlds: ClassVar = frozenset({"wire"})  # there is no process to stop in virtual time
-    example: ClassVar = {"period": 0.2, "pause": 0.1}
-
-    @model_validator(mode="after")
-    def _some_time_left(self) -> "ControllerSlow":
-        if self.pause >= self.period:
-            raise ValueError(f"a pause of {self.pause:g} s leaves nothing of a period of {self.period:g} s; lower it")
-        return self
+    kind: Literal["controller_partition"]
+    switch: SwitchName
+    worlds: ClassVar = frozenset({"wire"})  # there are no control channels in virtual time
+    example: ClassVar = {"switch": SWITCH}
+    acts: ClassVar = CutControl
 
     @override
     def text(self, fabric: Fabric) -> str:
-        return f"the controller is stopped for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
-
-    @override
-    def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        return (CONTROLLER,)
+        return f"the controller is cut off from {self.switch}"
 
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER})
+        return frozenset({channel_of(self.switch)})
 
     @override
-    def action(self, context: FaultContext) -> "SlowController":
-        return SlowController(context, self)
+    def needs(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({process_of(self.switch)})  # whose socket is hidden; one that starts again makes another
 
     @override
     def prove(self, probe: FaultProbe) -> None:
-        pid = probe.processes()[CONTROLLER]
-
-        def expect_stopped(stopped: bool) -> None:
-            seen = probe.wait_for(lambda: probe.process_state(pid) == "T", stopped.__eq__)
-            probe.expect(seen == stopped, f"the controller does not {'stop' if stopped else 'go on'}")
+        def away() -> list[str]:
+            switches = probe.call(CONTROLLER, "status")["by_switch"]
+            return [name for name, state in switches.items() if state["state"] != "ready"]
 
         probe.inject()
-        for stopped in (True, False):
-            expect_stopped(stopped)
-            probe.step()
-        expect_stopped(stopped=True)
+        lost = probe.wait_for(away, bool)
         probe.clear()
-        expect_stopped(stopped=False)
+        probe.expect(lost == [SWITCH], f"the controller lost {lost}")
+        probe.expect(probe.is_alive(SWITCH), "the switch died of it")
 
 
-class SlowController(FaultAction[ControllerSlow]):
+class SlowController(FaultAction["ControllerSlow"]):
     """Stop the controller for a part of every period."""
 
-    def __init__(self, context: FaultContext, fault: ControllerSlow) -> None:
+    def __init__(self, context: FaultContext, fault: "ControllerSlow") -> None:
         super().__init__(context, fault)
         self._stopped = False
 
@@ -231,3 +173,49 @@ class SlowController(FaultAction[ControllerSlow]):
     def clear(self) -> None:
         if self._stopped and self.context.injector.is_alive(CONTROLLER):
             self.context.injector.thaw(CONTROLLER)
+
+
+@FAULTS.register
+class ControllerSlow(LastingFault):
+    """The controller gets only a part of the time: it is stopped for `pause` out of every `period`."""
+
+    kind: Literal["controller_slow"]
+    period: Duration = Field(default=1.0, ge=0.1, le=60)
+    pause: Duration = Field(default=0.8, ge=0.05, le=60)
+    worlds: ClassVar = frozenset({"wire"})  # there is no process to stop in virtual time
+    example: ClassVar = {"period": 0.2, "pause": 0.1}
+    acts: ClassVar = SlowController
+
+    @model_validator(mode="after")
+    def _some_time_left(self) -> "ControllerSlow":
+        if self.pause >= self.period:
+            raise ValueError(f"a pause of {self.pause:g} s leaves nothing of a period of {self.period:g} s; lower it")
+        return self
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"the controller is stopped for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
+
+    @override
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        return (CONTROLLER,)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER})
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[CONTROLLER]
+
+        def expect_stopped(stopped: bool) -> None:
+            seen = probe.wait_for(lambda: probe.process_state(pid) == "T", stopped.__eq__)
+            probe.expect(seen == stopped, f"the controller does not {'stop' if stopped else 'go on'}")
+
+        probe.inject()
+        for stopped in (True, False):
+            expect_stopped(stopped)
+            probe.step()
+        expect_stopped(stopped=True)
+        probe.clear()
+        expect_stopped(stopped=False)

@@ -19,28 +19,10 @@ from mrclab.topo.model import Fabric
 _UP: dict[str, Any] = {"link": CABLE, "direction": "up"}
 
 
-class RelayedFault(PacketFault):
-    """A fault for which frames pass through a relay, of which there is one for each cable and direction."""
-
-    @property
-    def impairment(self) -> Impairment:
-        """The relay's treatment of frames."""
-        raise NotImplementedError
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        (link,) = self.links(fabric)
-        return frozenset(both_ways(link) if self.direction == "both" else [way_through(link, self.direction)])
-
-    @override
-    def action(self, context: FaultContext) -> "Relay":
-        return Relay(context, self)
-
-
-class Relay(FaultAction[RelayedFault]):
+class Relay(FaultAction["RelayedFault"]):
     """Send the frames of a cable through a relay."""
 
-    def __init__(self, context: FaultContext, fault: RelayedFault) -> None:
+    def __init__(self, context: FaultContext, fault: "RelayedFault") -> None:
         super().__init__(context, fault)
         self._impaired: Impaired | None = None
 
@@ -58,6 +40,22 @@ class Relay(FaultAction[RelayedFault]):
             return {}
         received, lost, sent = self._impaired.clear()
         return {"seen": received, "dropped": lost, "refused": received - sent}
+
+
+class RelayedFault(PacketFault):
+    """A fault for which frames pass through a relay, of which there is one for each cable and direction."""
+
+    acts: ClassVar = Relay
+
+    @property
+    def impairment(self) -> Impairment:
+        """The relay's treatment of frames."""
+        raise NotImplementedError
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        (link,) = self.links(fabric)
+        return frozenset(both_ways(link) if self.direction == "both" else [way_through(link, self.direction)])
 
 
 def _random_wait(draw: random.Random, fabric: Fabric) -> float:
@@ -158,6 +156,25 @@ class Reorder(RelayedFault):
         _prove_late(probe, 0.0, in_order=False)
 
 
+class Swap(FaultAction["SwapCables"]):
+    """Exchange the far ends of two cables."""
+
+    def __init__(self, context: FaultContext, fault: "SwapCables") -> None:
+        super().__init__(context, fault)
+        self._swapped = False
+
+    @override
+    def inject(self) -> None:
+        self.context.injector.swap(*self.fault.cables)
+        self._swapped = True
+
+    @override
+    def clear(self) -> None:
+        if self._swapped:
+            self._swapped = False
+            self.context.injector.swap(*self.fault.cables)
+
+
 @FAULTS.register
 class SwapCables(LastingFault):
     """The far ends of two cables are plugged into each other's ports."""
@@ -165,6 +182,7 @@ class SwapCables(LastingFault):
     kind: Literal["swap_cables"]
     cables: Annotated[tuple[CableName, CableName], Field(alias="links")]
     example: ClassVar = {"links": [CABLE, OTHER]}
+    acts: ClassVar = Swap
 
     @model_validator(mode="after")
     def _two(self) -> "SwapCables":
@@ -185,10 +203,6 @@ class SwapCables(LastingFault):
         return f"{self.cables[0]} and {self.cables[1]} are swapped"
 
     @override
-    def action(self, context: FaultContext) -> "Swap":
-        return Swap(context, self)
-
-    @override
     @classmethod
     def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
         """Two cables of one plane that lead up from the same tier."""
@@ -203,22 +217,3 @@ class SwapCables(LastingFault):
         probe.clear()
         probe.expect(crossed, "swapped cables do not lead to each other's far ends")
         probe.expect(probe.cross() == (FRAMES, FRAMES), "cables stay swapped")
-
-
-class Swap(FaultAction[SwapCables]):
-    """Exchange the far ends of two cables."""
-
-    def __init__(self, context: FaultContext, fault: SwapCables) -> None:
-        super().__init__(context, fault)
-        self._swapped = False
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.swap(*self.fault.cables)
-        self._swapped = True
-
-    @override
-    def clear(self) -> None:
-        if self._swapped:
-            self._swapped = False
-            self.context.injector.swap(*self.fault.cables)

@@ -25,6 +25,7 @@ class AgentCrash(LastingFault):
     kind: Literal["agent_crash"]
     host: HostName
     example: ClassVar = {"host": "h2"}
+    acts: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -39,15 +40,29 @@ class AgentCrash(LastingFault):
         return frozenset({f"the agent of {self.host}"})
 
     @override
-    def action(self, context: FaultContext) -> KillProcess:
-        return KillProcess(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         probe.inject()
         probe.expect(not probe.is_alive("h2"), "a killed agent is alive")
         probe.clear()
         probe.expect(probe.call("h2", "hello")["pid"] == probe.processes()["h2"], "another agent answers")
+
+
+class KillPrograms(FaultAction["ProgramKill"]):
+    """Kill the programs of a host, once."""
+
+    def __init__(self, context: FaultContext, fault: "ProgramKill") -> None:
+        super().__init__(context, fault)
+        self._killed = 0
+
+    @override
+    def inject(self) -> None:
+        self._killed = self.context.injector.kill_programs(self.fault.host)
+        self.finished = True
+
+    @override
+    def clear(self) -> Counters:
+        """Return how many processes were killed."""
+        return {"killed": self._killed}
 
 
 @FAULTS.register
@@ -58,14 +73,11 @@ class ProgramKill(FaultBase):
     host: HostName
     worlds: ClassVar = frozenset({"wire"})  # programs run on the wire alone
     example: ClassVar = {"host": "h2"}
+    acts: ClassVar = KillPrograms
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"the programs on {self.host} are killed"
-
-    @override
-    def action(self, context: FaultContext) -> "KillPrograms":
-        return KillPrograms(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -85,22 +97,27 @@ class ProgramKill(FaultBase):
                 program.wait()
 
 
-class KillPrograms(FaultAction[ProgramKill]):
-    """Kill the programs of a host, once."""
+class SendBackground(FaultAction["Background"]):
+    """Send along one path."""
 
-    def __init__(self, context: FaultContext, fault: ProgramKill) -> None:
+    def __init__(self, context: FaultContext, fault: "Background") -> None:
         super().__init__(context, fault)
-        self._killed = 0
+        self._sending: Sending | None = None
 
     @override
     def inject(self) -> None:
-        self._killed = self.context.injector.kill_programs(self.fault.host)
-        self.finished = True
+        fault, fabric = self.fault, self.context.fabric
+        rate, path = fault.packets_per_second(fabric), fault.path(fabric)
+        size = fault.size or fabric.spec.path_mtu
+        self._sending = self.context.injector.background(fault.source, fault.destination, path, rate, size, fault.name)
 
     @override
     def clear(self) -> Counters:
-        """Return how many processes were killed."""
-        return {"killed": self._killed}
+        """Returns packets sent, and those that found no carrier."""
+        if self._sending is None:
+            return {}
+        sent, refused = self._sending.clear()
+        return {"sent": sent, "refused": refused}
 
 
 @FAULTS.register
@@ -116,6 +133,7 @@ class Background(LastingFault):
     load: Percent | None = Field(default=None, gt=0, le=4, description="share of the link rate instead, such as 50%")
     size: int | None = Field(default=None, ge=64, description="payload in bytes; left out: the path MTU")
     example: ClassVar = {"from": "h1", "to": "h2", "plane": 1, "uplink": 2, "rate_pps": 500}
+    acts: ClassVar = SendBackground
 
     @model_validator(mode="after")
     def _fits(self, info: ValidationInfo) -> "Background":
@@ -148,10 +166,6 @@ class Background(LastingFault):
         return f"{rate:g} packets/s of other traffic from {self.source} to {self.destination} by {way}"
 
     @override
-    def action(self, context: FaultContext) -> "SendBackground":
-        return SendBackground(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         def carried() -> list[int]:
             return probe.forwarded("h1", "h2", 1, 2)
@@ -165,26 +179,3 @@ class Background(LastingFault):
         probe.clear()
         probe.expect(probe.counters["sent"] >= 20, f"it counted {probe.counters}")
         probe.expect(crossed(seen), "its packets do not cross the whole path")
-
-
-class SendBackground(FaultAction[Background]):
-    """Send along one path."""
-
-    def __init__(self, context: FaultContext, fault: Background) -> None:
-        super().__init__(context, fault)
-        self._sending: Sending | None = None
-
-    @override
-    def inject(self) -> None:
-        fault, fabric = self.fault, self.context.fabric
-        rate, path = fault.packets_per_second(fabric), fault.path(fabric)
-        size = fault.size or fabric.spec.path_mtu
-        self._sending = self.context.injector.background(fault.source, fault.destination, path, rate, size, fault.name)
-
-    @override
-    def clear(self) -> Counters:
-        """Returns packets sent, and those that found no carrier."""
-        if self._sending is None:
-            return {}
-        sent, refused = self._sending.clear()
-        return {"sent": sent, "refused": refused}

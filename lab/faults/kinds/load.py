@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from mrclab.lab.faults.action import FaultContext
 from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.faults.families import LossyAction, PacketFault, Share
 from mrclab.lab.faults.probe import CABLE
@@ -14,29 +13,6 @@ from mrclab.lab.scenario.units import Duration, Percent
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
-
-
-@FAULTS.register
-class LossWithLoad(PacketFault):
-    """Packets are lost by chance: none up to a load of the link, from there on ever more, `rate` of them at 100 %."""
-
-    worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})  # rules of the kernel know no load
-
-    kind: Literal["load_loss"]
-    rate: Share = Field(description="share of packets that is lost at full load, such as 1%")
-    above: Annotated[Percent, Field(ge=0, lt=1)] = Field(default=0.5, description="load up to which nothing is lost")
-    window: Duration | None = Field(
-        default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
-    )
-    example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.where} loses up to {self.rate * 100:g}% of packets above {self.above * 100:g}% of load"
-
-    @override
-    def action(self, context: FaultContext) -> "LoseWithLoad":
-        return LoseWithLoad(context, self)
 
 
 class LoseWithLoad(LossyAction):
@@ -52,3 +28,23 @@ class LoseWithLoad(LossyAction):
             bits = fabric.link_times(fabric.link(link).index).rate
         window = spec.base_rtt(spec.longest) if fault.window is None else fault.window
         return cablefaults.LoadLoss(fault.rate, fault.above, bits, window, self.seed(link))
+
+
+@FAULTS.register
+class LossWithLoad(PacketFault):
+    """Packets are lost by chance: none up to a load of the link, from there on ever more, `rate` of them at 100 %."""
+
+    worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})  # rules of the kernel know no load
+
+    kind: Literal["load_loss"]
+    rate: Share = Field(description="share of packets that is lost at full load, such as 1%")
+    above: Annotated[Percent, Field(ge=0, lt=1)] = Field(default=0.5, description="load up to which nothing is lost")
+    window: Duration | None = Field(
+        default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
+    )
+    example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
+    acts: ClassVar = LoseWithLoad
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} loses up to {self.rate * 100:g}% of packets above {self.above * 100:g}% of load"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultContext
+from mrclab.lab.faults.action import Counters
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, direction_text, several
 from mrclab.lab.faults.families import (
     LossyAction,
@@ -96,6 +96,7 @@ class GrayLoss(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
+    acts: ClassVar = LoseShare
 
     @model_validator(mode="after")
     def _one_measure(self) -> "GrayLoss":
@@ -108,10 +109,6 @@ class GrayLoss(PacketFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} loses {_lost(self)}"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return LoseShare(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -146,6 +143,7 @@ class HostLoss(LastingFault):
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
     example: ClassVar = {"every": 2, "min_length": LONG}
+    acts: ClassVar = LoseAtHosts
 
     @model_validator(mode="after")
     def _one_measure(self) -> "HostLoss":
@@ -168,10 +166,6 @@ class HostLoss(LastingFault):
         hosts = "all hosts" if self.hosts == "all" else several(self.hosts)
         where = "" if self.planes == "all" else f" in plane {several(map(str, self.planes))}"
         return f"{hosts} lose {_lost(self)} on arrival{where}"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return LoseAtHosts(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -214,6 +208,7 @@ class EvLoss(LastingFault):
     )
     rate: ShareOrNone = 1.0
     example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
+    acts: ClassVar = LoseEvs
 
     @model_validator(mode="after")
     def _something_somewhere(self) -> "EvLoss":
@@ -242,10 +237,6 @@ class EvLoss(LastingFault):
         what += [f"uSID {value:04x}" for value in self.usids]
         where = "everywhere" if self.link is None else f"on {self.link}{direction_text(self.direction)}"
         return f"{self.rate * 100:g}% of packets of {', '.join(what)} are lost {where}"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return LoseEvs(context, self)
 
     @override
     @classmethod
@@ -280,14 +271,11 @@ class SilentDrop(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = _UP
     draws: ClassVar = {"direction": random_direction, "link": random_link}
+    acts: ClassVar = DropAll
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} loses every packet, with carrier up"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return DropAll(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -318,14 +306,11 @@ class Corruption(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = {"rate": 1, "offset": 100, "flip": 0x81, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.3), "link": random_link}
+    acts: ClassVar = Damage
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} damages byte {self.offset} of {self.rate * 100:g}% of packets"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return Damage(context, self)
 
     @override
     def prove(self, probe: FaultProbe) -> None:
@@ -354,14 +339,11 @@ class RateCut(PacketFault):
     burst: int = Field(default=5, ge=1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
+    acts: ClassVar = Police
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} carries {self.rate_pps} packets/s at most"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return Police(context, self)
 
     @override
     @classmethod
@@ -392,15 +374,12 @@ class LosePackets(PacketFault):
     ]
     min_length: MinLength = 0
     example: ClassVar = {"packets": [1, 7, 40], **_UP}
+    acts: ClassVar = LoseListed
 
     @override
     def text(self, fabric: Fabric) -> str:
         numbers = ", ".join(str(number) for number in self.packets[:8]) + (", …" if len(self.packets) > 8 else "")
         return f"{self.where} loses packets number {numbers}"
-
-    @override
-    def action(self, context: FaultContext) -> LossyAction:
-        return LoseListed(context, self)
 
     @override
     @classmethod

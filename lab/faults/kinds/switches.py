@@ -11,8 +11,8 @@ from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
 from mrclab.lab.faults.families import KillProcess, SwitchFault, heads, random_switch
+from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of, running_of
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
-from mrclab.lab.faults.resources import THE_CONTROLLER, channel_of, process_of, running_of
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
@@ -28,6 +28,7 @@ class SwitchCrash(SwitchFault):
     kind: Literal["switch_crash"]
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
+    acts: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -42,10 +43,6 @@ class SwitchCrash(SwitchFault):
         return frozenset({running_of(self.switch), process_of(self.switch)})
 
     @override
-    def action(self, context: FaultContext) -> KillProcess:
-        return KillProcess(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
@@ -55,6 +52,19 @@ class SwitchCrash(SwitchFault):
         probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
 
 
+class Freeze(FaultAction["SwitchFreeze"]):
+    """Stop the switch's process; continue it, unless it has ended meanwhile."""
+
+    @override
+    def inject(self) -> None:
+        self.context.injector.freeze(self.fault.switch)
+
+    @override
+    def clear(self) -> None:
+        if self.context.injector.is_alive(self.fault.switch):
+            self.context.injector.thaw(self.fault.switch)
+
+
 @FAULTS.register
 class SwitchFreeze(SwitchFault):
     """The switch is stopped with carrier up, and continues with the state that it had."""
@@ -62,6 +72,7 @@ class SwitchFreeze(SwitchFault):
     kind: Literal["switch_freeze"]
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
+    acts: ClassVar = Freeze
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -76,10 +87,6 @@ class SwitchFreeze(SwitchFault):
         return frozenset({running_of(self.switch)})
 
     @override
-    def action(self, context: FaultContext) -> "Freeze":
-        return Freeze(context, self)
-
-    @override
     def prove(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
@@ -89,83 +96,10 @@ class SwitchFreeze(SwitchFault):
         probe.expect(stopped and goes_on, "a frozen switch runs, or it stays stopped after the fault is cleared")
 
 
-class Freeze(FaultAction[SwitchFreeze]):
-    """Stop the switch's process; continue it, unless it has ended meanwhile."""
-
-    @override
-    def inject(self) -> None:
-        self.context.injector.freeze(self.fault.switch)
-
-    @override
-    def clear(self) -> None:
-        if self.context.injector.is_alive(self.fault.switch):
-            self.context.injector.thaw(self.fault.switch)
-
-
-@FAULTS.register
-class SwitchReboot(FaultBase):
-    """The switch restarts: carrier goes, comes back when it forwards again. Ends without being cleared."""
-
-    kind: Literal["switch_reboot"]
-    switch: SwitchName
-    takes: Duration = Field(default=0.5, ge=0, le=600, description="seconds without power, before it starts again")
-    keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
-    example: ClassVar = {"switch": SWITCH, "takes": 0.1}
-    draws: ClassVar = {"switch": random_switch, "keep_state": heads}
-
-    @override
-    def links(self, fabric: Fabric) -> tuple[str, ...]:
-        return links_of_switch(fabric, self.switch)
-
-    @override
-    def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        return () if self.keep_state else (self.switch,)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
-
-    @override
-    def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        return (self.switch,)
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({running_of(self.switch)} | (set() if self.keep_state else {process_of(self.switch)}))
-
-    @property
-    @override
-    def lasts(self) -> float:
-        return self.takes + _PROVISIONING
-
-    @override
-    def action(self, context: FaultContext) -> "Reboot":
-        return Reboot(context, self)
-
-    @override
-    def prove(self, probe: FaultProbe) -> None:
-        pid = probe.processes()[SWITCH]
-        probe.inject()
-        dead = probe.without_carrier()
-        probe.wait_until_over()
-        probe.expect(len(dead) == 2 * len(probe.links), f"without carrier were {dead}")
-        probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
-        state = probe.call(CONTROLLER, "status")["by_switch"][SWITCH]["state"]
-        probe.expect(state == "ready", "its carrier came before its entries")
-        warm = probe.another("switch_reboot", **self.example, keep_state=True)
-        pid = probe.processes()[SWITCH]
-        warm.inject()
-        stopped = probe.process_state(pid) == "T"
-        warm.wait_until_over()
-        kept = stopped and probe.processes()[SWITCH] == pid
-        probe.expect(kept, "a switch that keeps its state was started again")
-        probe.expect(not probe.without_carrier(), "carrier does not come back")
-
-
-class Reboot(FaultAction[SwitchReboot]):
+class Reboot(FaultAction["SwitchReboot"]):
     """Take power and carrier; give power back, and carrier as soon as the switch forwards."""
 
-    def __init__(self, context: FaultContext, fault: SwitchReboot) -> None:
+    def __init__(self, context: FaultContext, fault: "SwitchReboot") -> None:
         super().__init__(context, fault)
         self._powered = True
         self._give_up = math.inf
@@ -223,6 +157,76 @@ class Reboot(FaultAction[SwitchReboot]):
 
 
 @FAULTS.register
+class SwitchReboot(FaultBase):
+    """The switch restarts: carrier goes, comes back when it forwards again. Ends without being cleared."""
+
+    kind: Literal["switch_reboot"]
+    switch: SwitchName
+    takes: Duration = Field(default=0.5, ge=0, le=600, description="seconds without power, before it starts again")
+    keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
+    example: ClassVar = {"switch": SWITCH, "takes": 0.1}
+    draws: ClassVar = {"switch": random_switch, "keep_state": heads}
+    acts: ClassVar = Reboot
+
+    @override
+    def links(self, fabric: Fabric) -> tuple[str, ...]:
+        return links_of_switch(fabric, self.switch)
+
+    @override
+    def processes(self, fabric: Fabric) -> tuple[str, ...]:
+        return () if self.keep_state else (self.switch,)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
+
+    @override
+    def stops(self, fabric: Fabric) -> tuple[str, ...]:
+        return (self.switch,)
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({running_of(self.switch)} | (set() if self.keep_state else {process_of(self.switch)}))
+
+    @property
+    @override
+    def lasts(self) -> float:
+        return self.takes + _PROVISIONING
+
+    @override
+    def prove(self, probe: FaultProbe) -> None:
+        pid = probe.processes()[SWITCH]
+        probe.inject()
+        dead = probe.without_carrier()
+        probe.wait_until_over()
+        probe.expect(len(dead) == 2 * len(probe.links), f"without carrier were {dead}")
+        probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
+        state = probe.call(CONTROLLER, "status")["by_switch"][SWITCH]["state"]
+        probe.expect(state == "ready", "its carrier came before its entries")
+        warm = probe.another("switch_reboot", **self.example, keep_state=True)
+        pid = probe.processes()[SWITCH]
+        warm.inject()
+        stopped = probe.process_state(pid) == "T"
+        warm.wait_until_over()
+        kept = stopped and probe.processes()[SWITCH] == pid
+        probe.expect(kept, "a switch that keeps its state was started again")
+        probe.expect(not probe.without_carrier(), "carrier does not come back")
+
+
+class Misroute(FaultAction["WrongEntry"]):
+    """Have the controller write a wrong entry, and repair what its audit finds."""
+
+    @override
+    def inject(self) -> None:
+        fault = self.fault
+        self.context.call(CONTROLLER, "misroute", switch=fault.switch, port=fault.port, to=fault.to)
+
+    @override
+    def clear(self) -> None:
+        self.context.call(CONTROLLER, "repair", switch=self.fault.switch)
+
+
+@FAULTS.register
 class WrongEntry(SwitchFault):
     """A switch forwards packets for one port out of another, or drops them; the controller's intent stays correct."""
 
@@ -230,6 +234,7 @@ class WrongEntry(SwitchFault):
     port: int = Field(ge=1, description="whose route becomes wrong")
     to: int = Field(default=0, ge=0, description="the port that it leads to now; 0: the entry is missing")
     example: ClassVar = {"switch": SWITCH, "port": 1, "to": 2}
+    acts: ClassVar = Misroute
 
     @field_validator("port", "to")
     @classmethod
@@ -267,10 +272,6 @@ class WrongEntry(SwitchFault):
         return frozenset({THE_CONTROLLER, channel_of(self.switch), running_of(self.switch)})
 
     @override
-    def action(self, context: FaultContext) -> "Misroute":
-        return Misroute(context, self)
-
-    @override
     @classmethod
     def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
         switch = draw.choice([switch for switch in fabric.switches if len(switch.ports) > 1])
@@ -285,16 +286,3 @@ class WrongEntry(SwitchFault):
         probe.expect(len(found) == 1 and SWITCH in found[0], f"the audit found {found}")
         left = probe.call(CONTROLLER, "audit")["entries"]
         probe.expect(not left, f"still wrong: {left}")
-
-
-class Misroute(FaultAction[WrongEntry]):
-    """Have the controller write a wrong entry, and repair what its audit finds."""
-
-    @override
-    def inject(self) -> None:
-        fault = self.fault
-        self.context.call(CONTROLLER, "misroute", switch=fault.switch, port=fault.port, to=fault.to)
-
-    @override
-    def clear(self) -> None:
-        self.context.call(CONTROLLER, "repair", switch=self.fault.switch)

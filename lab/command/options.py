@@ -1,4 +1,4 @@
-"""The option `--world` of commands."""
+"""Options that several commands have."""
 
 from typing import Annotated, get_args
 
@@ -23,3 +23,10 @@ World = Annotated[
         " says, else wire",
     ),
 ]
+
+Slower = Annotated[
+    float,
+    typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
+]
+Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
+Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
