@@ -54,7 +54,7 @@ class ControllerCore:
         return self._status()
 
     async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
-        """Wait until all switches are ready and all cables verified; after `timeout` report what is missing."""
+        """Wait until all switches are ready and all cables verified; after `timeout` report those that are not."""
         await self._driver.until(lambda: self.all_right, timeout)
         return self._outcome()
 

@@ -46,7 +46,7 @@ STILL = (
 
 
 class Journey(NamedTuple):
-    """One frame's way: places and seconds since it began, what it is, whether it was lost at the end."""
+    """Path of one frame: places and seconds since it was sent, its kind, and True if it was lost at the end."""
 
     began: float
     stops: tuple[tuple[str, float], ...]
@@ -183,7 +183,7 @@ TITLE = "Packets of one transfer on all paths of the fabric while a cable is cut
 
 
 def motion(journey: Journey, at: dict[str, tuple[float, float]], percent: Callable[[float], str]) -> str:
-    """Key frames of one way: on from place to place; what is lost falls from the middle of its cable."""
+    """Key frames of one path, from place to place; a lost frame falls from the middle of its cable."""
     steps = []
     stops = [(*at[name], seconds) for name, seconds in journey.stops]
     if not journey.arrived:

@@ -89,7 +89,7 @@ def obstacle() -> str:
 
 
 def missing_compiler() -> str:
-    """Say what a compiler of C lacks here, or nothing."""
+    """Return the part that is missing here for compiling C; empty where nothing is."""
     import shutil  # noqa: PLC0415 - every process imports this module, and few ask this
     import sysconfig  # noqa: PLC0415
 
@@ -182,7 +182,7 @@ class Finder:
 
 
 def _load(library: Path, size: int) -> None:
-    """Load what the extension modules refer to by its name."""
+    """Load the modules that the extension modules refer to by name."""
     if library.stat().st_size != size:  # the loader would map what is not there, which ends the process
         raise ImportError(f"{library.name} is not whole")
     spec = importlib.util.spec_from_file_location(LIBRARY, library)

@@ -85,7 +85,7 @@ class BdistWheel(bdist_wheel):
     """setuptools' command that makes a wheel: for one kind of Python and machine where something is compiled."""
 
     def run(self) -> None:
-        """Build first, as only then it is known what kind of wheel it is."""
+        """Build first, as the kind of wheel depends on the build."""
         self.run_command("build")
         built = self.get_finalized_command("build_py")
         if built.has_compiled:

@@ -192,7 +192,7 @@ def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> compil
 
 
 def compare(known: Path) -> str:
-    """Run the same traffic over this build and over the sources; returns what is wrong with it, or nothing."""
+    """Run the same traffic over this build and over the sources; return a description of the difference, or nothing."""
     outputs = []
     for use in ("0", "1"):
         done = subprocess.run(
@@ -234,7 +234,7 @@ def write(file: Path, what: compiled.Manifest) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Compile what is not compiled yet."""
+    """Compile the sources, unless a build of them is there."""
     if words[:1] == ["--worker"]:
         work(*words[1:])
         return 0
@@ -274,7 +274,7 @@ _SELF = "setup/compiled.py"
 
 
 def ensure_built(again: bool) -> str:
-    """See to a build of the sources as they are; returns what is in the way. `again`: also after a failure."""
+    """Make a build of the current sources, unless there is one; return the obstacle. `again`: also after a failure."""
     paths, home = chosen(), compiled.folder()
     sources = reached(paths)
     sources[_SELF] = compiled.digest(Path(__file__))

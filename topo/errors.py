@@ -10,7 +10,7 @@ class EmulationError(TopoError):
 
 
 class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports
-    """Another user could change what the lab would find at a place."""
+    """Another user could change the files at a place that the lab uses."""
 
 
 class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports

@@ -26,7 +26,7 @@ def store(described: FabricSpec, path: Path) -> None:
 
 
 def load(path: Path, *, follow: bool = True) -> Fabric:
-    """Read a description; SpecError says in one sentence what is wrong with it, OSError why it cannot be read."""
+    """Read a description; SpecError has its mistake in one sentence, OSError the reason why it cannot be read."""
     try:
         data: Any = YAML(typ="safe", pure=True).load(files.read_text(path, _MAX_BYTES, follow=follow))
     except UNREADABLE as error:

@@ -65,6 +65,6 @@ class LinkRule(BaseModel):
         return not self.cables and self.tier in {None, tier} and (self.planes is None or plane in self.planes)
 
     def apply(self, times: LinkTimes) -> LinkTimes:
-        """Return what a link is with this rule over what it was."""
+        """Return a link with this rule applied over its settings."""
         delay = self.delay if self.length is None else METRE * self.length
         return LinkTimes(self.rate or times.rate, times.delay if delay is None else delay)

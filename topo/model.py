@@ -447,7 +447,7 @@ def _nic_ref(host: int, plane: int) -> PortRef:
 
 
 def _mac(*octets: int) -> str:
-    """02 (locally administered), kind, then what is left of a number over its plane, its low bits, and the port."""
+    """02 (locally administered), kind, the rest of the number above its plane, its low bits, and the port."""
     return bytes((0x02, *octets)).hex(":")
 
 

@@ -104,7 +104,7 @@ def is_ahead() -> bool:
 
 
 def go_ahead() -> None:
-    """Schedule this thread, and what it starts, ahead of ordinary ones, where that is allowed."""
+    """Schedule this thread, and those that it starts, ahead of ordinary ones, where that is allowed."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(DATA_PLANE))
 

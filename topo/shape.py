@@ -102,7 +102,7 @@ class Shape:
         return PortAt("t1", (port - 1) * self.up + rail + 1, self.t0s_of_pod + place + 1)
 
     def port_for(self, tier: Tier, number: int, kind: UsidType, index: int) -> int:
-        """The port by which a switch sends what has a uSID of this kind and index next; 0 for none."""
+        """Return the port by which a switch sends packets whose next uSID has this kind and index; 0 for none."""
         if tier == "t0" and kind is UsidType.DOWNLINK:
             return index if 1 <= index <= self.down else 0
         expected = {UsidType.T0: "t0", UsidType.T1: "t1", UsidType.T2: "t2"}.get(kind)

@@ -454,7 +454,7 @@ def load(data: Mapping[str, Any]) -> FabricSpec:
 
 
 def explain(error: ValidationError, model: type[BaseModel], root: str) -> list[str]:
-    """One sentence per mistake: the field from `root` down, what was given, what would be right."""
+    """Return one sentence per mistake: the field from `root` down, the value given, and a valid one."""
     return [_sentence(item, model, root) for item in error.errors(include_url=False)]
 
 

@@ -40,7 +40,7 @@ class MetricsServer:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report what went wrong, unless the client hung up."""
+        """Log an error, unless the client hung up."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 

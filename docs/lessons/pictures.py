@@ -173,7 +173,7 @@ def sprayed() -> str:
 
 
 def lost() -> tuple[float, list[tuple[float, str]]]:
-    """Round trip, and what became of a path after its cable was cut, seconds after the cut."""
+    """Round trip, and the events of a path after its cable was cut, seconds after the cut."""
     fabric = Fabric(FabricSpec())
     cable = "t0-p1-1/t1-p1-2"
     with virtual_world(fabric, seed=1) as world, LabSession(world, 1.0, threaded=False).open() as session:
@@ -246,7 +246,7 @@ def queues() -> str:
 
 
 def shared() -> str:
-    """Lesson 7: what failing probes share."""
+    """Lesson 7: the elements that failing probes share."""
     fabric = Fabric(FabricSpec(planes=1, t0s=2, t1s=3, hosts_per_t0=2))
     at = places(fabric, 620, 140)
     bad = "t0-p1-1/t1-p1-2"

@@ -40,12 +40,12 @@ class Job:
 
     @property
     def variant(self) -> str:
-        """Of the scenario; empty where it has none."""
+        """Variant of the scenario; empty where it has none."""
         return self.setting.variant
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """Of the swept fields."""
+        """Values of the swept fields, by path."""
         return self.setting.values
 
     @property

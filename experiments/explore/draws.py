@@ -32,7 +32,7 @@ class Draws(random.Random):
         return seq[turn // 4 % len(seq)]
 
     def shuffle(self, x: Any, *_: Any) -> None:
-        """As it is."""
+        """Leave the sequence in its order."""
 
     def copied(self) -> Draws:
         """Another one that draws the same from here on."""

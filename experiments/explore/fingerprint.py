@@ -58,7 +58,7 @@ _TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
 
 
 class Fingerprint:
-    """Of one state: 16 bytes."""
+    """Fingerprint of one state: 16 bytes."""
 
     def __init__(self, system: System) -> None:
         self._now = system.now
@@ -128,7 +128,7 @@ class Fingerprint:
         """Constants."""
 
     def enum(self, item: Enum) -> None:
-        """By its name."""
+        """Add an enumeration member by its name."""
         self._tokens.append(item.name)
 
     def real(self, item: float) -> None:
@@ -136,11 +136,11 @@ class Fingerprint:
         self._tokens.append(float(f"{item:.12g}"))
 
     def draws(self, item: Draws) -> None:
-        """By its next draw."""
+        """Add a generator by its next draw."""
         self._tokens.append(item.turn)
 
     def sequence(self, item: Any) -> None:
-        """In its order."""
+        """Add a sequence in its order."""
         if isinstance(item, list) and self.known(item):
             return
         self._tokens.append(len(item))
@@ -148,7 +148,7 @@ class Fingerprint:
             self._add(one)
 
     def mapping(self, item: dict[Any, Any]) -> None:
-        """In its order, which a loop over it would see."""
+        """Add a mapping in its order, which a loop over it depends on."""
         if self.known(item):
             return
         self._tokens.append(len(item))

@@ -70,7 +70,7 @@ class Flight:
 
     @property
     def dscp(self) -> int:
-        """Of the inner header."""
+        """DSCP of the inner header."""
         return (self.data[h.INNER_AT] & 0xF) << 2 | self.data[h.INNER_AT + 1] >> 6
 
     @property

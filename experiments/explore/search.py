@@ -36,7 +36,7 @@ class Counterexample:
 
 @dataclass
 class Result:
-    """Of one world. `whole`: all its states were seen."""
+    """Result of the search in one world. `whole`: all its states were seen."""
 
     world: Space
     states: int = 0

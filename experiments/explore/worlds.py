@@ -41,12 +41,12 @@ class Space:
 
     @property
     def packets(self) -> int:
-        """Of all messages of one QP."""
+        """Total of all messages of one QP."""
         return sum(max(1, -(-size // MTU)) for size, _ in self.messages)
 
     @property
     def bytes(self) -> int:
-        """Of all messages of one QP."""
+        """Total of all messages of one QP."""
         return sum(size for size, _ in self.messages)
 
 

@@ -45,7 +45,7 @@ class SoakFlow:
 
     @property
     def bytes(self) -> int:
-        """Of the messages both ways, on one QP."""
+        """Bytes of the messages both ways, on one QP."""
         return sum(size for size, _ in (*self.messages, *self.back))
 
 

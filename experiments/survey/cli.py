@@ -56,7 +56,7 @@ def survey(
 
 
 def _name(world: WorldName, target: str | None) -> str:
-    """Of the folder in which the records of a world, or a target, stand."""
+    """Return the name of the folder with the records of a world, or of a target on the wire."""
     if world == "sim":
         return world
     from mrclab.topo.linux.switches import targets  # noqa: PLC0415 - Linux alone has what the wire needs

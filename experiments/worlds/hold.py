@@ -130,7 +130,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Of the medians, as a share of the wire's."""
+        """Difference of the medians, as a share of the wire's."""
         if self.wire is None or self.sim is None or not self.wire.median:
             return None
         return self.sim.median / self.wire.median - 1

@@ -69,7 +69,7 @@ class BothWorlds:
 
     @property
     def anchor(self) -> str:
-        """Of its heading."""
+        """Anchor of its heading."""
         slower = f"-slower-{self.slower:g}" if self.slower != 1 else ""
         text = self.label.replace(" [", "-").rstrip("]") + slower
         return "".join(c if c.isalnum() or c == "-" else "-" for c in text)
@@ -343,7 +343,7 @@ def _unit(row: Row) -> str:
 
 
 def difference(row: Row) -> str:
-    """Of the medians in per cent of the wire's."""
+    """Difference of the medians in per cent of the wire's."""
     if row.difference is None or abs(row.difference) > _FAR:
         return "–"
     return f"{100 * row.difference:+.1f} %"

@@ -99,7 +99,7 @@ class _PortCount(BaseExpectation):
     _complete = model_validator(mode="after")(needs_one(*_LIMITS, example="at_least: 1"))
 
     def count(self, measures: "Measures", counters: Mapping[Port, CountSeries], what: str) -> Verdict:
-        """Return what the ports of the element counted during the run."""
+        """Judge the packets that the ports of the element counted during the run."""
         ports = ports_of(self.element, measures.fabric)
         _read_twice(measures, {switch for switch, _ in ports})
         chosen = {port: counter for port, counter in counters.items() if port in ports}

@@ -105,7 +105,7 @@ class FaultBase(OfKind):
         return None
 
     def text(self, fabric: Fabric) -> str:
-        """Describe what happens, in one phrase."""
+        """Describe the fault in one phrase."""
         raise NotImplementedError
 
 

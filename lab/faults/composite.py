@@ -1,6 +1,6 @@
 """Faults that consist of others: they share the start of their names, and run on a time line of their own."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -40,7 +40,7 @@ class RunParts(FaultAction["CompositeFault"]):
 class CompositeFault(FaultBase):
     """A fault that consists of `parts`, with times relative to its own."""
 
-    acts: ClassVar = RunParts
+    acts: ClassVar[type[FaultAction[Any]]] = RunParts
 
     @property
     @override

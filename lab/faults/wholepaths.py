@@ -30,7 +30,7 @@ class WholePaths:
                     self._up[up.link] = switch.number, switch.plane, uplink
 
     def least(self, broken: Iterable[str]) -> int:
-        """Whole paths of the pair of hosts that has the fewest, when these cables are broken; 0 without a pair."""
+        """Count whole paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
         lacking, lost = self._sorted_out(broken)
         inside: list[int] = []
         places: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
@@ -67,7 +67,7 @@ class WholePaths:
         return lacking, lost
 
     def _between(self, one: tuple[Uplinks, Planes], other: tuple[Uplinks, Planes]) -> int:
-        """Whole paths between two hosts of different groups."""
+        """Count the whole paths between two hosts of different groups."""
         planes = [plane for plane in self._planes if plane not in one[1] | other[1]]
         gone = {entry for entry in (*one[0], *other[0]) if entry[0] in planes}
         return len(planes) * self._uplinks - len(gone)

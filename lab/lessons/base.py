@@ -14,7 +14,7 @@ from mrclab.lab.lessons.parts import SEEDED
 
 @dataclass(frozen=True)
 class Check:
-    """One requirement of a lesson; `missing` says what is missing if it is not `ok`."""
+    """One requirement of a lesson; `missing` is the reason if it is not `ok`."""
 
     ok: bool
     expected: str

@@ -21,7 +21,7 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
 
 @dataclass(frozen=True)
 class LessonState:
-    """Progress of one lesson; `missing` says what is missing if it is not `ok`."""
+    """Progress of one lesson; `missing` is the first unmet requirement if it is not `ok`."""
 
     lesson: int
     title: str
@@ -42,7 +42,7 @@ def progress(folder: Path, seed: int | None = None) -> list[LessonState]:
 
 
 def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
-    """Return what is missing for a lesson; empty where it is done."""
+    """Return the first unmet requirement of a lesson; empty where it is done."""
     if not lesson.file:
         return f"asks the running lab or a result: mrclab grade {lesson.number}"
     found = sorted(folder.rglob(lesson.file))

@@ -169,7 +169,7 @@ def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
 
 
 def settle() -> None:
-    """Take what is loaded out of the collector's sight: to go through it takes longer than a small run."""
+    """Exclude loaded objects from garbage collection, which would take longer than a small run."""
     if not gc.get_freeze_count():
         gc.freeze()
 

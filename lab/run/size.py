@@ -82,7 +82,7 @@ def _threads_now() -> int:
 
 
 def shortage(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> str:
-    """Return why the machine cannot hold the fabric or its traffic, and what it can hold; empty if it can."""
+    """Return why the machine cannot hold the fabric or its traffic, and its limits; empty if it can."""
     required = need(spec, load)
     return _too_large(required, machine) or _too_fast(required, spec, machine)
 

@@ -185,7 +185,7 @@ class Lab:
                 self.time_line.clear(fault.name)
 
     def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:
-        """Return a fault given by kind and fields; ValueError says what is wrong with them."""
+        """Return a fault given by kind and fields; ValueError for invalid ones."""
         self._count += 1
         fault = entry(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
         if self.world.name not in fault.worlds:

@@ -56,7 +56,7 @@ class Checker:
         self._lock = threading.Lock()
 
     def check(self, text: str) -> dict[str, Any]:
-        """Return what `checked` says; one mistake where the check did not come to its end."""
+        """Return the result of `checked`; one mistake where the check did not come to its end."""
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:

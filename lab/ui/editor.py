@@ -102,7 +102,7 @@ class Editor:
         return lines[-1].removeprefix("mrclab: ") if lines else "it ended without output"
 
     def close(self) -> None:
-        """End what runs."""
+        """End the running scenario."""
         process = self._process
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -138,7 +138,7 @@ def patch(before: Frame, after: Frame) -> Frame:
 
 
 def merge(before: Frame, change: Frame) -> Frame:
-    """`before` with what changed."""
+    """Return `before` with the changes applied."""
     made = dict(before)
     for name, value in change.items():
         if value is None:

@@ -26,7 +26,7 @@ _MIN_INTERVAL = 1.0  # seconds between two judgements
 
 
 class PartialMeasures(Measures):
-    """Measures of a run that goes on. `reached` says whether a judgement needed what has not come yet: its end."""
+    """Measures of a run that goes on. `reached` is True if a judgement needed its end, which is still to come."""
 
     reached = False
 

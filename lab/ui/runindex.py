@@ -14,7 +14,7 @@ _MAX_RUNS = 200  # runs listed, the newest
 
 
 class RunIndex:
-    """Result directories in a folder, and in those of suites one below; what is no run that ended is passed over."""
+    """Result directories in a folder, and in those of suites one below; others are skipped."""
 
     def __init__(self, results: Path) -> None:
         self.results = results

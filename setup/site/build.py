@@ -152,7 +152,7 @@ def pages(target: Path) -> None:
 
 
 def figures() -> dict[str, Any]:
-    """Figures of the page on a dying cable, and what each shows before Python runs in the page."""
+    """Figures of the page on a dying cable, each with its content before Python runs in the page."""
     parsed = YAML(typ="safe", pure=True).load((HERE / "cable" / "figures.yaml").read_text(encoding="utf-8"))
     first = {name: [shortrun.frames_of(text, *span(each)) for text in texts(each, each["start"])]
              for name, each in parsed.items()}  # fmt: skip
@@ -172,7 +172,7 @@ def first_packet() -> dict[str, Any]:
 
 
 def lessons() -> list[dict[str, Any]]:
-    """All lessons: number, title, minutes, lessons before it, text as HTML, what the learner's file begins with."""
+    """All lessons: number, title, minutes, lessons before it, text as HTML, first content of the learner's file."""
     return [_lesson(number) for number in LESSONS]
 
 

@@ -37,7 +37,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def marked(page: str, make: Callable[[str, str, str], str]) -> str:
-    """Replace the first of each word by what `make` gives for its text, anchor and meaning."""
+    """Replace the first occurrence of each word by the result of `make` for its text, anchor and meaning."""
     seen: set[str] = set()
     depth, parts = 0, []
 

@@ -74,7 +74,7 @@ class Counting(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
     def copyfile(self, source: object, outputfile: object) -> None:
-        """Count what goes out."""
+        """Count the bytes sent."""
         with LOCK:
             Counting.sent += Path(source.name).stat().st_size  # type: ignore[attr-defined]
         super().copyfile(source, outputfile)  # type: ignore[call-overload]

@@ -41,7 +41,7 @@ _NAMES = re.compile(r"^(?:#\s*define|#\s*undef|/\* #undef)\s+(\w+)", re.MULTILIN
 
 
 def obstacle(parts: Path) -> str:
-    """Return what is missing for a compiled page, or nothing."""
+    """Return the missing requirement of a compiled page, or nothing."""
     for program in ("clang", "wasm-ld", "wasm-opt"):
         if shutil.which(program) is None:
             return f"{program} is not there"
@@ -53,7 +53,7 @@ def obstacle(parts: Path) -> str:
 
 
 def headers(parts: Path) -> Path | None:
-    """Return the folder of CPython's headers: what `make site-compiler` brought, or a CPython of this machine."""
+    """Return the folder of CPython's headers: those of `make site-compiler`, or of a CPython of this machine."""
     brought = parts / "headers" / "usr" / "include" / f"python{VERSION}"
     if brought.is_dir():
         return brought
@@ -146,7 +146,7 @@ def configuration(known: Path, engine: Path) -> str:
 
 
 def put(stage: Path, made: Path, modules: Iterable[str]) -> None:
-    """Put the library, and what finds its modules, into the files of the lab."""
+    """Put the library, and the finder of its modules, into the files of the lab."""
     shutil.copyfile(made, stage / "lab" / f"{LIBRARY}.so")
     shutil.copy(HERE / f"{FINDER}.py", stage / "lab")
     (stage / "native.json").write_text(json.dumps(sorted(modules)))

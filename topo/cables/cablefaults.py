@@ -203,7 +203,7 @@ class Corrupt:
 
 @dataclass(frozen=True)
 class RateLimit:
-    """Lose what exceeds a rate (a policer: nothing is queued)."""
+    """Drop packets beyond a rate (a policer: nothing is queued)."""
 
     packets_per_second: int
     burst: int = 5
@@ -251,7 +251,7 @@ def install(table: str, name: str, match: Match, action: Action) -> str:
 
 
 def uninstall(table: str, name: str) -> str:
-    """Lines of an nft batch that remove what `install` made, once nothing jumps to it."""
+    """Return the lines of an nft batch that remove the chains of `install`, once nothing jumps to them."""
     lines = [f"delete chain {table} m{name}", f"delete chain {table} x{name}"]
     return "\n".join([*lines, f"delete counter {table} s{name}", f"delete counter {table} n{name}"]) + "\n"
 

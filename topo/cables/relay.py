@@ -38,7 +38,7 @@ class _Direction:
     number: int = 0
 
     def take(self) -> None:
-        """Read what has arrived."""
+        """Read the frames that have arrived."""
         while True:
             try:
                 frame, (_, _, kind, _, _) = self.source.recvfrom(_MAX_FRAME)

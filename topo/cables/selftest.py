@@ -158,7 +158,7 @@ _CHECKS: dict[str, Callable[[Emulation], None]] = {
 
 
 def faults() -> Iterator[SelfTestVerdict]:
-    """Test every kind of fault, one verdict each, the last on what was left behind. Needs root; else TopoError."""
+    """Test every kind of fault, one verdict each; the last is on leftovers. Needs root; else TopoError."""
     fabric = Fabric(load({"planes": 1, "t0s": 1, "t1s": 1, "hosts_per_t0": 2}))
     base = Path(f"/run/mrclab-selftest-{os.getpid()}")
     with Emulation(fabric, base / "lab", _StandIn()) as lab:

@@ -56,7 +56,7 @@ class RawPort:
                 got.append(frame[14:])
 
     def drain(self) -> None:
-        """Forget what has arrived."""
+        """Discard the frames that have arrived."""
         self._socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while self._socket.recv(65536):

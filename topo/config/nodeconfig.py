@@ -65,7 +65,7 @@ class HostSection(_Part):
 
 
 class LinkSection(_Part):
-    """One link of the fabric; ports and templates say what differs."""
+    """One link of the fabric; ports and templates have their differences from it."""
 
     rate_pps: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # full-size packets per second
     delay: Seconds  # propagation, one way, per link: applied by the receiving NIC's delay line
@@ -383,7 +383,7 @@ def _unique(field: str, values: Sequence[int | str]) -> None:
 
 
 def loads(text: str | bytes, source: str = "node config") -> NodeConfig:
-    """Parse a node config; raise NodeConfigError naming `source`, the field and what is wrong with it."""
+    """Parse a node config; raise NodeConfigError naming `source`, the field and its mistake."""
     try:
         return NodeConfig.model_validate_json(text)
     except ValidationError as error:

@@ -89,7 +89,7 @@ class Registry:
         return found
 
     def choose(self, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return the class of a name, and these settings as it takes them; ValueError names what does not exist."""
+        """Return the class of a name, and these settings as it takes them; ValueError names an unknown one."""
         found = self.get(name)
         return found, checked(found, settings)
 

@@ -177,6 +177,6 @@ def load(path: Path) -> TransportSpec:
 
 
 def store(spec: TransportSpec, path: Path) -> None:
-    """Replace `path` in one step; of a subclass only what the controller needs is written."""
+    """Replace `path` in one step; of a subclass only the fields that the controller needs are written."""
     kept = spec.model_dump(mode="json", include=set(TransportSpec.model_fields))
     files.replace_file(path, json.dumps(kept) + "\n")

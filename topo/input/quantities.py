@@ -25,7 +25,7 @@ def matched(pattern: re.Pattern[str], value: str, noun: str) -> re.Match[str]:
 
 
 def parse_duration(value: object) -> object:
-    """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. What is no text is passed on for pydantic to take or refuse."""
+    """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
     match = matched(_DURATION, value, "no duration; write for example 2ms, 500us or 1.5s")
@@ -54,7 +54,7 @@ Delay = Annotated[  # seconds
 
 
 def parse_bit_rate(value: object) -> object:
-    """`"100 Gb/s"` → bits per second. What is no text is passed on for pydantic to take or refuse."""
+    """`"100 Gb/s"` → bits per second. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
     match = matched(_BIT_RATE, value, "no link rate; write for example 100 Gb/s or 25 Mb/s")
@@ -65,7 +65,7 @@ BitRate = Annotated[float, BeforeValidator(parse_bit_rate)]  # bits per second
 
 
 def _parse_length(value: object) -> object:
-    """`"30m"`, `"2 km"` → metres. What is no text is passed on for pydantic to take or refuse."""
+    """`"30m"`, `"2 km"` → metres. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
     match = matched(_LENGTH, value, "no length; write for example 30m or 2km")

@@ -13,7 +13,7 @@ _MANY_BITS = 4096  # of a number: Python refuses to write out one of some 14,000
 
 
 def first(error: ValidationError) -> str:
-    """Return `field: what is wrong` of the first mistake; without the field where the whole value is wrong."""
+    """Return `field: mistake` for the first mistake; without the field where the whole value is wrong."""
     item: Any = error.errors(include_url=False)[0]
     message = str(item["msg"]).removeprefix("Value error, ")
     return f"{field(item)}: {message}" if item["loc"] else message
@@ -52,7 +52,7 @@ def near(word: str, known: Sequence[str], cutoff: float = 0.6) -> str | None:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Return `did you mean 'x'?`, or what is known where nothing is near: the first dozen of many."""
+    """Return `did you mean 'x'?`, or the known names where none is near: the first dozen of many."""
     if not known:
         return "there is none"
     if (found := near(word, known)) is not None:

@@ -92,7 +92,7 @@ class AdaptiveTimeout:
         return {name: pid for name, pid in self.waited_for.items() if peers.is_stopped(pid)}
 
     def _hindrance(self, waited: float) -> str:
-        """Return what about the machine explains the wait; empty where nothing does."""
+        """Return the property of the machine that explains the wait; empty where none does."""
         now, before = cpu_times(self._pid), self._before
         everything = max(now.all - before.all, 1e-9)
         stolen, busy = (now.stolen - before.stolen) / everything, 1 - (now.idle - before.idle) / everything

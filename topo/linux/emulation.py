@@ -208,7 +208,7 @@ class Emulation:
         return self._namespaces[node]
 
     def processes(self) -> dict[str, int]:
-        """Name → pid of what runs: switches by name, others by the name of their log."""
+        """Name → pid of each running process: switches by name, others by the name of their log."""
         with self._lock:
             every = {**self._switches, **self._others}
             return {name: process.pid for name, process in every.items() if process.poll() is None}

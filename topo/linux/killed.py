@@ -39,7 +39,7 @@ def keep(directory: Path) -> str:
 
 
 def folder_prefix() -> str:
-    """Return what the name of a folder of temporary files begins with: this process's pid is in it."""
+    """Return the start of the name of a folder of temporary files, with this process's pid."""
     return f"mrclab-{os.getpid()}-"
 
 
@@ -57,7 +57,7 @@ def remove_folders() -> list[str]:
 
 
 def remove_benches() -> list[str]:
-    """Remove the namespaces of benchmarks whose processes have ended, and what still runs there; a phrase for each."""
+    """Remove the namespaces of ended benchmarks, and the processes that are left there; return a phrase for each."""
     removed = []
     for path in sorted(kernel.NETNS_DIR.glob("mrclab-bench-*")):
         found = _BENCH.fullmatch(path.name)

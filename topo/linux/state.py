@@ -27,7 +27,7 @@ _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
 
 
 class RunState:
-    """The lock of one run, and the marks of what it makes. Made by `claim`."""
+    """Lock of one run, and the marks of its namespaces, processes and files. Made by `claim`."""
 
     def __init__(self, base: Path, lock: int) -> None:
         self.base, self._lock = base, lock
@@ -124,7 +124,7 @@ def namespace(base: Path, what: str) -> str:
 
 
 def clean(base: Path = BASE) -> list[str]:
-    """Remove what a killed run left; returns one phrase per thing removed. LabRunning where that run is alive."""
+    """Remove the leftovers of a killed run; return one phrase for each. LabRunning where that run is alive."""
     if not base.exists() and base.resolve() not in processes.of_labs():
         return []
     lock = _take_lock(base)
@@ -218,7 +218,7 @@ def _finish(base: Path, lock: int) -> None:
 
 
 def _remove_remains(base: Path) -> list[str]:
-    """Remove what a killed run left; return a phrase for each. A namespace goes only where something else was left."""
+    """Remove the leftovers of a killed run; return a phrase for each. Namespaces go only with other leftovers."""
     removed = [f"process {pid}" for pid in sorted(processes.end_all(base=base.resolve()))]
     marked = sorted(path.parent for path in base.glob(f"*/{_MARK_FILE}") if _is_inside(path.parent, base))
     name = namespace(base, "cables")

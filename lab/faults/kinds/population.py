@@ -67,7 +67,7 @@ class Population(CompositeFault, LastingFault):
 
 
 def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
-    """Return the fault of one cable; ValueError says what is wrong with its fields."""
+    """Return the fault of one cable; ValueError for invalid fields."""
     kind = given.get("kind")
     if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:
         cables = sorted(each for each in FAULTS.names if "link" in FAULTS[each].model_fields)

@@ -214,7 +214,7 @@ class SwitchReboot(FaultBase):
 
 
 class Misroute(FaultAction["WrongEntry"]):
-    """Have the controller write a wrong entry, and repair what its audit finds."""
+    """Have the controller write a wrong entry, and repair the entries that its audit finds wrong."""
 
     @override
     def inject(self) -> None:

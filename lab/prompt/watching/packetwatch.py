@@ -66,7 +66,7 @@ class PacketWatch:
 
 
 def set_pace(session: LabSession, value: object) -> str:
-    """Set the pace of virtual time, in its seconds per second; returns a phrase. ValueError says what is wrong."""
+    """Set the pace of virtual time, in its seconds per second; return a phrase. ValueError for an invalid pace."""
     _virtual(session)
     if not isinstance(value, (int, float)) or not 0 < value <= 1000:
         raise ValueError(f"invalid pace {value}: expected virtual seconds per second, above 0 and at most 1000")
@@ -75,7 +75,7 @@ def set_pace(session: LabSession, value: object) -> str:
 
 
 def slow_down(session: LabSession, pace: object, seconds: object) -> str:
-    """Slow virtual time for some seconds of the machine's clock; returns a phrase. ValueError says what is wrong."""
+    """Slow virtual time for some seconds of the machine's clock; return a phrase. ValueError for invalid words."""
     _virtual(session)
     numbers = isinstance(pace, (int, float)) and isinstance(seconds, (int, float))
     if not (numbers and 0 < pace <= 1 and 0 < seconds <= LONGEST_SLOW):  # type: ignore[operator]

@@ -41,7 +41,7 @@ def switches(measures: Measures) -> Figure | None:
 
 
 def cpu(measures: Measures) -> Figure | None:
-    """CPU of the busiest processes, what a hypervisor took of all, and the limit beyond which a run is no result."""
+    """CPU use of the busiest processes, steal time, and the limit beyond which a run is invalid."""
     names = [process.name for process in measures.machine.processes[:_MAX_LINES]]
     lines = {name: measures.machine.cpu[name] for name in names if len(measures.machine.cpu[name].times) > 2}
     if not lines:

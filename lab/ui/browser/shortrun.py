@@ -75,7 +75,7 @@ class Figures:
     """Answers requests of a page with figures, as `lab.ui.browser.tab.Tab` answers those of the lab's page."""
 
     def request(self, path: str, body: str = "") -> str:
-        """Answer {"text", "begin", "end", "step"} for `api/figure`, as JSON; `error` says what is wrong."""
+        """Answer {"text", "begin", "end", "step"} for `api/figure`, as JSON; `error` has the reason of a refusal."""
         try:
             if path != "api/figure":
                 raise LabError(f"figures have no {path}")

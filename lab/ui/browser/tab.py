@@ -212,7 +212,7 @@ class Tab:
         return [self._side] if self._rival is None else [self._side, self._rival]
 
     def request(self, path: str, body: str = "") -> str:
-        """Answer a request of the page, as JSON; `error` says what is wrong with it."""
+        """Answer a request of the page, as JSON; `error` has the reason of a refusal."""
         try:
             return json.dumps(self._requests[path](body))
         except (LabError, TopoError, ValueError, TypeError, KeyError) as error:

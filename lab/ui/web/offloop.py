@@ -20,7 +20,7 @@ class Workers:
         self._busy = 0
 
     async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
-        """Return what `work` returns, called in a thread of its own; LabError where too many are at work already."""
+        """Call `work` in a thread of its own and return its result; LabError where too many are at work already."""
         if self._busy >= _MAX_THREADS:
             raise LabError(f"{_MAX_THREADS} requests are being worked on; try again when one of them is done")
         loop = asyncio.get_running_loop()

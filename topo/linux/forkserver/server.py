@@ -138,7 +138,7 @@ def _prepare(given: Sequence[str]) -> dict[str, ModuleType]:
 
 
 def _gap_fillers() -> list[bytes]:
-    """Objects for the gaps that imports left: what a fork makes lies on pages of its own then, and copies fewer."""
+    """Objects for the gaps that imports left: a fork's new objects then lie on their own pages, and it copies fewer."""
     least = sys.getsizeof(b"")
     sizes = range(least // OBJECT_STEP * OBJECT_STEP + OBJECT_STEP, LARGEST_OBJECT + 1, OBJECT_STEP)
     return [bytes(size - least) for size in sizes for _ in range(GAP_BYTES // size)]
