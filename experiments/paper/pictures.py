@@ -42,7 +42,8 @@ def draw(chapter: Chapter, directory: Path) -> dict[str, Path]:
             keep(f"Goodput of each flow over time, {label}", path, drawn)
     if chapter.experiment.curve == "collective":
         path = directory / f"{stem}-sizes.png"
-        curves = [curve for variant in _variants(chapter) if (curve := _collective(chapter, variant)).x]
+        variants = dict.fromkeys(run.variant for run in chapter.runs)
+        curves = [curve for variant in variants if (curve := _collective(chapter, variant)).x]
         keep("Rate of the collective by buffer size", path, compare.lines(curves, path, "bytes", "MB/s per host"))
     return found
 
@@ -110,10 +111,6 @@ def _collective(chapter: Chapter, variant: str) -> compare.Curve:
         if seconds and size:
             points.append((float(size), size / seconds[len(seconds) // 2] / 1e6))
     return compare.Curve(variant, [x for x, _ in points], [y for _, y in points])
-
-
-def _variants(chapter: Chapter) -> list[str]:
-    return list(dict.fromkeys(run.variant for run in chapter.runs))
 
 
 def _first(runs: Sequence[SuiteRun], variant: str) -> SuiteRun | None:

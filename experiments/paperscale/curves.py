@@ -17,7 +17,6 @@ from mrclab.experiments.paperscale import memory, texts
 from mrclab.experiments.paperscale.table import SCENARIOS
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.scenario import Loaded
 
 Rows = Sequence[Row]
 _SEEDS = (1, 2)
@@ -160,13 +159,10 @@ SWEEPS = (
 )
 
 
-def _scenario(sweep: Sweep) -> Loaded:
-    return scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
-
-
 def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], None]) -> Rows:
     """Run jobs without a row; return all rows."""
-    planned = plan.make(_scenario(sweep), sweep.seeds, sweep.swept)
+    loaded = scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
+    planned = plan.make(loaded, sweep.seeds, sweep.swept)
     table = journal.Journal(directory / sweep.name).begin(planned)
 
     def report(job: plan.Job, row: Row) -> None:

@@ -36,11 +36,8 @@ def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str]]]
     if jobs == 1:
         yield from map(judged, seeds)
         return
-    yield from (row for _, row in processes.rows(seeds, jobs, judged, _killed))
-
-
-def _killed(seed: int) -> tuple[int, list[str]]:
-    return seed, ["its worker process died"]
+    rows = processes.rows(seeds, jobs, judged, lambda seed: (seed, ["its worker process died"]))
+    yield from (row for _, row in rows)
 
 
 def _again(seed: int) -> str:

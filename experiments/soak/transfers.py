@@ -121,16 +121,14 @@ class SoakConnection:
         made[0].verbs.connect(qps[0], info[1], now)
         made[1].verbs.connect(qps[1], info[0], now)
         self.ends = [(one, qp, *cq) for one, qp, cq in zip(made, qps, cqs, strict=True)]
-        self.writes = [Writes(self, messages, back) for messages, back in self._ways() if messages]
+        both = (flow.messages, False), (flow.back, True)
+        self.writes = [Writes(self, messages, back) for messages, back in both if messages]
         late = iter(flow.receives)
         for writes in self.writes:
             writes.post()
             for number, _, _ in writes.immediates:
                 if (after := next(late)) != NEVER:
                     self._receive(harness, writes, number, after)
-
-    def _ways(self) -> list[tuple[tuple[Message, ...], bool]]:
-        return [(self.flow.messages, False), (self.flow.back, True)]
 
     @staticmethod
     def _receive(harness: Hosts, writes: Writes, number: int, after: float) -> None:

@@ -1,7 +1,6 @@
 """The faults of a localisation survey, drawn from a seed. Pure: same seed and fabric, same faults in the same order."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -54,7 +53,7 @@ def is_distinguishable(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
     where both are cables of NICs to one T0: that T0 losing as much would look the same.
     """
     names = {injury.element for injury in injuries}
-    hubs = [hub for injury in injuries for hub in _hubs(fabric, injury)]
+    hubs = [_hub(fabric, injury) for injury in injuries]
     return len(names) == len(injuries) and len(set(hubs)) == len(hubs)
 
 
@@ -73,6 +72,6 @@ def _injury(fabric: Fabric, rng: random.Random, kind: Kind) -> Injury:
     return Injury(kind, name, rng.choice(("up", "down"))) if kind == "nic-loss" else Injury(kind, name)
 
 
-def _hubs(fabric: Fabric, injury: Injury) -> Iterator[str]:
-    """The switch that a fault can be taken for."""
-    yield injury.element if injury.kind == "t1" else fabric.link(injury.element).b.node
+def _hub(fabric: Fabric, injury: Injury) -> str:
+    """Return the switch that a fault can be taken for."""
+    return injury.element if injury.kind == "t1" else fabric.link(injury.element).b.node

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import mean, median, quantiles
+from statistics import mean, median
 from typing import Any
 
+from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
@@ -97,7 +98,7 @@ def _found(cases: Sequence[Record]) -> list[str]:
         f"{len(complete)} ({len(complete) / len(cases):.0%})",
         share,
         str(false_positives),
-        *([f"{median(cycles):.0f}", f"{_ninetieth(cycles):.0f}", f"{max(cycles):.0f}"] if cycles else ["–"] * 3),
+        *([f"{median(cycles):.0f}", f"{quantile(cycles, 0.9):.0f}", f"{max(cycles):.0f}"] if cycles else ["–"] * 3),
     ]
 
 
@@ -152,7 +153,3 @@ def _kind(case: Record) -> str:
 
 def _of(records: Sequence[Record], kind: str) -> list[Record]:
     return [record for record in records if record["kind"] == kind]
-
-
-def _ninetieth(values: Sequence[float]) -> float:
-    return quantiles(values, n=10, method="inclusive")[8] if len(values) > 1 else values[0]

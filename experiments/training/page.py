@@ -214,10 +214,5 @@ def _bars(
     axes.axhline(0, color="#777777", linewidth=0.8)
     axes.set_ylabel("ms lost (mean, 95 % interval)")
     axes.set_xlim(-0.5, len(faults) - 0.5)
-    axes.set_xticks(range(len(faults)), [_label(FAULTS[fault]) for fault in faults], fontsize=8)
+    axes.set_xticks(range(len(faults)), ["\n".join(textwrap.wrap(FAULTS[fault], 22)) for fault in faults], fontsize=8)
     axes.tick_params(axis="x", length=0)
-
-
-def _label(text: str) -> str:
-    """Break a fault's text into two lines or three."""
-    return "\n".join(textwrap.wrap(text, 22))

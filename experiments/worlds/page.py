@@ -233,7 +233,7 @@ def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) ->
         both=both,
         difference=difference,
         verdicts=verdicts,
-        seeds=_seeds,
+        seeds=lambda runs: ", ".join(map(str, runs.seeds)) or "–",
     )
 
 
@@ -307,10 +307,6 @@ def _why(kept: StoredRun) -> str:
     rows = map(verdict_row, kept.facts["verdicts"])
     missed = [f"expected {row['expected']}, observed {row['observed']}" for row in rows if not row["ok"]]
     return f"FAILED, {'; '.join(missed)}"
-
-
-def _seeds(runs: WorldRuns) -> str:
-    return ", ".join(map(str, runs.seeds)) or "–"
 
 
 def side(found: Side | None, row: Row) -> str:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Validatio
 
 from mrclab.lab.kinds import Kinds
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
 from mrclab.lab.scenario.units import show_rate
@@ -24,21 +24,6 @@ from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
-
-__all__ = [
-    "EXPECTATIONS",
-    "BaseExpectation",
-    "Bounds",
-    "FlowName",
-    "Level",
-    "LevelField",
-    "Selected",
-    "Verdict",
-    "needs_one",
-    "span",
-    "verdict_row",
-    "without_limits",
-]
 
 _log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one, span
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one
 from mrclab.lab.measure.series import jain
 from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence
+from mrclab.lab.measure.validity.evidence import NoEvidence, span
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Percent, show_rate
 

@@ -14,7 +14,6 @@ from mrclab.lab.expectations.base import (
     Selected,
     Verdict,
     needs_one,
-    span,
 )
 from mrclab.lab.expectations.evs import used_over
 from mrclab.lab.expectations.throughput import reference
@@ -22,7 +21,7 @@ from mrclab.lab.faults.base import several
 from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
 from mrclab.lab.measure.traffic.flows import QpKey, Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled, span
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict, span
-from mrclab.lab.measure.validity.evidence import NoEvidence
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict
+from mrclab.lab.measure.validity.evidence import NoEvidence, span
 from mrclab.lab.scenario.names import TrafficName
 
 if TYPE_CHECKING:

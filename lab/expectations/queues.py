@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one, span
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.fabric.switches import ports_of
 from mrclab.lab.measure.series import quantile
+from mrclab.lab.measure.validity.evidence import span
 from mrclab.lab.scenario.names import KnownWindow
 
 if TYPE_CHECKING:

@@ -15,11 +15,10 @@ from mrclab.lab.expectations.base import (
     Selected,
     Verdict,
     needs_one,
-    span,
 )
 from mrclab.lab.measure.series import binned_total, edges, quantile
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, ran, receivers_sampled
+from mrclab.lab.measure.validity.evidence import NoEvidence, ran, receivers_sampled, span
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
