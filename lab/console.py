@@ -53,3 +53,8 @@ def console(**options: Any) -> Console:
 def standard(**options: Any) -> Console:
     """Return a console on standard output: as wide as the terminal, or of a fixed width where none shows it."""
     return console(width=None if sys.stdout.isatty() else WITHOUT_TERMINAL, **options)
+
+
+def plain(to: Console, text: str) -> None:
+    """Print a text as it is: without markup, highlighting, and line breaks at the terminal's width."""
+    to.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mrclab.experiments.campaign import campaignfile, journal, page, plan, work
 from mrclab.experiments.campaign.plan import CampaignPlan
@@ -120,13 +119,11 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        terminal.print(
-            f"{escape(one.name)}: passed {one.passed} of {one.runs}{because}", highlight=False, soft_wrap=True
-        )
+        console.plain(terminal, f"{one.name}: passed {one.passed} of {one.runs}{because}")
     parquet = journal.write_parquet(table.directory)
     rows_at = table.directory / journal.ROWS
     table_at = parquet or f"{rows_at} (Parquet: pip install '.[campaign]')"
-    terminal.print(f"Page: {written}\nTable: {table_at}", highlight=False, soft_wrap=True, markup=False)
+    console.plain(terminal, f"Page: {written}\nTable: {table_at}")
     status = 1 if failing else 0
     if as_json:
         again = [
@@ -144,4 +141,4 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
 def _moved(field: page.Sensitivity) -> str:
     """Describe how much a field explains."""
     assert field.explained is not None
-    return f"{escape(field.field)} {100 * field.explained:.0f} %" + (" (chance)" if field.chance else "")
+    return f"{field.field} {100 * field.explained:.0f} %" + (" (chance)" if field.chance else "")

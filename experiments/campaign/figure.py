@@ -95,7 +95,7 @@ def figure(
         written = str(table) if table else None
         answer.give("figure", 0, picture=str(to), table=written, x_unit=found.unit, measures=numbers)
         return
-    out.print(f"Figure: {to}" + (f"\nTable: {table}" if table else ""), highlight=False, soft_wrap=True, markup=False)
+    console.plain(out, f"Figure: {to}" + (f"\nTable: {table}" if table else ""))
 
 
 def plotted(

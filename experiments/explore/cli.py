@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from mrclab import compiled
 from mrclab.experiments.explore.search import Counterexample, Result, Search, replayed, shortened
 from mrclab.experiments.explore.system import Action
 from mrclab.experiments.explore.worlds import WORLDS, Space, named
+from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.errors import Refused
 
 app = typer.Typer()
-out = Console(width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True)
+out = console.standard()
+err = console.console(stderr=True)
 
 
 @app.command()
@@ -48,7 +48,7 @@ def explore(
         if len(chosen) != 1:
             raise Refused("--replay is of one world; name it")
         for line in replayed(chosen[0], parsed(replay)):
-            terminal.print(escape(line), soft_wrap=True, highlight=False)
+            console.plain(terminal, line)
         return
     results = [_explore(world, seconds, check_merging, terminal) for world in chosen]
     status = 1 if any(one.found for one in results) else 0 if all(one.whole for one in results) else 2
@@ -72,7 +72,7 @@ def _again_in_plain_python() -> None:
 def _list(terminal: Console) -> None:
     for world in WORLDS:
         size = "" if world.small else " (large)"
-        terminal.print(f"{world.name:12} {world.about}{size}", soft_wrap=True, highlight=False)
+        console.plain(terminal, f"{world.name:12} {world.about}{size}")
 
 
 def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> Result:
@@ -80,25 +80,22 @@ def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> R
     if result.found is not None:
         result.found = shortened(world, result.found)
     whole = "all" if result.whole else "not all"
-    terminal.print(
-        f"{world.name}: {result.states} states, {whole} seen, {result.steps} steps, {result.ends} ends,"
-        f" {result.circles} circles; {result.seconds:.1f} s",
-        soft_wrap=True, highlight=False,
-    )  # fmt: skip
+    seen = f"{result.states} states, {whole} seen, {result.steps} steps, {result.ends} ends, {result.circles} circles"
+    console.plain(terminal, f"{world.name}: {seen}; {result.seconds:.1f} s")
     if result.found is not None:
         _show(world, result.found, terminal)
     return result
 
 
 def _show(world: Space, found: Counterexample, terminal: Console) -> None:
-    terminal.print(f"  {escape(found.what)}", soft_wrap=True, highlight=False)
+    console.plain(terminal, f"  {found.what}")
     for line in replayed(world, found.trace):
-        terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
+        console.plain(terminal, f"    {line}")
     if found.cycle:
         terminal.print("  and then round and round:", highlight=False)
         for line in replayed(world, [*found.trace, *found.cycle])[len(found.trace) :]:
-            terminal.print(f"    {escape(line)}", soft_wrap=True, highlight=False)
-    terminal.print(f"  show it again: {again(world, found)}", soft_wrap=True, highlight=False)
+            console.plain(terminal, f"    {line}")
+    console.plain(terminal, f"  show it again: {again(world, found)}")
 
 
 def again(world: Space, found: Counterexample) -> str:

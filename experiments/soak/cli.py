@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from mrclab.experiments.runs import processes
 from mrclab.experiments.soak.flows import NEVER, SoakFlow
@@ -77,14 +76,14 @@ def soak(
                 bar("seeds", done, seeds)
                 if problems:
                     failed += _failed(number, problems)
-                    terminal.print(f"seed {number}: {escape(problems[0])}", soft_wrap=True, highlight=False)
-                    terminal.print(f"  replay it: {_again(number)}", soft_wrap=True, highlight=False)
+                    console.plain(terminal, f"seed {number}: {problems[0]}")
+                    console.plain(terminal, f"  replay it: {_again(number)}")
     except KeyboardInterrupt:
-        terminal.print(f"{done - len(failed)} of {done} seeds passed until then", soft_wrap=True, highlight=False)
+        console.plain(terminal, f"{done - len(failed)} of {done} seeds passed until then")
         raise
     seconds, status = time.monotonic() - began, 1 if failed else 0
     passed = seeds - len(failed)
-    terminal.print(f"{passed} of {seeds} seeds passed, in {seconds:.0f} s", soft_wrap=True, highlight=False)
+    console.plain(terminal, f"{passed} of {seeds} seeds passed, in {seconds:.0f} s")
     if as_json:
         answer.give("soak", status, first=first, seeds=seeds, held=passed, seconds=round(seconds, 1), not_held=failed)
     raise typer.Exit(status)
@@ -116,7 +115,7 @@ def _replay(seed: int, terminal: Console, as_json: bool) -> int:
     lines += [f"  {plan.idle:g} s without work before the last writes"] if plan.idle else []
     _, problems = judged(seed)
     for line in [*lines, *problems]:
-        terminal.print(escape(line), soft_wrap=True, highlight=False)
+        console.plain(terminal, line)
     if not problems:
         terminal.print("passed")
     status = 1 if problems else 0

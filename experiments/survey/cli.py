@@ -45,7 +45,7 @@ def survey(
     worlds.check_machine_for(where)
     folder = out / _name(where, target)
     work = Survey(folder, seed, singles, doubles, target, context.obj, lambda *_: None, where)
-    done = work.work(seconds, lambda text: err.print(text, markup=False, soft_wrap=True))
+    done = work.work(seconds, lambda text: console.plain(err, text))
     status = 0 if done else 3
     if as_json:
         records = list(record.store(folder).rows.values())

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from mrclab.experiments.worlds import figurefile, page, work
 from mrclab.experiments.worlds.kept import Store
@@ -101,7 +100,7 @@ def compare_worlds(
             written.write_text(page.render(made, about, details.name), encoding="utf-8")
             details.write_text(page.render_details(made, about), encoding="utf-8")
             files.replace_file(written.with_suffix(".json"), figurefile.dump(made, about))
-        terminal.print(f"Page: {written}", soft_wrap=True, highlight=False, markup=False)
+        console.plain(terminal, f"Page: {written}")
     status = _print_verdicts(made, terminal)
     if as_json:
         text = [page.as_json(chapter) for chapter in made]
@@ -112,7 +111,7 @@ def compare_worlds(
 def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir: Path) -> None:
     left = [job.loaded for job in jobs if work.missing(store, job)]
     for warning in worlds.check_machine(*left):
-        err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
+        console.plain(err, f"mrclab: {warning}")
     with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
         notify = progress.notifier(bar)
         work.work(jobs, store, work.runs_into(store.directory, bar, notify, target, run_dir), notify)
@@ -123,14 +122,10 @@ def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:
     for chapter in made:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(chapter.counts.items()))
         verdict = f"wire {page.verdicts(chapter.wire)}, sim {page.verdicts(chapter.sim)}"
-        terminal.print(
-            f"{chapter.label}{page.slowness(chapter.slower)}: {verdict}: {counts or 'nothing to compare'}",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
+        label = f"{chapter.label}{page.slowness(chapter.slower)}"
+        console.plain(terminal, f"{label}: {verdict}: {counts or 'nothing to compare'}")
         for row in chapter.rows:
             if row.state == "beyond":
                 text = f"wire {page.side(row.wire, row)}, sim {page.side(row.sim, row)}"
-                terminal.print(f"  {row.name}: {text}", soft_wrap=True, highlight=False, markup=False)
+                console.plain(terminal, f"  {row.name}: {text}")
     return 1 if any(chapter.counts["beyond"] for chapter in made) else 0

@@ -82,11 +82,10 @@ def _report(error: BaseException) -> int:
 
 def _print(text: str) -> None:
     """Print a line on standard error."""
-    from rich.markup import escape  # noqa: PLC0415 - a command that goes well starts without rich
 
     from mrclab.lab import console  # noqa: PLC0415
 
-    console.console(stderr=True).print(escape(text), soft_wrap=True, highlight=False)
+    console.plain(console.console(stderr=True), text)
 
 
 def _remedy(error: OSError) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from mrclab.lab.console import plain
 
 _SETTLING = 1.0  # seconds of a stage after which the remaining time can be estimated
 
@@ -64,4 +65,4 @@ def shown(console: Console, at_once: bool = True) -> Iterator[ProgressBar]:
 
 def notifier(bar: ProgressBar) -> Callable[[str], None]:
     """Prints sentences above a bar."""
-    return lambda text: bar.bar.console.print(f"  {escape(text)}", soft_wrap=True, highlight=False)
+    return lambda text: plain(bar.bar.console, f"  {text}")

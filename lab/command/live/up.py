@@ -68,7 +68,7 @@ def up(
     lines = _lines(script) if script else None
     worlds.check_machine_for(chosen)
     if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
-        err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
+        console.plain(err, f"mrclab: {warning}")
     with ExitStack() as stack:
         page = stack.enter_context(PageProcess(context.obj, _print_plain, browser=browser))
         with progressbar.shown(err) as progress:
@@ -112,7 +112,7 @@ def _setting(world: str, scenario: Scenario | None, mapper: MapperSpec | None) -
 
 
 def _print_plain(text: str) -> None:
-    out.print(text, soft_wrap=True, highlight=False, markup=False)
+    console.plain(out, text)
 
 
 def _lines(script: Path) -> list[str]:

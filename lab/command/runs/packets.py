@@ -53,7 +53,7 @@ def packets(
                 csv.writer(file).writerows([COLUMNS, *(row for row, _ in kept)])
         else:
             table.write_parquet(output, [row for row, _ in kept])
-    out.print(f"{output}: {len(kept)} of {len(rows)} packets", soft_wrap=True, highlight=False, markup=False)
+    console.plain(out, f"{output}: {len(kept)} of {len(rows)} packets")
 
 
 def _filter(words: list[str]) -> PacketFilter:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
@@ -167,7 +166,7 @@ def report(
 def _warn(warnings: list[str]) -> None:
     for text in warnings:
         if text:
-            err.print(f"mrclab: {escape(text)}", soft_wrap=True, highlight=False)
+            console.plain(err, f"mrclab: {text}")
 
 
 def _verdict(outcome: runner.Outcome, as_json: bool) -> None:

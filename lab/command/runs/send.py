@@ -131,7 +131,7 @@ class _Notices:
 
     @staticmethod
     def _print(text: str) -> None:
-        err.print(f"mrclab: {text}", soft_wrap=True, highlight=False, markup=False)
+        console.plain(err, f"mrclab: {text}")
 
 
 def _check_output(output: Path | None) -> None:
@@ -149,4 +149,4 @@ def keep_logs(failed: LiveWorld, _error: Exception) -> None:
     with contextlib.suppress(OSError):
         directory = Path(tempfile.mkdtemp(prefix="mrclab-logs-"))
         failed.collect(directory)
-        err.print(f"the lab did not come up; all logs are in {directory / 'log'}", soft_wrap=True, highlight=False)
+        console.plain(err, f"the lab did not come up; all logs are in {directory / 'log'}")

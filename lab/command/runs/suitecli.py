@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
@@ -54,10 +53,10 @@ def run_suite(
         return
     if dry_run:
         for one in planned:
-            out.print(f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}", soft_wrap=True, highlight=False)
+            console.plain(out, f"{one.scenario.name}, seed {one.scenario.seed}: {one.source}")
         return
     for warning in worlds.check_machine(*planned, force=force):
-        err.print(f"mrclab: {escape(warning)}", soft_wrap=True, highlight=False)
+        console.plain(err, f"mrclab: {warning}")
     with progress.shown(err) as bar:
         made = suite.Suite(results_dir, bar, progress.notifier(bar), target, context.obj, again)
         result = suitereport.run(made, planned, name, err)
@@ -85,11 +84,11 @@ def compare_runs(
     with results.foreign(output):
         page = compare.compare(members, output, title)
     for field in compare.unnamed(members):
-        err.print(f"the runs also differ in {field}", soft_wrap=True, highlight=False)
+        console.plain(err, f"the runs also differ in {field}")
     if as_json:
         answer.give("compare", 0, page=str(page))
     else:
-        out.print(f"Page: {page}", soft_wrap=True, highlight=False)
+        console.plain(out, f"Page: {page}")
 
 
 @app.command(name="schema")

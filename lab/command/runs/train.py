@@ -57,7 +57,7 @@ def train(
     loaded = scenario.slower(loaded, slower)
     worlds.check(loaded)
     for warning in worlds.check_machine(loaded):
-        err.print(f"mrclab: {warning}", soft_wrap=True, highlight=False, markup=False)
+        console.plain(err, f"mrclab: {warning}")
     _check_library()
     job = _job(loaded)
     log = context.obj / "log" / f"{job.name}-1-{job.places[0]}.log"
@@ -67,9 +67,9 @@ def train(
         )
     status = max((end.get("exit_status") or 0 for end in outcome.measures.history.of("traffic.end")), default=0)
     failed = [f"{verdict.kind}: {verdict.observed}" for verdict in outcome.verdicts if not verdict.ok]
-    err.print(f"{outcome.state.upper()}: {outcome.directory}", soft_wrap=True, highlight=False, markup=False)
+    console.plain(err, f"{outcome.state.upper()}: {outcome.directory}")
     for text in failed if outcome.state == "failed" else ():
-        err.print(text, soft_wrap=True, highlight=False, markup=False)
+        console.plain(err, text)
     raise typer.Exit(int(status) or (1 if outcome.error else 0))
 
 

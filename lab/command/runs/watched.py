@@ -7,6 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 
+from mrclab.lab.console import plain
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
 from mrclab.lab.ui.web.pageprocess import PageProcess
@@ -46,7 +47,7 @@ class Watched:
         self._page.linger("the live page stays until Ctrl-C")
 
     def _print(self, text: str) -> None:
-        self._err.print(text, soft_wrap=True, highlight=False, markup=False)
+        plain(self._err, text)
 
     def __enter__(self) -> "Watched":
         self._stack.enter_context(self._page)
