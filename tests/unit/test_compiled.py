@@ -245,6 +245,7 @@ def test_doctor_says_what_runs(monkeypatch):
 _SMALL = {
     "pyproject.toml": "[tool.mypy]\nstrict = true\n",
     "hosts/nic/seam.py": '"""What the script wants to be there."""\n\nPORTS = 4\n',
+    "topo/srv6.py": '"""And this."""\n\nPLANES = 4\n',
     "sim/ticks.py": "def twice(ticks: int) -> int:\n    return 2 * ticks\n",
     "bench/sim/common.py": "def SimLoad(*load): return load\n",
     "bench/sim/load.py": """
