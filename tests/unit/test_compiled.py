@@ -375,7 +375,7 @@ def test_a_wheel_has_the_build_where_there_is_one(small, made, use):
     home = f"mrclab/{compiled.INSTALLED}/{compiled.TAG}"
     assert inside.pop(f"{home}/0123/lib/{compiled.LIBRARY}.so") == b"code"
     known = json.loads(inside.pop(f"{home}/{compiled.MANIFEST}"))
-    assert (set(known["sources"]), inside) == ({"mrclab/hosts/nic/seam.py"}, {})
+    assert (set(known["sources"]), inside) == ({"mrclab/hosts/nic/seam.py", "mrclab/topo/srv6.py"}, {})
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------
