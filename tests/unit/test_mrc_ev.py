@@ -8,6 +8,7 @@ import pytest
 from mrclab.hosts.mrc.evs.ev import Ev
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
+from mrclab.hosts.mrc.evs.plane import pick as drawn
 from mrclab.hosts.mrc.evs.plane import shuffle
 from mrclab.hosts.mrc.evs.states import TRANSITIONS, EvInput, EvState, next_state
 from mrclab.topo import srv6
@@ -286,6 +287,15 @@ def test_a_denial_of_the_last_good_path_tries_a_bad_one_too_and_nothing_where_al
     assert pick(ev_set, 1) == 1
     ev_set.plane_down(1, 2.0, "port")
     assert ev_set.active_count() == 0
+
+
+def test_one_of_several_is_drawn_as_the_generator_s_own_choice_draws_it():
+    ours, its = random.Random(7), random.Random(7)
+    for count in (1, 2, 3, 64, 65):
+        items = list(range(count))
+        assert [drawn(items, ours) for _ in range(50)] == [its.choice(items) for _ in range(50)]
+    with pytest.raises(IndexError):
+        drawn([], ours)
 
 
 def test_a_pass_over_the_evs_draws_what_the_generator_s_own_shuffle_draws():

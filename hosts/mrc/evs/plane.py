@@ -64,7 +64,7 @@ def pick(items: Sequence[T], rng: random.Random) -> T:
     count = len(items)
     bits = count.bit_length()
     place = rng.getrandbits(bits)
-    while place >= count:
+    while place >= count > 0:  # of nothing, as there: IndexError
         place = rng.getrandbits(bits)
     return items[place]
 
