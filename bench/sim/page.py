@@ -48,6 +48,7 @@ def text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
         completions=_completions(both),
         form=compiled.state().text,
         costs=_costs(both),
+        floor=f"{min(row.cost.memory for row in rows) / 2**20:,.0f}",  # of the process that began the loads
         dearer=textwrap.fill(_dearer(both), _COLUMNS),
         tried=markdown(("attempt", "effect"), _TRIED),
     )
