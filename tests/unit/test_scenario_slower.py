@@ -22,6 +22,13 @@ def test_a_slower_scenario_is_the_same_per_round_trip(name):
         assert made.scenario.model_dump(exclude={"fabric"}) == as_written.scenario.model_dump(exclude={"fabric"})
 
 
+@pytest.mark.parametrize("factor", [1, 2])
+def test_windows_of_the_incast_hold_round_trips_enough_at_half_the_rate_too(factor, tmp_path):
+    line = ["run", str(ROOT / "scenarios" / "incast.yaml"), "--world", "sim", "--slower", str(factor)]
+    done = CliRunner().invoke(cli.app, [*line, "--set", "report=false", "--results", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+
+
 def test_links_with_a_rate_in_bits_get_another():
     loaded = scenario.load(ROOT / "scenarios" / "true-speed.yaml").runs[0]
     before, after = loaded.fabric.spec.link, scenario.slower(loaded, 4).fabric.spec.link
