@@ -150,47 +150,36 @@ _GIVEN: dict[frozenset[str], set[str]] = {}
 
 
 def _section(host: Host) -> HostSection:
-    values = {"name": host.name, "number": host.number, "group": host.group, "downlink": host.downlink}
-    return _made(HostSection, {**values, "address": host.address}, {})
+    made = HostSection.model_construct(
+        name=host.name, number=host.number, group=host.group, downlink=host.downlink, address=host.address
+    )
+    return _interned(made)
 
 
 def _ports(host: Host, spec: FabricSpec) -> tuple[NicPortConfig, ...]:
     return tuple(
-        _made(
-            NicPortConfig,
-            {
-                "number": port.number,
-                "name": port.interface,
-                "plane": port.plane,
-                "mac": port.mac,
-                "peer_switch": port.peer.node,
-                "peer_port": port.peer.number,
-                "peer_mac": port.peer.mac,
+        _interned(
+            NicPortConfig.model_construct(
+                number=port.number,
+                name=port.interface,
+                plane=port.plane,
+                mac=port.mac,
+                peer_switch=port.peer.node,
+                peer_port=port.peer.number,
+                peer_mac=port.peer.mac,
                 **_own_rate(spec, port.plane),
-            },
-            {"rate": None},
+            )
         )
         for port in host.ports
     )
 
 
-def _own_rate(spec: FabricSpec, plane: int) -> dict[str, float]:
+def _own_rate(spec: FabricSpec, plane: int) -> dict[str, Any]:
     """The field that a port has where its link is not as fast as the fabric's."""
     if not spec.links:
         return {}
     rate = spec.times("nic", plane).rate
     return {} if rate == spec.link.rate else {"rate": rate}
-
-
-def _made(kind: type[Part], values: dict[str, Any], defaults: dict[str, Any]) -> Part:
-    """Return a section that follows from a valid fabric: `model_construct`, less what that takes for each host."""
-    made = kind.__new__(kind)
-    rest = {name: default for name, default in defaults.items() if name not in values}
-    object.__setattr__(made, "__dict__", values | rest)
-    object.__setattr__(made, "__pydantic_fields_set__", set(values))
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
-    return _interned(made)
 
 
 def _interned(made: Part) -> Part:

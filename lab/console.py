@@ -1,7 +1,7 @@
 """Consoles of the command line: text from files, sockets and scenarios cannot control the terminal.
 
 Control characters are shown escaped, as `\\x1b`, wherever they come from; colours and cursor movements of the lab's own
-are no text to rich, and pass.
+are no text to rich, and pass. A word between colons, such as `:link:`, stays one.
 """
 
 import sys
@@ -44,8 +44,8 @@ class _Hook(RenderHook):
 
 
 def console(**options: Any) -> Console:
-    """Return a console, made with rich's options, that escapes control characters."""
-    made = Console(**options)
+    """Return a console, made with rich's options, that escapes control characters and draws no emoji."""
+    made = Console(emoji=False, **options)
     made.push_render_hook(_Hook())
     return made
 

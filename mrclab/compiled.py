@@ -66,13 +66,19 @@ def folder(tree: Path = TREE) -> Path:
 
 def source(tree: Path, name: str) -> Path:
     """Return a file by its name in a wheel, such as `mrclab/sim/clock.py`: in a checkout `sim/clock.py`."""
-    inside = tree / name
-    return inside if inside.exists() else tree / name.removeprefix("mrclab/")
+    return Path(_source(str(tree), name))
 
 
-def digest(source: Path) -> str:
+def _source(tree: str, name: str) -> str:
+    """Return the path as text: each process looks at some hundred files."""
+    inside = f"{tree}/{name}"
+    return inside if os.path.exists(inside) else f"{tree}/{name.removeprefix('mrclab/')}"  # noqa: PTH110
+
+
+def digest(source: Path | str) -> str:
     """The SHA-256 of a file."""
-    return hashlib.sha256(source.read_bytes()).hexdigest()
+    with open(source, "rb") as file:  # noqa: PTH123 - as text
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def read(file: Path) -> Manifest | None:
@@ -194,11 +200,9 @@ def _load(library: Path, size: int) -> None:
 
 
 def _is(tree: str, name: str, known: str) -> bool:
-    """Return True if a source is as it was. Paths as text: each process looks at some hundred files."""
-    inside = f"{tree}/{name}"
+    """Return True if a source is as it was."""
     try:
-        with open(inside if os.path.exists(inside) else f"{tree}/{name.removeprefix('mrclab/')}", "rb") as file:  # noqa: PTH110, PTH123
-            return hashlib.sha256(file.read()).hexdigest() == known
+        return digest(_source(tree, name)) == known
     except OSError:
         return False
 

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mrclab.hosts.agent import garbage
 from mrclab.hosts.agent.api import checked
+from mrclab.hosts.agent.history import AgentHistory
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.agent.process import COLLECTION_INTERVAL_S, AgentHistory, Collector, ProcessOperations
+from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.memory.regions import Mapped
@@ -68,7 +70,7 @@ class Agent:
     def run(self) -> None:
         """Serve until stopped, then leave nothing behind."""
         assert self._server is not None
-        self._nic.every(COLLECTION_INTERVAL_S, Collector(self._frames).tick)
+        self._nic.every(garbage.INTERVAL_S, garbage.Collector(self._frames).tick)
         try:
             self._nic.run()
         finally:

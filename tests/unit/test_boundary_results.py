@@ -131,6 +131,11 @@ def shown(text, **options):
 HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202egnp.exe \x00 \x7f"
 
 
+@pytest.mark.parametrize("markup", [False, True])
+def test_a_word_between_colons_is_no_emoji(markup):
+    assert ":link:" in shown("h1:link:down", markup=markup)
+
+
 @pytest.mark.parametrize("wrap", [str, Table])
 def test_control_characters_are_shown_escaped(wrap):
     said = shown(wrap(HOSTILE), markup=False) if wrap is str else shown(wrap(HOSTILE))

@@ -8,7 +8,7 @@ import mrc_sim
 import pytest
 import roce_sim
 
-from mrclab.hosts.agent import process as garbage
+from mrclab.hosts.agent import garbage
 
 
 @pytest.fixture

@@ -129,6 +129,9 @@ def test_attributes_outside_their_range_are_refused_by_name(host, attribute):
     host.verbs.modify_qp(qp, "INIT", 0.0)
     good = {"qpn": 1, "psn": 1, "mpr": 1, "wimm": 1}
     assert next(iter(attribute)) in refused("EINVAL", host.verbs.modify_qp, qp, "RTR", 0.0, **(good | attribute))
+    fresh = host.verbs.create_qp(PEER, 0.0)
+    assert next(iter(attribute)) in refused("EINVAL", host.verbs.connect, fresh, good | attribute, 0.0)
+    assert host.verbs.qp(fresh).state is QpState.RESET
 
 
 def test_a_qp_needs_a_peer_that_the_node_config_knows(host):
