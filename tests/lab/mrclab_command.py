@@ -45,6 +45,12 @@ class Command:
         argv = [*self._argv, *map(str, words)]
         return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, **options)
 
+    def run_unprivileged(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run to the end as nobody. By setpriv: for another user Python forks, and grpc's handlers may write then."""
+        argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *self._argv, *map(str, words)]
+        environment = {**os.environ, "HOME": "/nonexistent"}
+        return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environment)
+
     def start(self, *words: str | Path) -> subprocess.Popen[str]:
         """Start, with a pipe to its standard input and output."""
         argv = [*self._argv, *map(str, words)]
@@ -111,11 +117,6 @@ class Command:
     def logs(self, process: str) -> bool:
         """Return True if a process of the lab was started."""
         return (self.run_dir / "log" / f"{process}.log").exists()
-
-
-def unprivileged() -> dict[str, object]:
-    """Options that run a command as nobody."""
-    return {"user": 65534, "group": 65534, "extra_groups": [], "env": {**os.environ, "HOME": "/nonexistent"}}
 
 
 @pytest.fixture

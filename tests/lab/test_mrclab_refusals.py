@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from mrclab_command import Command, small_scenario, unprivileged
+from mrclab_command import Command, small_scenario
 from topo_helpers import run_dir
 
 
@@ -97,14 +97,13 @@ def test_without_root_it_says_so(words, tmp_path):
     command = Command(tmp_path / "base" / "lab")
     scenario = small_scenario(tmp_path, "1")
     argv = [str(scenario) if word == "SCENARIO" else word for word in words]
-    options = {}
     if os.geteuid() == 0:
         for folder in (tmp_path, *tmp_path.parents[:2]):
             folder.chmod(0o755)
-        options = unprivileged()
-    lines = refused(
-        command.run(*argv, **options), "the lab needs root for network namespaces; run the same command with sudo"
-    )
+        done = command.run_unprivileged(*argv)
+    else:
+        done = command.run(*argv)
+    lines = refused(done, "the lab needs root for network namespaces; run the same command with sudo")
     assert len(lines) == 1
 
 
