@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.rdma.verbs import FULL_ACCESS
+from mrclab.hosts.rdma.verbs import FULL_ACCESS, MAX_QP
 from mrclab.hosts.workloads.channel import REASONS, shared
 from mrclab.sim.clock import Clock, ticks
 
@@ -42,7 +42,8 @@ class OpenFlow:
 class _End:
     """A host's part: its completion queue, its memory, and its flows by QP."""
 
-    def __init__(self, host: RunningHost) -> None:
+    def __init__(self, name: str, host: RunningHost) -> None:
+        self.name = name
         self.host = host
         self.verbs: Any = host.transport.verbs
         self.address: str = host.transport.config.host.address
@@ -109,7 +110,7 @@ class SimOpenLoop:
             return None
         end = self._ends.get(name)
         if end is None or end.host is not host:
-            end = self._ends[name] = _End(host)
+            end = self._ends[name] = _End(name, host)
             made = end
             end.verbs.notify_cq(end.cq, lambda: self._note(made))
         return end
@@ -121,10 +122,13 @@ class SimOpenLoop:
         flow = OpenFlow(self.begun, source, destination, size, now, 0, 0, max(1, -(-size // CHUNK)))
         here, there = self._end(source), self._end(destination)
         if here is None or there is None:
-            self.open -= 1
-            self._done(flow, now, f"{source if here is None else destination} is not there")
+            self._refuse(flow, _gone(source if here is None else destination))
             return
         one, other = here.verbs, there.verbs
+        full = [name for name, verbs in ((source, one), (destination, other)) if len(verbs.qps) >= MAX_QP]
+        if full:
+            self._refuse(flow, f"{full[0]} has {MAX_QP} QPs, as many as a host can have")
+            return
         flow.qp = one.create_qp(there.address, now, None, here.cq, here.cq, **self._attributes)
         flow.far = other.create_qp(here.address, now, None, there.cq, there.cq, **self._attributes)
         mine, theirs = one.local_info(flow.qp), other.local_info(flow.far)
@@ -148,6 +152,19 @@ class SimOpenLoop:
             )
             sent += length
         self._serve(here)
+
+    def _refuse(self, flow: OpenFlow, error: str) -> None:
+        """End a flow that cannot begin."""
+        self.open -= 1
+        self._done(flow, flow.began, error)
+
+    def lost(self, name: str) -> None:
+        """End the flows of a host whose agent has ended."""
+        for end in self._ends.values():
+            for flow in list(end.flows.values()):
+                if name in {flow.source, flow.destination}:
+                    self._finish(end, flow, self._clock.seconds, _gone(name))
+        self._ends.pop(name, None)
 
     def _serve(self, end: _End) -> None:
         nic: Any = end.host.nic
@@ -176,12 +193,17 @@ class SimOpenLoop:
         self.open -= 1
         self._done(flow, at, error)
         rest = _REST_RTTS * end.verbs.qp(flow.qp).settings.base_rtt
-        self._clock.call_at(self._clock.now + ticks(rest), self._close, flow)
+        ends = (end, flow.qp), (self._ends.get(flow.destination), flow.far)
+        self._clock.call_at(self._clock.now + ticks(rest), self._close, ends)
         if self._next is None and not self.open:
             self.over = True
 
-    def _close(self, flow: OpenFlow) -> None:
-        for name, number in ((flow.source, flow.qp), (flow.destination, flow.far)):
-            end = self._ends[name]
-            if end.host is self._host(name) and number in end.verbs.qps:
+    def _close(self, ends: tuple[tuple[_End | None, int], ...]) -> None:
+        """Destroy the QPs of a flow; those of an agent that has ended are gone."""
+        for end, number in ends:
+            if end is not None and self._ends.get(end.name) is end and number in end.verbs.qps:
                 end.verbs.destroy_qp(number, self._clock.seconds)
+
+
+def _gone(name: str) -> str:
+    return f"{name} is not there"

@@ -102,6 +102,7 @@ class SimWorld:
         self._clock = Clock()
         self._is_large = len(fabric.links) > MAX_SHOWN
         self._counts_flows = False
+        self._open_loops: list[SimOpenLoop] = []
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._events: list[tuple[str, dict[str, Any]]] = []
@@ -181,7 +182,9 @@ class SimWorld:
     ) -> SimOpenLoop:
         """Make a driver of flows that arrive by themselves. From now on the history leaves out QPs that come and go."""
         self._counts_flows = True
-        return SimOpenLoop(self._clock, self._host_of, arrivals, attributes, done)
+        made = SimOpenLoop(self._clock, self._host_of, arrivals, attributes, done)
+        self._open_loops.append(made)
+        return made
 
     def _host_of(self, name: str) -> RunningHost | None:
         self._start_if_new(name)
@@ -270,6 +273,8 @@ class SimWorld:
             self._controller.nodes.running.pop(node, None)
             _nic(host).disconnect()
             self.sim.host_end(node).nic = None
+            for open_loop in self._open_loops:
+                open_loop.lost(node)
             self._last_output[node] = "it was ended on purpose"
             self._on_event(node, self.now, {"kind": GONE})
         self.record(ProcessEnded(process=node))

@@ -92,15 +92,14 @@ class RoceResponder(ReceiveHalf):
             self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
 
     def _keep(self, packet: RocePacket, seq: int) -> None:
-        """Keep an early packet, and name it in a NAK."""
+        """Keep an early packet, and name it in a NAK; one beyond the window is dropped, and the NAK names none."""
         qp = self.qp
-        if seq - self.expected < qp.settings.mpr_psns and seq not in self._early:
+        came = packet.psn if seq - self.expected < qp.settings.mpr_psns else None
+        if came is not None and seq not in self._early:
             packet.view = memoryview(bytes(packet.view))  # the frame's memory may be reused
             self._early[seq] = packet
         qp.stats.nacks_sent += 1
-        qp.reply(
-            packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=packet.psn
-        )
+        qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=came)
 
     def _begin(self, packet: RocePacket, now: float) -> bool:
         """Check that opcode and length fit the message so far; take in the fields of a first packet."""

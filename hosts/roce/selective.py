@@ -39,7 +39,9 @@ class SelectiveRepeat:
         return True
 
     def timed_out(self, una: int, high: int) -> None:
-        """Restart with the oldest packet."""
+        """Restart with the oldest packet. Where that one came, the receiver has dropped what it kept: all is lost."""
+        if una in self._came:
+            self._came.clear()
         self.until, self._again = high, una
         self.by_timer = True
         self._highest = max(self._highest, una + 1)

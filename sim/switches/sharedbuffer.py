@@ -7,7 +7,8 @@ and frames in flight meanwhile have headroom of their own; only those beyond it 
 priority of their own, which is never paused.
 
 A pause reaches the peer after the cable's delay and the frame in transmission. XON always arrives: a pause that is
-refreshed until then and one with a long time are the same.
+refreshed until then and one with a long time are the same. XOFF is sent again where frames show that the peer does not
+know of it, as after its port was down.
 """
 
 from __future__ import annotations
@@ -63,17 +64,18 @@ class _PauseFrame(ScheduledEvent):
 
 
 class Ingress:
-    """Bytes that came in by one port and are still in the switch."""
+    """Bytes that came in by one half-link and are still in the switch."""
 
-    __slots__ = ("headroom", "headroom_used", "paused", "peer", "shared_used", "xoffs")
+    __slots__ = ("headroom", "headroom_used", "paused", "paused_at", "peer", "port", "shared_used")
 
-    def __init__(self, peer: Pausable | None, headroom: int) -> None:
+    def __init__(self, peer: Pausable | None, headroom: int, port: int) -> None:
         self.peer = peer
+        self.port = port
         self.shared_used = 0  # in the shared part
         self.headroom_used = 0  # in the port's headroom
         self.headroom = headroom
         self.paused = False  # the peer was paused
-        self.xoffs = 0  # how often
+        self.paused_at: i64 = 0  # when XOFF was last sent
 
 
 class SwitchBuffer:
@@ -92,22 +94,24 @@ class SwitchBuffer:
         self._xoff = queue.pfc.xoff if queue.pfc else 0
         self._xon = queue.pfc.xon if queue.pfc else 0
         self._pause_delay = ticks(delay) + serialization_ticks(self._full + PAUSE_BYTES, round(rate))
+        self._pause_again: i64 = 2 * self._pause_delay + ticks(spec.latency + spec.nic_latency)  # data stops by then
         self._headroom = spec.headroom
         self.size = queue.buffer - self._headroom * ports
         self.used = 0  # of what is shared
-        self._ingress: dict[int, Ingress] = {}
+        self._ingress: dict[HalfLink, Ingress] = {}  # by half-link, as its far end may be moved to another port
+        self._xoffs: dict[int, int] = {}  # by port
 
     def ingress(self, half_link: HalfLink) -> Ingress:
-        """Return the ingress accounting of the port at which a half-link ends."""
-        found = self._ingress.get(half_link.far_port)
+        """Return the ingress accounting of a half-link."""
+        found = self._ingress.get(half_link)
         if found is None:
-            found = self._ingress[half_link.far_port] = Ingress(self._peer(half_link), self._headroom)
+            found = Ingress(self._peer(half_link), self._headroom, half_link.far_port)
+            self._ingress[half_link] = found
         return found
 
     def xoffs(self, port: int) -> int:
         """Return how often the peer of a port was paused."""
-        found = self._ingress.get(port)
-        return 0 if found is None else found.xoffs
+        return self._xoffs.get(port, 0)
 
     def admit(self, frame: SimFrame, queued: int) -> bool:
         """Admit a frame to an egress queue that holds `queued` bytes; False if it must be dropped."""
@@ -158,10 +162,14 @@ class SwitchBuffer:
         return self._xon or max(0.0, self._xoff_limit() - 2 * self._full)
 
     def _pause_peer(self, ingress_port: Ingress) -> None:
+        now = self._clock.now
         if not ingress_port.paused:
             ingress_port.paused = True
-            ingress_port.xoffs += 1
-            self._send_pause(ingress_port, True)
+            self._xoffs[ingress_port.port] = self._xoffs.get(ingress_port.port, 0) + 1
+        elif now - ingress_port.paused_at <= self._pause_again:
+            return
+        ingress_port.paused_at = now
+        self._send_pause(ingress_port, True)
 
     def _send_pause(self, ingress_port: Ingress, on: bool) -> None:
         if ingress_port.peer is not None:

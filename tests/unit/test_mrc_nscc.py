@@ -1,5 +1,7 @@
 """NSCC against traces by hand. BDP 36 packets of 1000 bytes, base RTT 10 ms: a = 1, all constants are round."""
 
+from dataclasses import replace
+
 import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer
 
@@ -239,6 +241,14 @@ def test_the_base_rtt_only_falls_and_the_window_cap_follows_it():
     assert cc.snapshot()["cwnd"] == int(1.5 * 36_000 * 0.8)
     cc.on_sack(0, False, 0.009, 0, False, 0.04)
     assert cc.state.base_rtt == 0.008
+
+
+def test_a_path_shorter_than_a_microsecond_keeps_its_window():
+    short = replace(FACTS, base_rtt=2e-7)
+    cc = Nscc(short, now=0.0)
+    cap = cc.parameters.max_cwnd
+    cc.on_sack(0, False, 1.99e-7, 0, False, 1.0)
+    assert (cc.state.base_rtt, cc.parameters.max_cwnd) == (2e-7, cap)
 
 
 def test_a_configured_base_rtt_is_an_upper_bound_as_well():

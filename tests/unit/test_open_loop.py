@@ -19,6 +19,7 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.traffic import flowsizes
 from mrclab.lab.traffic.kinds.openloop import OpenLoop, host_share
 from mrclab.lab.traffic.running import openloop
+from mrclab.sim import openloop as driver
 
 SCENARIO = """
 name: small
@@ -128,6 +129,32 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     rows = json.loads(said.output)["rows"]
     assert rows[-1]["flows"] == 60
     assert sum(row["flows"] for row in rows[:-1]) == 60
+
+
+def test_a_flow_for_which_a_host_has_no_qp_left_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "MAX_QP", 2)
+    ends = ended(tmp_path, loaded(tmp_path).text)
+    assert len(ends) == 60
+    assert {error.partition(" has ")[2] for error in ends.values()} == {"", "2 QPs, as many as a host can have"}
+
+
+def test_flows_of_an_agent_that_crashes_end_with_it(tmp_path):
+    text = loaded(tmp_path).text.replace(
+        "timeout:", "faults:\n  - {name: crash, kind: agent_crash, host: h3, at: 1us, until: 100us}\ntimeout:"
+    )
+    ends = ended(tmp_path, text.replace("load: 40%", "load: 190%"))
+    assert len(ends) == 60
+    assert set(ends.values()) == {"", "h3 is not there"}
+
+
+def ended(tmp_path, text: str) -> dict[str, str]:
+    """Errors of all flows, each of which ends once."""
+    (tmp_path / "ended.yaml").write_text(text[: text.index("expect:")], encoding="utf-8")
+    outcome = runner.measure(scenario.load(tmp_path / "ended.yaml"), tmp_path, lambda *_: None, lambda _: None)
+    assert outcome.state != "aborted"
+    ends = [(record["flow"], record["error"]) for record in outcome.measures.history.of("flow.end")]
+    assert len(dict(ends)) == len(ends)
+    return dict(ends)
 
 
 def test_the_slowdown_of_an_idle_fabric_is_one(tmp_path):

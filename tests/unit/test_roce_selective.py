@@ -1,10 +1,12 @@
 """Selective repeat and the window of a bandwidth-delay product of the RoCEv2 baseline, as IRN has them."""
 
 import pytest
+from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, RTT, Simulation
 from test_roce_endpoint import losing, of_kind, transfer
 
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.selective import SelectiveRepeat
 
 SELECTIVE = {"recovery": "selective_repeat"}
@@ -64,6 +66,46 @@ def test_the_last_packet_is_found_by_the_timer():
     assert one.target == one.source
     assert one.stats().timeouts == 1
     assert one.stats().retx_packets <= 2  # the one whose ACK was not asked for, and the last
+
+
+def test_what_the_receiver_dropped_after_all_is_sent_again():
+    """It drops early packets with an RNR NAK, and that NAK is lost; the receive is posted before the timer fires."""
+    sim = Simulation(**SELECTIVE)
+    one = Transfer(sim, "h1", "h3", 20 * FULL_SIZE, first_psn=0)
+    fates = {"first": True, "rnr": True}
+
+    def network(transit):
+        if transit.is_write and transit.psn == 0 and fates.pop("first", False):
+            return []
+        if not transit.is_write and transit.data[h.BTH_AT + 12] >> 5 == 1 and fates.pop("rnr", False):
+            sim.hosts["h3"].verbs.post_recv(one.qb, 1, sim.now)
+            return []
+        return [sim.delay(transit)]
+
+    sim.network = network
+    one.write(0, FULL_SIZE, imm=1)
+    one.write(FULL_SIZE, 19 * FULL_SIZE)
+    sim.run(done=one.done)
+    assert not fates
+    assert [completion.status for completion in one.completions] == ["SUCCESS"] * 2
+    assert one.target == one.source
+
+
+def test_a_packet_beyond_the_receivers_window_is_not_said_to_have_come():
+    sim = Simulation(**SELECTIVE)
+    here, there = sim.hosts["h1"].verbs, sim.hosts["h3"].verbs
+    one = here.create_qp(sim.configs["h3"].host.address, 0.0, mpr=16)
+    other = there.create_qp(sim.configs["h1"].host.address, 0.0, mpr=1)
+    here.qps[one].first_psn = 0
+    here.connect(one, there.local_info(other), 0.0)
+    there.connect(other, here.local_info(one), 0.0)
+    losing(sim, (0, 1))
+    source, target = bytearray(range(256)) * 4 * 200, bytearray(200 * FULL_SIZE)
+    local, remote = here.reg_mr(source), there.reg_mr(target)
+    here.post_send(one, 1, "RDMA_WRITE", local.lkey, 0, len(source), remote.va, remote.rkey, None, 0.0)
+    sim.run(done=lambda: len(here.poll_cq()) == 1)
+    assert here.qps[one].stats.timeouts == 0
+    assert target == source
 
 
 @pytest.mark.parametrize("seed", range(4))

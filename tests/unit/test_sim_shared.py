@@ -136,6 +136,41 @@ def test_pauses_keep_every_frame_and_share_the_line() -> None:
     assert rig.port(2).xoffs == senders[0].waits
 
 
+def test_a_peer_that_has_forgotten_its_pause_is_paused_again() -> None:
+    """The carrier of its port went and came: it sends, and the switch has paused it."""
+    rig = Rig(150e-6, buffer=4_000_000, alpha=0.02, pfc={})
+    senders = [rig.sends(host, 1) for host in (2, 3, 4)]
+    for _ in range(40):
+        rig.run(1e-6)
+        if rig.clock.now > 20e-6 * SECOND and all(sender.paused for sender in senders):
+            break
+    waits = senders[0].waits
+    senders[0].pause(2, False)
+    rig.run(4e-6)
+    assert senders[0].waits > waits
+    rig.run(400e-6)
+    lost = rig.port(1).dropped
+    assert lost * FULL <= rig.sim.model.spec.headroom  # what was under way until then
+    assert rig.sinks[1].got + lost == sum(sender.sent for sender in senders)
+    (buffer,) = rig.sim._buffers.values()
+    assert buffer.used == 0
+
+
+def test_cables_that_are_swapped_meanwhile_give_their_buffer_back() -> None:
+    rig = Rig(100e-6, buffer=4_000_000, alpha=0.02, pfc={})
+    senders = [rig.sends(host, 1) for host in (2, 3, 4)]
+    rig.run(20e-6)
+    one, other = rig.half_links[2], rig.half_links[3]
+    here, there = one.end, other.end
+    one.attach(*there)
+    other.attach(*here)
+    rig.run(400e-6)
+    (buffer,) = rig.sim._buffers.values()
+    assert buffer.used == 0
+    assert not any(sender.paused for sender in senders)
+    assert rig.sinks[1].got == sum(sender.sent for sender in senders)
+
+
 def test_headroom_that_is_too_small_loses_what_was_under_way() -> None:
     rig = Rig(100e-6, buffer=400_000, alpha=0.1, pfc={"headroom": FULL})
     for host in (2, 3, 4):

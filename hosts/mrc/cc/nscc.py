@@ -24,7 +24,7 @@ _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)
 _EWMA: Final = 0.0125  # weight of one delay sample
 _MAX_WINDOW_BDP: Final = 1.5
-_MIN_RTT: Final = 1e-6  # seconds; on a link without delay a sample may be 0
+_MIN_RTT: Final = 1e-6  # seconds, unless the path is configured as shorter; without delay a sample may be 0
 _NEVER: Final = 1e9  # seconds; a threshold that no delay reaches
 _FULL_PENALTY_SHIFT: Final = 7  # penalty is in 1/128
 
@@ -342,9 +342,10 @@ class Nscc(CongestionController):
     def _learn(self, rtt: float) -> None:
         """Lower the base RTT to the least sample: a first sample may include queueing."""
         s = self.state
+        rtt = max(rtt, min(_MIN_RTT, self._facts.base_rtt))
         if rtt >= s.base_rtt:
             return
-        s.base_rtt = max(rtt, _MIN_RTT)
+        s.base_rtt = rtt
         if "max_cwnd" in self._config:
             return
         grown = s.cwnd >= self.parameters.max_cwnd
