@@ -148,6 +148,7 @@ class _Branch(FaultAction[BranchPoint]):
 def run(jobs: Sequence[Job]) -> list[Row]:
     """Return rows of runs that have seed and all but their fault in common, one at most without a fault.
 
+    One job alone does not fork, which would take its memory twice.
     `cpu` of a row is the CPU time of its own process in seconds, `mib` the largest memory of that process. The run
     without a fault includes the part that all have in common. A variant whose process died has no row.
     """
@@ -156,7 +157,7 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     faults = {variant: loaded.scenario.faults[0] for variant, (_, loaded) in read.items() if loaded.scenario.faults}
     calm = next((job for variant, (job, _) in read.items() if variant not in faults), None)
     own, loaded = read[calm.variant if calm is not None else jobs[0].variant]
-    if not faults:
+    if len(jobs) == 1:
         row = work.ran(own, lambda: loaded)
         return [{**row, **_used(began)}]
     first = next(iter(faults.values()))

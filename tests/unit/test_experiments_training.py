@@ -135,6 +135,12 @@ def test_plans_of_some_variants_continue_each_other(monkeypatch):
     assert (one.fields, one.digest) == (other.fields, other.digest)
 
 
+def test_only_runs_whose_memory_does_not_fit_twice_are_made_alone():
+    for size in sizes.SIZES:
+        alone = {name for name in size.variants if size.group_of(name) == name}
+        assert alone == ({f"roce-16-{fault}" for fault in size.faults} if size.nics == 8192 else set())
+
+
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
     for size in sizes.SIZES:
         assert size.nics == size.t0s * size.hosts_per_t0 == 8 * size.pipeline * size.data
