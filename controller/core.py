@@ -4,9 +4,10 @@ It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrc
 P4Runtime and the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from mrclab.controller.arguments import DEFAULT_TIMEOUT, OPERATOR, EvNumber, Seconds
+from pydantic import Field
+
 from mrclab.controller.driver import Audit, Driver, SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.health.denials import Denials
@@ -18,6 +19,11 @@ from mrclab.events.switches import RouteMisdirected
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
+Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+EvNumber = Annotated[int, Field(ge=0, le=0xFFFF_FFFF)]
+DEFAULT_TIMEOUT = 30.0  # seconds
+OPERATOR = "operator"
+"""Source of an operator's denials."""
 
 
 class ControllerCore:

@@ -5,17 +5,25 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from mrclab.controller.arguments import REFUSALS, checked, refusal
+from pydantic import ConfigDict, ValidationError, validate_call
+
 from mrclab.controller.core import ControllerCore
+from mrclab.controller.errors import ControllerError
+from mrclab.controller.health.checks import MaintenanceError
+from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.provisioning.watchedevs import WatchError
+from mrclab.rpc.errors import RpcError
+from mrclab.topo.input import sentences
+from mrclab.topo.model import UnknownName
 
 Operation = Callable[..., Any]
+_REFUSALS = (ValidationError, UnknownName, ControllerError)
 
 
 def by_name(core: ControllerCore, waits: bool) -> dict[str, Operation]:
     """Return name → operation, with arguments' types checked and refusals as RpcError; coroutines where it `waits`."""
-    made = _awaited if waits else _called
     methods = inspect.getmembers(core, inspect.ismethod)
-    return {name: made(name, method) for name, method in methods if not name.startswith("_")}
+    return {name: _operation(method, waits) for name, method in methods if not name.startswith("_")}
 
 
 def completed(work: Coroutine[Any, Any, Any]) -> Any:
@@ -28,29 +36,29 @@ def completed(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError(f"{work} waits, which is not possible in virtual time")
 
 
-def _called(name: str, method: Operation) -> Operation:
-    validated = checked(method)
-
-    @functools.wraps(method)
-    def operation(**arguments: Any) -> Any:
-        try:
-            result = validated(**arguments)
-            return completed(result) if inspect.iscoroutine(result) else result
-        except REFUSALS as error:
-            raise refusal(name, error) from None
-
-    return operation
-
-
-def _awaited(name: str, method: Operation) -> Operation:
-    validated = checked(method)
+def _operation(method: Operation, waits: bool) -> Operation:
+    validated = validate_call(config=ConfigDict(strict=True))(method)
 
     @functools.wraps(method)
     async def operation(**arguments: Any) -> Any:
         try:
             result = validated(**arguments)
             return await result if inspect.isawaitable(result) else result
-        except REFUSALS as error:
-            raise refusal(name, error) from None
+        except _REFUSALS as error:
+            raise _refusal(method.__name__, error) from None
 
-    return operation
+    @functools.wraps(method)
+    def at_once(**arguments: Any) -> Any:
+        return completed(operation(**arguments))
+
+    return operation if waits else at_once
+
+
+def _refusal(name: str, error: Exception) -> RpcError:
+    """Return the answer of operation `name` to one of _REFUSALS."""
+    if isinstance(error, ValidationError):
+        return RpcError("EINVAL", f"operation {name}: {sentences.first(error)}")
+    if isinstance(error, UnknownName):
+        return RpcError("EINVAL", str(error))
+    may_not = isinstance(error, (DenyError, MaintenanceError, WatchError))
+    return RpcError("EPERM" if may_not else "EIO", str(error))

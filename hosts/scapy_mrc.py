@@ -104,54 +104,18 @@ class TSETH(Packet):
         return RETH
 
 
-class RETH(Packet):
-    """RDMA extended transport header; the immediate follows in it where the opcode has one."""
-
-    name = "RETH"
-    fields_desc = _fields("RETH")
+def _header(name: str, about: str) -> type[Packet]:
+    """Return the layer of a header that no other one follows."""
+    return type(name, (Packet,), {"__doc__": about, "__module__": __name__, "name": name, "fields_desc": _fields(name)})
 
 
-class SETH(Packet):
-    """Selective acknowledgement with congestion state."""
-
-    name = "SETH"
-    fields_desc = _fields("SETH")
-
-
-class NETH(Packet):
-    """Negative acknowledgement."""
-
-    name = "NETH"
-    fields_desc = _fields("NETH")
-
-
-class PETH(Packet):
-    """Reliability probe."""
-
-    name = "PETH"
-    fields_desc = _fields("PETH")
-
-
-class ERTH(Packet):
-    """Endpoint request."""
-
-    name = "ERTH"
-    fields_desc = _fields("ERTH")
-
-
-class EETH(Packet):
-    """Endpoint response."""
-
-    name = "EETH"
-    fields_desc = _fields("EETH")
-
-
-class AETH(Packet):
-    """Transport acknowledgement."""
-
-    name = "AETH"
-    fields_desc = _fields("AETH")
-
+RETH = _header("RETH", "RDMA extended transport header; the immediate follows in it where the opcode has one.")
+SETH = _header("SETH", "Selective acknowledgement with congestion state.")
+NETH = _header("NETH", "Negative acknowledgement.")
+PETH = _header("PETH", "Reliability probe.")
+ERTH = _header("ERTH", "Endpoint request.")
+EETH = _header("EETH", "Endpoint response.")
+AETH = _header("AETH", "Transport acknowledgement.")
 
 _BODIES: dict[int, type[Packet]] = {
     MrcOpcode.ACK: AETH,

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from mrclab.bench.sim import htsim, section, table
+from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.common import DCQCN_MARK, SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.lab.report.grid import markdown
@@ -148,10 +148,10 @@ def text(found: Sequence[Compared]) -> str:
         for one in (one for one in found if one.traffic == traffic):
             line = [one.name]
             for what in SHARES:
-                line.append(section.figure(one.here[what], 1))
+                line.append(table.figure_text(one.here[what], 1))
                 if one.there:
                     difference = fmean(one.here[what]) / fmean(one.there[what]) - 1
-                    line += [section.figure(one.there[what], 1), f"{difference:+.1%}"]
+                    line += [table.figure_text(one.there[what], 1), f"{difference:+.1%}"]
                 else:
                     line += ["–", ""]
             known = one.there and not one.name.startswith("RoCEv2")
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     if options.page:
-        section.write(options.page, "figures", text(found))
+        table.write_section(options.page, "figures", text(found))
     return 0
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 
 import mrclab
-from mrclab.bench.sim import section
+from mrclab.bench.sim import table
 from mrclab.lab.report.grid import markdown
 from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT
 
@@ -111,9 +111,9 @@ def text(found: Sequence[LossRow]) -> str:
     lines = [
         [
             _NAMES[row.recovery], f"{row.loss:.2%}",
-            section.figure([1000 * one for one in row.seconds], 3), f"{1000 * row.expected.seconds:.3f}",
+            table.figure_text([1000 * one for one in row.seconds], 3), f"{1000 * row.expected.seconds:.3f}",
             f"{fmean(row.seconds) / row.expected.seconds - 1:+.1%}",
-            section.figure([100 * one for one in row.again], 2), f"{100 * row.expected.again:.2f}",
+            table.figure_text([100 * one for one in row.again], 2), f"{100 * row.expected.again:.2f}",
         ]
         for row in found
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     sys.stdout.write(made)
     if options.page:
-        section.write(options.page, "losses", made)
+        table.write_section(options.page, "losses", made)
     return 0
 
 

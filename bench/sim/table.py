@@ -11,6 +11,7 @@ from rich.table import Table
 
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
+from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.units import show_bytes
 
@@ -125,3 +126,17 @@ def picture(rows: Sequence[SimRow], path: Path) -> None:
     grid_of[0][0].legend()
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def write_section(page: Path, name: str, text: str) -> None:
+    """Replace the text between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+
+
+def figure_text(values: Sequence[float], digits: int) -> str:
+    """Return the mean with its 95 % interval, or the one value."""
+    found = summary(values)
+    spread = "" if found.high is None else f" ± {found.high - found.mean:.{digits}f}"
+    return f"{found.mean:.{digits}f}{spread}"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc
-from finsy.proto import p4i, p4r, p4r_grpc
-from google.protobuf import text_format
+from finsy.proto import p4r, p4r_grpc
 
 from mrclab.bench.switch.wire import BenchError
 
@@ -56,47 +55,24 @@ class P4RuntimeClient:
         self._stream = self._stub.StreamChannel(iter(self._requests.get, None))  # a stream without a reference ends
         next(iter(self._stream))
 
-    def load(self, config: Path, info: Path) -> None:
+    def load(self, config: p4r.ForwardingPipelineConfig) -> None:
         """Set a program."""
-        request = p4r.SetForwardingPipelineConfigRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=DEVICE_ID, election_id=p4r.Uint128(low=1), config=config
+        )
         request.action = request.VERIFY_AND_COMMIT
-        text_format.Parse(info.read_text(encoding="utf-8"), request.config.p4info)
-        request.config.p4_device_config = config.read_bytes()
         self._stub.SetForwardingPipelineConfig(request, timeout=TIMEOUT)
 
-    def write(self, entries: Sequence[p4r.TableEntry], kind: int = p4r.Update.INSERT, batch: int | None = None) -> None:
+    def write(self, entries: Sequence[p4r.Entity], kind: int = p4r.Update.INSERT, batch: int | None = None) -> None:
         """Write entries, `batch` per RPC (None: all)."""
         step = batch or len(entries)
         for start in range(0, len(entries), step):
             request = p4r.WriteRequest(device_id=DEVICE_ID, election_id=p4r.Uint128(low=1))
             for entry in entries[start : start + step]:
-                request.updates.add(type=kind, entity=p4r.Entity(table_entry=entry))
+                request.updates.add(type=kind, entity=entry)
             self.write_seconds.append(self._timed(request))
 
     def _timed(self, request: p4r.WriteRequest) -> float:
         begun = time.perf_counter()
         self._stub.Write(request, timeout=TIMEOUT)
         return time.perf_counter() - begun
-
-
-class Entries:
-    """Builds table entries with exact matches from the names in a P4Info."""
-
-    def __init__(self, info: Path) -> None:
-        self._info = text_format.Parse(info.read_text(encoding="utf-8"), p4i.P4Info())
-
-    def entry(self, table: str, keys: Iterable[int], action: str, *params: int) -> p4r.TableEntry:
-        """Return one entry."""
-        found = next(item for item in self._info.tables if item.preamble.alias == table)
-        entry = p4r.TableEntry(table_id=found.preamble.id)
-        for field, key in zip(found.match_fields, keys, strict=True):
-            entry.match.add(field_id=field.id).exact.value = _canonical(key)
-        called = next(item for item in self._info.actions if item.preamble.alias == action)
-        entry.action.action.action_id = called.preamble.id
-        for param, value in zip(called.params, params, strict=True):
-            entry.action.action.params.add(param_id=param.id, value=_canonical(value))
-        return entry
-
-
-def _canonical(value: int) -> bytes:
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")

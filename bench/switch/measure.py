@@ -12,13 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mrclab.bench.switch import frames
-from mrclab.bench.switch.client import Entries
 from mrclab.bench.switch.generator import TrafficGenerator, Trial
-from mrclab.bench.switch.inside import program_seconds
 from mrclab.bench.switch.rpcfloor import rpc_floor
 from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
 from mrclab.bench.switch.wire import BenchError, BenchWire, wire
-from mrclab.lab.command.p4build import P4_INFO
+from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.lab.command.p4build import P4_INFO, P4_JSON
+from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
+from mrclab.softswitch.switch import SoftSwitch
+from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 LOSS = 0.001
 """Loss that a loss-free rate may have."""
@@ -26,6 +29,7 @@ LATE = 0.02
 """Share of the trial's time by which frames may be late; more means a buffer that fills."""
 INSERTS = 1000
 Notify = Callable[[str], None]
+FRAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -228,10 +232,8 @@ def _starts(target: BenchTarget, directory: Path, cables: BenchWire, times: int,
 
 def _inserts(one: SwitchProcess) -> tuple[float, float, float]:
     """Return the seconds that the inserts took with one RPC for all, and one by one, and the median of the latter."""
-    make = Entries(P4_INFO).entry
-    forward = (frames.OUT_PORT, frames.OUT_SOURCE, frames.OUT_DESTINATION)
-    keys = range(frames.BLOCK << 16 | 0x3001, (frames.BLOCK << 16 | 0x3001) + INSERTS)
-    entries = [make("usid_fib", (key,), "forward", *forward) for key in keys]
+    program = PipelineConfig(P4_INFO, P4_JSON)
+    entries = [program.encode(frames.route(0x3001 + number)) for number in range(INSERTS)]
     begun = time.monotonic()
     one.client.write(entries)
     together = time.monotonic() - begun
@@ -251,3 +253,36 @@ def _fleet(target: BenchTarget, directory: Path, name: str, count: int) -> float
         for one in started:
             one.wait()
         return time.monotonic() - begun
+
+
+def program_seconds(size: int, count: int = FRAMES) -> float:
+    """Return the CPU seconds of one frame of `size` bytes from the parser to the deparser, queue included."""
+    switch, sent = SoftSwitch(CPU_PORT, DROP_PORT, PRIORITIES), [0]
+
+    def transmit(number: int, data: bytearray) -> None:
+        sent[0] += number == frames.OUT_PORT and len(data) > 0
+
+    switch.transmit = transmit  # type: ignore[method-assign]
+    switch.commit(switch.compile(P4_JSON.read_bytes()))
+    for entry in frames.ENTRIES:
+        _insert(switch, entry)
+    ingress = switch.program().ingress
+    arrived = [bytearray(frames.frame(size, bytes(6))) for _ in range(count)]
+    begun = time.thread_time()
+    for frame in arrived:
+        ingress(frame, frames.IN_PORT, size)
+    seconds = time.thread_time() - begun
+    switch.close()
+    if sent[0] != count:
+        raise RuntimeError(f"the program forwarded {sent[0]} of {count} frames")
+    return seconds / count
+
+
+def _insert(switch: SoftSwitch, entry: IntendedEntry) -> None:
+    """Insert an entry, its table and action found by their last names."""
+    info, (act,) = switch.info, entry.acts
+    assert info is not None
+    name = next(full for full in info.tables if full.rsplit(".", 1)[-1] == entry.table)
+    called = next(full for full in info.tables[name].actions if full.rsplit(".", 1)[-1] == act.name)
+    key = tuple(value for _, value in entry.match)
+    switch.table(name).insert(TableEntry(key, ActionCall(called, tuple(value for _, value in act.params))))

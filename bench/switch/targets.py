@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.bench.switch import frames
-from mrclab.bench.switch.client import DEVICE_ID, Entries, P4RuntimeClient
+from mrclab.bench.switch.client import DEVICE_ID, P4RuntimeClient
 from mrclab.bench.switch.wire import BenchError, BenchWire, ip, run
+from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.topo.linux.switches import thrift
 from mrclab.topo.linux.switches.targets import BMV2_PROGRAM
@@ -171,17 +172,9 @@ def process(
 def provision(client: P4RuntimeClient) -> None:
     """Load the lab's program and the entries that the benchmark's frames need."""
     client.become_primary()
-    client.load(P4_JSON, P4_INFO)
-    make = Entries(P4_INFO).entry
-    forward = (frames.OUT_PORT, frames.OUT_SOURCE, frames.OUT_DESTINATION)
-    client.write(
-        [
-            make("my_usid", (frames.BLOCK << 16 | frames.MY_USID,), "shift_usid"),
-            make("usid_fib", (frames.BLOCK << 16 | frames.NEXT_USID,), "forward", *forward),
-            make("trim_policy", (frames.OUT_PORT,), "set_trim", frames.NEVER, 0),
-            make("ecn_policy", (frames.OUT_PORT,), "mark_between", frames.NEVER, 1),
-        ]
-    )
+    program = PipelineConfig(P4_INFO, P4_JSON)
+    client.load(program.pipeline_config())
+    client.write([program.encode(entry) for entry in frames.ENTRIES])
 
 
 @contextlib.contextmanager

@@ -1,23 +1,28 @@
 """All switches: one worker each, and operations on all at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
+
+from finsy import P4CounterEntry
+from finsy.proto import p4r
 
 from mrclab.controller.driver import Audit, SwitchState, SwitchView
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.p4runtime.worker import Worker
-from mrclab.controller.provisioning import counterread, counters, intent
-from mrclab.controller.provisioning.counters import Reading
+from mrclab.controller.provisioning import counters, intent
+from mrclab.controller.provisioning.counters import CLASSES, DROP_REASONS, Reading
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
 from mrclab.rpc.peers import STOPPED_S, is_stopped
-from mrclab.topo.model import Fabric
+from mrclab.topo.model import Fabric, Switch
+from mrclab.topo.numbers import CPU_PORT
 
 _READ_AT_ONCE = 2  # switches whose entries an audit reads at once: a table takes a CPU from frames for milliseconds
 _LOOK_S = 0.5  # seconds between two checks whether an unresponsive switch is stopped
@@ -177,10 +182,10 @@ class Fleet:
         return counters.summary(worker.switch, await self._read_counters(worker))
 
     async def _read_counters(self, worker: Worker, timeout: float = COUNTER_TIMEOUT) -> Reading:
-        request = counterread.request(self._program, worker.switch)
+        request = counter_request(self._program, worker.switch)
         found = await worker.require_session().read(request, timeout)
         try:
-            return counterread.decode(self._program, found)
+            return decoded_counters(self._program, found)
         except LookupError as error:
             text = f"answered a read with a counter that the program does not have: {error}"
             raise SwitchError(worker.name, text, "DATA_LOSS") from None
@@ -199,3 +204,29 @@ class Fleet:
         if intended:
             return f"{worker.name} {intended.table} lacks {words(intended)}"
         return f"{worker.name} {found.table} should not hold {words(found)}" if found else ""
+
+
+@cache
+def counter_request(program: PipelineConfig, switch: Switch) -> tuple[p4r.Entity, ...]:
+    """A read of every counter cell that can move on `switch`: its ports, the CPU port, the drop reasons.
+
+    `rx` comes first and `tx` last, so that packets counted in between cannot look like drops.
+    """
+    ports = [*(port.number for port in switch.ports), CPU_PORT]
+    cells = [
+        *(("rx", port) for port in ports),
+        *(("drops", reason) for reason in DROP_REASONS),
+        *(("trims", port) for port in ports),
+        *(("ecn_marks", port) for port in ports),
+        *(("tx", port * len(CLASSES) + kind) for port in ports for kind in range(len(CLASSES))),
+    ]
+    return tuple(P4CounterEntry(name, index=index).encode(program.schema) for name, index in cells)
+
+
+def decoded_counters(program: PipelineConfig, entities: Iterable[p4r.Entity]) -> Reading:
+    """Decode a switch's response."""
+    names = {counter.id: counter.alias for counter in program.schema.counters}
+    return {
+        (names[cell.counter_id], cell.index.index): (cell.data.packet_count, cell.data.byte_count)
+        for cell in (entity.counter_entry for entity in entities)
+    }

@@ -21,8 +21,8 @@ from mrclab.controller.provisioning.cables import CableBook
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.wire import lateness
 from mrclab.controller.wire.nodes import NodeConfigKeeper
+from mrclab.events.controller import ControllerPulse
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
@@ -82,7 +82,7 @@ class Controller:
             jobs["mapper"] = self._map_loop(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
-            jobs["pulse"] = lateness.run(self.history)
+            jobs["pulse"] = record_lateness(self.history)
         if self._audit_interval:
             jobs["audit"] = self._audit_loop()
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
@@ -226,3 +226,40 @@ class Controller:
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
             self._note_verified()  # a switch that resumes after a stop does not change state
+
+
+BEAT_S = 0.02  # seconds between two wake-ups of the loop
+REPORT_S = 0.25  # seconds between two records
+
+
+class WorstLateness:
+    """The worst since it was last taken. Times are of one clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._worst, self._at = 0.0, 0.0
+
+    def woken(self, due: float, now: float) -> None:
+        """The loop was to be woken at `due` and was at `now`."""
+        if now - due >= self._worst:
+            self._worst, self._at = max(0.0, now - due), now
+
+    def take(self) -> tuple[float, float]:
+        """(seconds, when it ended) of the worst; (0, 0) where the loop was never woken since."""
+        found, self._worst, self._at = (self._worst, self._at), 0.0, 0.0
+        return found
+
+
+async def record_lateness(history: ControllerHistory) -> None:
+    """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
+    ended, `cpu` seconds that the process has used.
+    """
+    lateness, reported = WorstLateness(), time.monotonic()
+    while True:
+        due = time.monotonic() + BEAT_S
+        await asyncio.sleep(BEAT_S)
+        now = time.monotonic()
+        lateness.woken(due, now)
+        if now - reported >= REPORT_S:
+            late, at = lateness.take()
+            reported = now
+            history.record(ControllerPulse(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))

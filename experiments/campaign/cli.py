@@ -5,19 +5,23 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mrclab.experiments.campaign import campaignfile, journal, page, plan, work
+from mrclab.experiments.campaign import journal, page, plan, work
 from mrclab.experiments.campaign.plan import CampaignPlan
 from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.errors import Interrupted, Refused, naming
+from mrclab.lab.command.options import Variant
+from mrclab.lab.errors import Interrupted, LabError, Refused, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.seeds import parse as parse_seeds
+from mrclab.topo.spec import explain
 
 app = typer.Typer()
 out = console.console()
@@ -25,6 +29,7 @@ err = console.console(stderr=True)
 
 ASK_FROM = 100_000  # runs
 _LISTED = 20  # failing runs on the terminal; the page has all
+Sweep = dict[str, list[Any]]
 
 
 @app.command()
@@ -36,7 +41,7 @@ def campaign(
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="sweep a field, e.g. fabric.t1s=2,4,8; may be given several times")
     ] = None,
-    variant: Annotated[str, typer.Option(help="only this variant of the scenario")] = "",
+    variant: Variant = "",
     flows: Annotated[bool, typer.Option("--flows", help="keep a table of all flows: flows.parquet")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="worker processes; default: one per core")] = None,
     ray: Annotated[
@@ -50,8 +55,8 @@ def campaign(
 
     Exit status 0: all passed, 1: some did not.
     """
-    given = campaignfile.read(path) or campaignfile.CampaignFile(scenario=suite.find_one(path))
-    given = campaignfile.with_sets(given, plan.parse_sweeps(sets or []))
+    given = read(path) or CampaignFile(scenario=suite.find_one(path))
+    given = with_sets(given, plan.parse_sweeps(sets or []))
     planned = plan.make(
         scenario.load(given.scenario),
         parse_seeds(seeds or given.seeds),
@@ -142,3 +147,39 @@ def _moved(field: page.Sensitivity) -> str:
     """Describe how much a field explains."""
     assert field.explained is not None
     return f"{field.field} {100 * field.explained:.0f} %" + (" (chance)" if field.chance else "")
+
+
+class CampaignFile(BaseModel):
+    """Fields of a campaign file; `scenario` is relative to its folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scenario: Path
+    seeds: str = "1..10"
+    sweep: Sweep = {}  # dotted path → values, of every variant
+    variants: dict[str, Sweep] = Field(default={}, description="those that run, each with what is swept of it alone")
+    flows: bool = False  # keep a table of flows
+
+
+def read(path: Path) -> CampaignFile | None:
+    """Read a campaign file; None if it is another file; LabError if it is invalid."""
+    if path.suffix not in {".yaml", ".yml"} or not path.is_file():
+        return None
+    data = yamlfile.read(path).data
+    if not isinstance(data, dict) or "scenario" not in data:
+        return None
+    try:
+        made = CampaignFile.model_validate(data)
+    except ValidationError as error:
+        raise LabError(f"{path}: " + "; ".join(explain(error, CampaignFile, "campaign"))) from None
+    return made.model_copy(update={"scenario": path.parent / made.scenario})
+
+
+def with_sets(given: CampaignFile, sets: Sweep) -> CampaignFile:
+    """The same with other values of fields: where variants sweep a field of their own, theirs; else of all variants."""
+    own = {path for sweep in given.variants.values() for path in sweep}
+    variants = {
+        name: {path: sets.get(path, values) for path, values in sweep.items()} for name, sweep in given.variants.items()
+    }
+    common = {**given.sweep, **{path: values for path, values in sets.items() if path not in own}}
+    return given.model_copy(update={"sweep": common, "variants": variants})

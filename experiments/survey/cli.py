@@ -9,7 +9,7 @@ from mrclab.experiments.survey import page, record
 from mrclab.experiments.survey.command import Survey
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.options import World
+from mrclab.lab.command.options import Target, World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
@@ -23,7 +23,7 @@ SINGLES, DOUBLES = 60, 20
 @app.command()
 def survey(
     context: typer.Context,
-    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    target: Target = None,
     world: World = None,
     seed: Annotated[int, typer.Option(min=0, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,

@@ -11,7 +11,7 @@ from mrclab.experiments.worlds import figurefile, page, work
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import Slower, World
+from mrclab.lab.command.options import Slower, Target, World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
@@ -45,7 +45,7 @@ def compare_worlds(
     only: Annotated[
         str, typer.Option("--only", help="of the runs, those called like this, e.g. '*[roce-*-loss*'")
     ] = "*",
-    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    target: Target = None,
     world: World = None,
     results_dir: Annotated[
         Path, typer.Option("--results", help="where runs are, and those go that are missing")

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from mrclab.hosts.agent import garbage
 from mrclab.hosts.agent.api import checked
 from mrclab.hosts.agent.history import AgentHistory
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.agent.process import ProcessOperations
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.memory.regions import Mapped
@@ -138,6 +137,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.error("%s", error)
         return 1
     return 0
+
+
+class ProcessOperations:
+    """Methods without underscore are operations."""
+
+    def __init__(self, host: RunningHost, config_path: Path, stop: Callable[[], None]) -> None:
+        self._host = host
+        self._hello = host.operations["hello"]
+        self._config_path = config_path
+        self._stop = stop
+
+    def hello(self) -> dict[str, Any]:
+        """Return the host's name, the state of its ports, and `pid`, which changes with every restart."""
+        return {**self._hello(), "pid": os.getpid()}
+
+    def configure(self, path: str | None = None) -> dict[str, int]:
+        """Read the node config file again, or another one, and apply it if it is newer."""
+        return self._host.update(lambda: load(Path(path) if path else self._config_path))
+
+    def shutdown(self) -> None:
+        """End the agent after this response."""
+        self._stop()
 
 
 if __name__ == "__main__":

@@ -4,11 +4,15 @@ Handles (`pd`, `cq`, `qp`, `lkey`, `rkey`) are the transport's own. A call that 
 errno name that the headers give for it and one sentence. Without a `pd` or `cq` the host's default is used.
 """
 
+from __future__ import annotations
+
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from heapq import merge
+from itertools import count, islice
 from typing import Any
 
-from mrclab.hosts.agent.completions import UnreadCompletions
 from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
 from mrclab.hosts.nic.seam import Loop
 from mrclab.hosts.rdma import memory as rights
@@ -185,3 +189,30 @@ def _fields(name: str, given: Mapping[str, int], known: Mapping[str, int | None]
             raise RpcError("EINVAL", f"{name}.{key} is missing")
         result[key] = value
     return result
+
+
+class UnreadCompletions:
+    """Completions polled and not yet read. The cost of a read is proportional to its result alone."""
+
+    def __init__(self) -> None:
+        self._serial = count()
+        self._by_qp: dict[int, deque[tuple[int, WorkCompletion]]] = {}
+
+    def add(self, found: Iterable[WorkCompletion]) -> None:
+        """Add later completions."""
+        for done in found:
+            self._by_qp.setdefault(done.qp, deque()).append((next(self._serial), done))
+
+    def take(self, qp: int | None, limit: int) -> list[WorkCompletion]:
+        """Remove and return up to `limit` of one QP, or (None) of all, oldest first."""
+        queues = self._by_qp.values() if qp is None else [self._by_qp.get(qp, deque())]
+        taken = [done for _, done in islice(merge(*queues), max(0, limit))]
+        for done in taken:
+            queue = self._by_qp[done.qp]
+            queue.popleft()
+            if not queue:
+                del self._by_qp[done.qp]
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._by_qp)

@@ -18,12 +18,11 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
 from mrclab.hosts.collectives.operation import ANY, GOODBYE, MESSAGE, NOTICE, Group, MeshOperation
-from mrclab.hosts.collectives.peer import MeshPeer, Rendezvous
 from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it probes it
@@ -32,6 +31,35 @@ _LOOK_S: Final = 0.1  # seconds between two checks of deadlines
 _GOODBYE_S: Final = 10.0  # seconds for the last messages to arrive when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
 _WORDS: Final = 1024  # bytes of a notice
+
+
+class Rendezvous(Protocol):
+    """Key-value store, such as PyTorch's, in which ranks find each other. `get` waits for the key."""
+
+    def set(self, key: str, value: str, /) -> Any:
+        """Put a value under a key."""
+
+    def get(self, key: str, /) -> bytes:
+        """Return the value of a key; raises an exception after the store's own time-out."""
+
+
+class MeshPeer:
+    """Another rank of the job."""
+
+    def __init__(self, rank: int, lanes: list[Lane]) -> None:
+        self.rank, self.lanes = rank, lanes
+        self.host = ""
+        self.last_received = time.monotonic()
+        self.goodbyes = 0
+        self.lost = ""  # why it cannot be reached any more
+
+    @property
+    def left(self) -> bool:
+        """True once it has closed all lanes."""
+        return self.goodbyes >= len(self.lanes)
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} ({self.host})"
 
 
 class Mesh:

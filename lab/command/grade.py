@@ -11,8 +11,8 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.live.rundir import running_dir
 from mrclab.lab.errors import LabError
+from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.lessons.grading import examined, graded, progress
-from mrclab.lab.lessons.lessons import LESSONS
 
 app = typer.Typer()
 out = console.standard(highlight=False)

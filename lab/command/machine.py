@@ -17,7 +17,6 @@ out = console.standard()
 
 _BENCHMARKS = {
     "host": "mrclab.bench.host",
-    "controller": "mrclab.bench.controller",
     "lab": "mrclab.bench.lab",
     "switch": "mrclab.bench.switch",
     "verbs": "mrclab.bench.verbs",
@@ -56,7 +55,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, controller, lab, switch, verbs or sim; all where left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, lab, switch, verbs or sim; all where left out")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark; -- --help lists them")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
@@ -30,3 +31,8 @@ Slower = Annotated[
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
 Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
+Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
+Variant = Annotated[str, typer.Option(help="only this variant of the scenario")]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. fabric.t1s=4; repeatable")]
+Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]
+Results = Annotated[Path, typer.Option("--results", help="where result directories go")]

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.lessons.base import Check, Lesson
-from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.lessons.base import LESSONS, Check, Lesson
 from mrclab.lab.lessons.parts import SEEDED
 
 

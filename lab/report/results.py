@@ -251,10 +251,10 @@ def write_page(run: CollectedRun, facts: summary.Facts) -> None:
     mmap.mmap(
         -1, _PICTURES_BYTES
     ).close()  # OSError: NumPy's libraries would say in words of their own that it is too much
-    from mrclab.lab.report import page, plots  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home
+    from mrclab.lab.report import plots, template  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home
 
     pictures = plots.draw(run.measures, run.directory)
-    files.replace_file(run.directory / "report.html", page.render(facts, pictures))
+    files.replace_file(run.directory / "report.html", template.report_page(facts, pictures))
 
 
 def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:

@@ -7,7 +7,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from mrclab.lab.report.summary import Facts
+
 TEMPLATES = Path(__file__).parent / "templates"
+MAX_ROWS = 1000
+"""Of a table of a page that a browser scrolls through with ease."""
 
 
 def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., str]) -> str:
@@ -26,3 +30,9 @@ def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., st
 def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:
     """Return captions with their PNG files in base64, so that a page fetches nothing."""
     return [(caption, base64.b64encode(path.read_bytes()).decode()) for caption, path in pictures.items()]
+
+
+def report_page(facts: Facts, pictures: Mapping[str, Path]) -> str:
+    """The page's text; `pictures` maps captions to PNG files, the first goes to the top."""
+    context = {"facts": facts, "pictures": inlined(pictures), "most_rows": MAX_ROWS}
+    return fill(TEMPLATES / "report.html.j2", context)

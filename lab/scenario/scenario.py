@@ -28,7 +28,7 @@ from mrclab.lab.faults.models import Fault
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.checks import consistency
 from mrclab.lab.scenario.files import yamlfile
-from mrclab.lab.scenario.files.content import ScenarioContent, dumped
+from mrclab.lab.scenario.files.yamlfile import ScenarioContent, dumped
 from mrclab.lab.scenario.sections import variants
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.sections.trace import TraceSpec

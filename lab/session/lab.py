@@ -12,8 +12,9 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from typing_extensions import Self
 
 from mrclab.events.run import LabLate
@@ -21,12 +22,15 @@ from mrclab.lab.errors import RunError
 from mrclab.lab.faults.base import FaultBase, no_kind_of
 from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.kinds import Kinds
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
-from mrclab.lab.session.entries import entry
 from mrclab.lab.session.handles import TIMEOUT, LabLink, LabSwitch, StartedTraffic, Transferred
 from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.input.quantities import parse_duration
+from mrclab.topo.input.sentences import nearest
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import explain
 
 _LATE = 0.01  # seconds: the history records when time advanced further than requested
 _REST = 0.1  # seconds between two polls of what has no event
@@ -187,7 +191,7 @@ class Lab:
     def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:
         """Return a fault given by kind and fields; ValueError for invalid ones."""
         self._count += 1
-        fault = entry(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
+        fault = entry_of(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
         if self.world.name not in fault.worlds:
             raise ValueError(no_kind_of(fault, self.world.name))
         if any(other.name == fault.name for other in self.time_line.active):
@@ -233,7 +237,7 @@ class Lab:
         name = str(fields.get("name") or self.free_name(stem))
         if name in self.traffics and self.traffics[name].ended is None:
             raise ValueError(f"{name} runs already; give another name=")
-        model = entry(TRAFFIC, str(fields.get("kind", "")), {**fields, "name": name}, self.fabric)
+        model = entry_of(TRAFFIC, str(fields.get("kind", "")), {**fields, "name": name}, self.fabric)
         self._release(model)
         running = model.running(self.world, model.qps or self._qps, self.world.seed)
         self.prepare(running)
@@ -318,3 +322,16 @@ class Lab:
             for reason, count in switch.get("drops", {}).items():
                 found[reason] = found.get(reason, 0) + int(count)
         return found
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def entry_of(kinds: Kinds[M], kind: str, fields: Mapping[str, Any], fabric: Fabric) -> M:
+    """Return the model of this kind with these fields; ValueError with one sentence per mistake."""
+    if kind not in kinds:
+        raise ValueError(f"no kind of {kinds.family} is called {kind!r}; {nearest(kind, list(kinds.names))}")
+    try:
+        return kinds[kind].model_validate({**fields, "kind": kind}, context={"fabric": fabric})
+    except ValidationError as error:
+        raise ValueError("; ".join(explain(error, kinds[kind], kind))) from None

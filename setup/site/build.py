@@ -24,7 +24,7 @@ import native  # beside this file
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 
-from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.scenario import schema
 from mrclab.lab.ui.browser import learning, shortrun
 from mrclab.lab.ui.browser.p4tab import P4Tab

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.bench.switch import frames, inside, measure, targets
+from mrclab.bench.switch import frames, measure, targets
 from mrclab.bench.switch.generator import Trial
 from mrclab.topo.linux import killed, processes
 from mrclab.topo.linux.kernel import NETNS_DIR
@@ -64,7 +64,7 @@ def test_a_buffer_that_fills_is_no_loss_free_rate():
 
 
 def test_the_program_alone_forwards_the_frames_of_the_benchmark():
-    assert inside.program_seconds(128, count=10) > 0
+    assert measure.program_seconds(128, count=10) > 0
 
 
 @pytest.mark.parametrize("size", frames.SIZES)
@@ -113,10 +113,10 @@ def test_a_benchmark_that_is_ended_leaves_nothing(number):
         left: list[str] = []
         while process.poll() is None and not left:
             time.sleep(0.02)
-            inside = subprocess.run(["ip", "netns", "pids", made.name], capture_output=True, text=True, check=False)
+            listed = subprocess.run(["ip", "netns", "pids", made.name], capture_output=True, text=True, check=False)
             with contextlib.suppress(OSError):  # one of them has just ended
                 left = [
-                    pid for pid in inside.stdout.split() if b"softswitch" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                    pid for pid in listed.stdout.split() if b"softswitch" in Path(f"/proc/{pid}/cmdline").read_bytes()
                 ]
         assert left
         process.send_signal(number)

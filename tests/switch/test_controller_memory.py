@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from finsy.proto import p4r
+from memoryswitch import MemorySwitch
 
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import completed
 from mrclab.controller.p4runtime import session, worker
 from mrclab.controller.provisioning import intent
-from mrclab.controller.provisioning.memoryswitch import MemorySwitch
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.wire.app import Controller

@@ -2,7 +2,7 @@
 
 import random
 
-from mrclab.hosts.agent.completions import UnreadCompletions
+from mrclab.hosts.agent.verbs import UnreadCompletions
 from mrclab.hosts.rdma.completion import WorkCompletion
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import campaignfile, figure, journal, work
+from mrclab.experiments.campaign import cli, figure, journal, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
@@ -97,7 +97,7 @@ def test_a_wrong_field_of_a_campaign_file_is_named(tmp_path):
     path = tmp_path / "wrong.yaml"
     path.write_text("scenario: a.yaml\nseed: 1\n", encoding="utf-8")
     with pytest.raises(LabError, match=r"campaign.seed is no known field; did you mean 'seeds'"):
-        campaignfile.read(path)
+        cli.read(path)
 
 
 def swept(directory, values, names=("",)):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mrclab.controller.errors import ProgramError
-from mrclab.controller.provisioning import counterread, counters, intent
+from mrclab.controller.p4runtime import fleet
+from mrclab.controller.provisioning import counters, intent
 from mrclab.controller.provisioning.intent import Act, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, Change, UpdateKind
@@ -73,11 +74,11 @@ def test_missing_or_foreign_files_are_one_sentence(tmp_path: Path) -> None:
 
 def test_counters_are_read_by_cell_and_told_by_port_and_class(program: PipelineConfig) -> None:
     switch = FABRIC.switch("t0-p1-1")
-    cells = counterread.request(program, switch)
+    cells = fleet.counter_request(program, switch)
     for cell in cells:
         cell.counter_entry.data.packet_count = 1
         cell.counter_entry.data.byte_count = 100
-    told = counters.summary(switch, counterread.decode(program, cells))
+    told = counters.summary(switch, fleet.decoded_counters(program, cells))
     assert list(told["ports"]) == [str(port.number) for port in switch.ports]
     assert told["ports"]["2"]["rx_packets"] == 1
     assert told["ports"]["2"]["tx_bytes"] == 800

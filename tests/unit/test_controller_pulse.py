@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from mrclab.controller.wire import lateness as pulse
-from mrclab.controller.wire.lateness import WorstLateness
+from mrclab.controller.wire import app
+from mrclab.controller.wire.app import WorstLateness
 from mrclab.events.event import Event
 
 
@@ -29,11 +29,11 @@ def test_the_worst_is_told_once_with_its_time() -> None:
 
 
 def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "REPORT_S", 0.0)  # at every beat
+    monkeypatch.setattr(app, "REPORT_S", 0.0)  # at every beat
     still, history = 0.3, Records()
 
     async def stand_still() -> tuple[float, float, dict[str, float]]:
-        task = asyncio.create_task(pulse.run(history))  # type: ignore[arg-type]
+        task = asyncio.create_task(app.record_lateness(history))  # type: ignore[arg-type]
         while not history.told:
             await asyncio.sleep(0)
         began = time.monotonic()
@@ -46,7 +46,7 @@ def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.
 
     began, ended, told = asyncio.run(stand_still())
     assert {kind for kind, _ in history.told} == {"pulse"}
-    assert told["late"] >= still - pulse.BEAT_S
-    assert told["at"] - told["late"] <= began + pulse.BEAT_S
+    assert told["late"] >= still - app.BEAT_S
+    assert told["at"] - told["late"] <= began + app.BEAT_S
     assert told["at"] >= ended
     assert told["cpu"] > 0

@@ -11,7 +11,7 @@ from mrclab.lab.faults.chaos import DEFAULT_KINDS, Chaos
 from mrclab.lab.faults.models import FAULTS, Fault
 from mrclab.lab.prompt import registry
 from mrclab.lab.scenario.scenario import loads
-from mrclab.lab.session.entries import entry as parse_entry
+from mrclab.lab.session.lab import entry_of as parse_entry
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from mrclab.lab.faults.wholepaths import WholePaths
+from mrclab.lab.faults.chaos import WholePaths
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

@@ -24,7 +24,7 @@ from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.measure.series import Gauge
-from mrclab.lab.report import page, palette, plots, results, summary
+from mrclab.lab.report import palette, plots, results, summary, template
 from mrclab.lab.report.phases import phases
 from mrclab.lab.report.plots import evs, fabric, goodput, style
 from mrclab.lab.run import runner
@@ -185,10 +185,10 @@ def test_a_page_tells_the_first_rows_of_a_very_long_table_and_where_the_others_a
     run = {"scenario": "long", "seed": 1, "target": "soft", "finished": "now"}
     facts = summary.summarize(measures(), [], run)
     facts.losses[:] = [{"host": f"h{n}", "qp": n, "reason": "sack", "packets": 1} for n in range(5000)]
-    text = page.render(facts, {})
-    assert f'<td class="">h{page.MAX_ROWS - 1}</td>' in text
-    assert f"h{page.MAX_ROWS}<" not in text
-    assert f"The first {page.MAX_ROWS} of 5000; result.json has all." in text
+    text = template.report_page(facts, {})
+    assert f'<td class="">h{template.MAX_ROWS - 1}</td>' in text
+    assert f"h{template.MAX_ROWS}<" not in text
+    assert f"The first {template.MAX_ROWS} of 5000; result.json has all." in text
 
 
 def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):

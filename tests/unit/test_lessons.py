@@ -12,8 +12,8 @@ from mrclab.lab.command import p4build
 from mrclab.lab.command.live import p4sh, up
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons import fabric
+from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.lessons.grading import graded, progress
-from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.lessons.p4 import shift
 from mrclab.lab.lessons.parts import CablePart, SwitchPart
 from mrclab.lab.ui.browser import learning

@@ -18,14 +18,11 @@ WIRE = (
     "hosts.wiredoc",
     "controller.p4runtime",
     "controller.wire.app",
-    "controller.provisioning.counterread",
     "controller.provisioning.evwatch",
-    "controller.provisioning.memoryswitch",
     "controller.provisioning.prober",
     "controller.provisioning.program",
     "controller.provisioning.provision",
     "lab.faults.selftest",
-    "lab.lessons.p4.bench",
     "lab.lessons.p4.p4runtime",
     "lab.ui.web.server",  # the page, an extra of its own
 )

@@ -11,7 +11,7 @@ from marionette import Firefox
 from tab_scenario import TEXT
 
 from mrclab.lab import history
-from mrclab.lab.lessons.lessons import LESSONS
+from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.run.runner import run_scenario
 from mrclab.lab.scenario import scenario
 

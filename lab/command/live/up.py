@@ -15,7 +15,7 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import operations
 from mrclab.lab.command.live.rundir import virtual_run_dir
 from mrclab.lab.command.live.secondterminal import watch_lab
-from mrclab.lab.command.options import Open, Ui, World
+from mrclab.lab.command.options import Force, Open, Target, Ui, World
 from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt.prompt import Prompt
@@ -37,12 +37,10 @@ err = console.console(stderr=True)
 OptionalScenario = Annotated[
     Path | None, typer.Argument(metavar="[SCENARIO]", help="take fabric, transport and seed of this scenario")
 ]
-Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Mapper = Annotated[bool, typer.Option("--mapper", help="hosts probe every link: see `mrclab map`")]
 Script = Annotated[
     Path | None, typer.Option(help="run the commands of a file instead of a prompt; - for standard input")
 ]
-Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]
 Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
 
 

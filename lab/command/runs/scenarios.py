@@ -9,7 +9,7 @@ import typer
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.options import Open, Slower, Ui, World
+from mrclab.lab.command.options import Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
 from mrclab.lab.command.runs import watched
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
@@ -26,10 +26,6 @@ ScenarioPath = Annotated[
     Path, typer.Argument(metavar="SCENARIO", help="a scenario file, e.g. scenarios/link-failure.yaml")
 ]
 OptionalScenario = Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="take the fabric of this scenario")]
-Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
-Variant = Annotated[str, typer.Option(help="only this variant of the scenario")]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. fabric.t1s=4; repeatable")]
-Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]
 
 
 @app.command()
@@ -42,7 +38,7 @@ def run(
     variant: Variant = "",
     sets: Sets = None,
     slower: Slower = 1.0,
-    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    results_dir: Results = Path("results"),
     dry_run: Annotated[bool, typer.Option(help="print the resolved plan and start nothing")] = False,
     ui: Ui = False,
     browser: Open = False,

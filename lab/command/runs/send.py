@@ -15,7 +15,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
-from mrclab.lab.command.options import World
+from mrclab.lab.command.options import Target, World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
@@ -35,8 +35,6 @@ _LOOK_S = 0.5  # seconds between two looks whether a process of the lab is stopp
 app = typer.Typer()
 out = console.standard()
 err = console.console(stderr=True)
-
-Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import World
+from mrclab.lab.command.options import Force, Results, Target, Variant, World
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
@@ -31,16 +31,16 @@ def run_suite(
             help=f"files, directories, or names below scenarios/; none: all but {' and '.join(suite.EXCLUDED)}",
         ),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
+    target: Target = None,
     world: World = None,
-    variant: Annotated[str, typer.Option(help="only this variant of each scenario")] = "",
+    variant: Variant = "",
     repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = "",
     again: Annotated[int, typer.Option(min=0, help="repeat an invalid run at most this many times")] = 0,
-    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    results_dir: Results = Path("results"),
     name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
-    force: Annotated[bool, typer.Option("--force", help="start even if too large for this machine")] = False,
+    force: Force = False,
     as_json: answer.AsJson = False,
 ) -> None:
     """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""

@@ -14,7 +14,7 @@ import typer
 from mrclab.hosts.collectives import steps
 from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.options import Slower
+from mrclab.lab.command.options import Results, Sets, Slower, Target
 from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario
@@ -42,10 +42,10 @@ def train(
         typer.Option("--scenario", help="take fabric, transport, faults and expectations from this scenario"),
     ] = None,
     variant: Annotated[str, typer.Option(help="variant of the scenario; default: the first")] = "",
-    sets: Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. transport.kind=roce")] = None,
+    sets: Sets = None,
     slower: Slower = 1.0,
-    target: Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2")] = None,
-    results_dir: Annotated[Path, typer.Option("--results", help="where result directories go")] = Path("results"),
+    target: Target = None,
+    results_dir: Results = Path("results"),
 ) -> None:
     """Train: bring a lab up, start a rank on each host as torchrun would, and exit with the ranks' status.
 

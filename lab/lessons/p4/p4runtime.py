@@ -1,18 +1,26 @@
 """Lesson 3: the learner's controller, run against a switch without a program, which must forward afterwards."""
 
+from __future__ import annotations
+
 import subprocess
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mrclab.lab.command.live.p4sh import PYTHON
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
-from mrclab.lab.errors import Refused
+from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.lessons.base import Check, read
-from mrclab.lab.lessons.p4 import bench, routes
+from mrclab.lab.lessons.p4 import routes
 from mrclab.lab.lessons.parts import SwitchPart
+from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux import killed
+from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 _LONGEST = 60.0  # seconds that a controller may take
+DEVICE_ID = 1
 
 
 def grade(path: Path, seed: int | None = None) -> list[Check]:
@@ -23,7 +31,7 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
         raise Refused("p4runtime-shell is not set up; run `make setup`")
     with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
         socket = Path(place) / "p4rt.sock"
-        with bench.served(socket) as device:
+        with served(socket) as device:
             error = _run(path, socket, place)
             if error:
                 return [Check(False, "the controller runs to its end", error)]
@@ -41,3 +49,44 @@ def _run(path: Path, socket: Path, place: str) -> str:
         return f"it took more than {_LONGEST:g} s; a write that a switch refuses hangs p4runtime-sh"
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return "" if done.returncode == 0 else lines[-1] if lines else f"exit status {done.returncode}"
+
+
+class Bench(SoftSwitch):
+    """A switch without sockets for its ports."""
+
+    def __init__(self) -> None:
+        super().__init__(CPU_PORT, DROP_PORT, PRIORITIES)
+        self._sent: list[tuple[int, bytes]] = []
+
+    def transmit(self, number: int, data: bytearray) -> None:
+        """Keep sent frames."""
+        self._sent.append((number, bytes(data)))
+
+    def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
+        """Inject a frame; return the frames sent: port and bytes of each."""
+        self._sent.clear()
+        self.inject(port, data)
+        self.traffic.run()
+        return list(self._sent)
+
+
+@contextmanager
+def served(socket: Path) -> Iterator[Bench]:
+    """A switch without a program that serves P4Runtime at a Unix socket inside the block."""
+    try:
+        from mrclab.softswitch.p4runtime.server import serve  # noqa: PLC0415 - needs packages that the rest does not
+    except ImportError as error:
+        raise LabError(
+            f"{error.name} is missing; P4Runtime needs what real frames need: pip install '.[wire]'"
+        ) from None
+    switch = Bench()
+    thread = threading.Thread(target=switch.loop, name="switch", daemon=True)
+    thread.start()
+    server = serve(switch, f"unix:{socket}", device_id=DEVICE_ID)
+    try:
+        yield switch
+    finally:
+        server.stop()
+        switch.stop()
+        thread.join()
+        switch.close()

@@ -13,7 +13,7 @@ from mrclab.lab.command import p4build
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check, read
 from mrclab.lab.lessons.p4 import p4statement
-from mrclab.lab.lessons.p4.frames import address, destination, frame
+from mrclab.lab.lessons.p4.routes import address, destination, frame
 from mrclab.lab.p4.inside import MrcSwitch
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6

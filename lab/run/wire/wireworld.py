@@ -23,8 +23,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted, exhausted_by_log
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import LabClients
-from mrclab.lab.run.wire.listener import Listener
+from mrclab.lab.run.wire.attach import LabClients, Listener
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector

@@ -1,8 +1,9 @@
 """YAML with line numbers: reads files, and turns pydantic's errors into sentences with line, field and remedy."""
 
+import io
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -321,3 +322,41 @@ def _tag(kind: type[BaseModel]) -> str | None:
     if field is None or typing.get_origin(field.annotation) is not Literal:
         return None
     return str(get_args(field.annotation)[0])
+
+
+class ScenarioContent:
+    """A scenario as its file has it. Nobody changes `data`."""
+
+    def __init__(self, name: str, text: str | None = None, data: Mapping[str, Any] | None = None) -> None:
+        self._name, self._text, self._data = name, text, data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScenarioContent) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @property
+    def text(self) -> str:
+        """YAML."""
+        if self._text is None:
+            self._text = dumped(self._data or {})
+        return self._text
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """Plain dicts and lists."""
+        if self._data is None:
+            self._data = Document(self.text, self._name).data
+        return self._data
+
+
+def dumped(data: Mapping[str, Any]) -> str:
+    """Return a scenario's data as YAML."""
+    out = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 120
+    yaml.dump(dict(data), out)
+    return out.getvalue()

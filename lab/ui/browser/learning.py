@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.lessons.base import Check
+from mrclab.lab.lessons.base import LESSONS, Check
 from mrclab.lab.lessons.grading import examined
-from mrclab.lab.lessons.lessons import LESSONS
 from mrclab.lab.lessons.p4 import routes
 from mrclab.lab.lessons.parts import SwitchPart
 from mrclab.lab.p4 import shell

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from mrclab.softswitch.p4runtime.entities.counters.counter import CounterHandler, DirectCounterHandler
-from mrclab.softswitch.p4runtime.entities.counters.meter import DirectMeterHandler, MeterHandler
+from collections.abc import Iterator
+
+from mrclab.softswitch.p4runtime.entities.counters import (
+    CounterHandler,
+    DirectCounterHandler,
+    DirectMeterHandler,
+    MeterHandler,
+)
 from mrclab.softswitch.p4runtime.entities.digest import DigestHandler
-from mrclab.softswitch.p4runtime.entities.profiles.action_profile import GroupHandler, MemberHandler
+from mrclab.softswitch.p4runtime.entities.profiles import GroupHandler, MemberHandler
 from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
-from mrclab.softswitch.p4runtime.entities.unsupported import UnsupportedHandler
-from mrclab.softswitch.p4runtime.state import EntityHandler, PipelineState
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
+from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
+
+
+class UnsupportedHandler:
+    """Refuses everything with UNIMPLEMENTED."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Refuse a write."""
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} writes are not supported yet")
+
+    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Refuse a read."""
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} reads are not supported yet")
 
 
 def make_handlers(state: PipelineState) -> dict[str, EntityHandler]:

@@ -18,6 +18,7 @@ M = TypeVar("M", bound=Message)
 
 MAX_BURST = (1 << 32) - 1
 ALL_GREEN = -1  # PI's word for "no limit" in each field of a meter configuration
+MAX_PORT_BYTES = 4
 
 
 def own_copy(message: M) -> M:
@@ -80,3 +81,12 @@ def _signed(value: int) -> int:
 def counter_to_proto(value: CounterValue) -> p4r.CounterData:
     """Return the message for `value`; counts beyond 63 bits wrap as they do in PI."""
     return p4r.CounterData(packet_count=_signed(value.packets % (1 << 64)), byte_count=_signed(value.bytes % (1 << 64)))
+
+
+def watch_port(message: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction) -> int | None:
+    """Return the port to watch, None for "always in use"; as in PI, a port that is 0 or too long counts as none."""
+    if message.WhichOneof("watch_kind") == "watch_port":
+        data = message.watch_port
+        port = int.from_bytes(data, "big") if len(data) <= MAX_PORT_BYTES else 0
+        return port if 0 < port < 1 << 31 else None
+    return message.watch if message.watch > 0 else None

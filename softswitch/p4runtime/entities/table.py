@@ -27,7 +27,11 @@ from mrclab.softswitch.p4runtime.entities.common import (
     meter_to_proto,
 )
 from mrclab.softswitch.p4runtime.entities.plaininsert import PlainInsert, already_exists
-from mrclab.softswitch.p4runtime.entities.profiles.oneshot import create_oneshot, delete_oneshot, oneshot_to_proto
+from mrclab.softswitch.p4runtime.entities.profiles import (
+    create_oneshot,
+    delete_oneshot,
+    oneshot_to_proto,
+)
 from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error

@@ -1,6 +1,6 @@
 """A P4Runtime server without a data plane: entries in a dictionary, packets along given cables.
 
-For the benchmark of the controller, and for tests with a faulty switch: refused writes, late and missing responses. It
+For tests with a faulty switch: refused writes, late and missing responses. It
 follows P4Runtime 1.3 as far as a controller can see, wildcard reads of tables and reads of counter cells included.
 """
 

@@ -1,1 +1,0 @@
-"""Benchmark of provisioning: many switches at once."""

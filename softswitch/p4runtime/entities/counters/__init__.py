@@ -1,1 +1,0 @@
-"""Counters and meters: by index, and by table entry."""

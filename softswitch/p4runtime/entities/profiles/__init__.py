@@ -1,1 +1,0 @@
-"""Action profiles: members and groups, one-shot programming, watch ports."""
