@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mrclab.events.controller import CableMap, ControllerPulse
+from mrclab.events.controller import ControllerPulse
 from mrclab.events.event import Event
+from mrclab.events.mapping import CableMap
 from mrclab.events.switches import SwitchTotals
 
 NODE = "controller"

@@ -9,8 +9,8 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.controller.core import ControllerCore
 from mrclab.controller.errors import ControllerError
-from mrclab.controller.health.checks import MaintenanceError
 from mrclab.controller.health.denylist import DenyError
+from mrclab.controller.health.maintenance import MaintenanceError
 from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.input import sentences

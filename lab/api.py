@@ -24,8 +24,7 @@ from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.session.bringup import lab_up
-from mrclab.lab.session.lab import Lab
+from mrclab.lab.session.lab import Lab, lab_up
 from mrclab.lab.tables import Table
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.linux.paths import RUN_DIR

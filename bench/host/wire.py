@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.bench.host.parts import Cost
+from mrclab.bench.switch.wire import ip, namespace
 from mrclab.rpc.client import Client
 from mrclab.topo.config.nodeconfig import NodeConfig
 
@@ -59,34 +60,17 @@ def mac(plane: int, host: int) -> str:
     return f"02:0c:{plane:02x}:00:{host:02x}:01"
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-
 @contextlib.contextmanager
 def wire(planes: int) -> Iterator[tuple[str, str]]:
-    """Two namespaces joined by one veth pair per plane; gone afterwards. RuntimeError with the words of `ip`."""
-    names = f"mrclab-bench-{os.getpid()}-1", f"mrclab-bench-{os.getpid()}-2"
-    made = []
-    try:
-        for name in names:
-            _ip("netns", "add", name)
-            made.append(name)
-            keys = [f"net.ipv6.conf.{scope}.disable_ipv6=1" for scope in ("default", "all")]
-            subprocess.run(["ip", "netns", "exec", name, "sysctl", "-qw", *keys], check=True)
-        mtu = str(PATH_MTU + 256)
+    """Two namespaces joined by one veth pair per plane; gone afterwards. BenchError with the words of `ip`."""
+    with namespace("1") as (one, _), namespace("2") as (two, _):
+        mtu = PATH_MTU + 256
         for plane in range(1, planes + 1):
-            ends = [[f"h{host}-p{plane}", "netns", names[host - 1], "mtu", mtu, "address", mac(plane, host)]
-                    for host in (1, 2)]  # fmt: skip
-            _ip("link", "add", *ends[0], "index", str(1000 + plane), "type", "veth", "peer", "name", *ends[1])
-            for host in (1, 2):
-                _ip("-n", names[host - 1], "link", "set", f"h{host}-p{plane}", "up")
-        yield names
-    finally:
-        for name in made:
-            _ip("netns", "del", name)
+            near, far = ([f"h{host}-p{plane}", "mtu", mtu, "address", mac(plane, host)] for host in (1, 2))
+            ip(one, "link", "add", *near, "index", 1000 + plane, "type", "veth", "peer", "name", *far, "netns", two)
+            for host, name in enumerate((one, two), 1):
+                ip(name, "link", "set", f"h{host}-p{plane}", "up")
+        yield one, two
 
 
 def spawn(namespace: str, module: str, *words: str) -> subprocess.Popen[str]:

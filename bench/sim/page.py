@@ -15,21 +15,6 @@ from mrclab.bench.sim.table import SimRow
 from mrclab.lab.report.grid import markdown
 
 _COLUMNS = 120
-_TRIED = (
-    ("words of the outer address by arithmetic, plain counters", "3,576 to 3,534 million, 1.2 % less"),
-    ("EVs of a large set made as packets take them", "on 1,024 hosts 8 EVs of 32 are made"),
-    (
-        "bytecode written by `make setup`",
-        "incast on 16 hosts, plain Python: 2,610 to 1,964 million where none was cached",
-    ),
-    (
-        "set-up in one check, no records that nobody keeps, `srv6` compiled, a quicker start",
-        "3,586 to 2,770 million, 23 % less; 1.99 to 1.75 CPU seconds; a connection's set-up by half",
-    ),
-    ("huge pages for memory", "2 to 5 % of CPU time; left out"),
-    ("link-time optimisation of the compiled form", "3,616 to 3,598 million, no less CPU time; left out"),
-)
-"""Attempts on small transfers, and their effects."""
 _MEDIAN, _TAIL = table.SHARES["median"], table.SHARES["99 %"]
 
 
@@ -50,7 +35,6 @@ def text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
         costs=_costs(both),
         floor=f"{min(row.cost.memory for row in rows) / 2**20:,.0f}",  # of the process that began the loads
         dearer=textwrap.fill(_dearer(both), _COLUMNS),
-        tried=markdown(("attempt", "effect"), _TRIED),
     )
     return page
 

@@ -4,18 +4,74 @@ Drain: EVs over the switch are DENIED at every host first; when no data crosses 
 waits until it forwards again before it lets traffic back. Hosts are notified, and MRC moves its packets itself.
 """
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mrclab.controller.driver import Driver, SwitchState
-from mrclab.controller.errors import SwitchError
-from mrclab.controller.health import checks
-from mrclab.controller.health.checks import DRAIN, MaintenanceError, PreCheck, switch_name
+from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.elements import Element
 from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
 
 POLL = 0.1  # seconds between counter readings of a switch that is being drained
 QUIET_POLLS = 3  # readings in a row without traffic before a switch counts as drained
+DRAIN = "drain"
+"""Source of the denials that a drain makes."""
+
+
+class MaintenanceError(ControllerError):
+    """An operation that this element does not allow."""
+
+
+@dataclass(frozen=True)
+class PreCheck:
+    """One line of a pre-check."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def switch_name(what: Element) -> str:
+    """Name of a switch; MaintenanceError for anything else."""
+    if what.kind not in {"t0", "t1"}:
+        raise MaintenanceError(f"{what} is not a switch; only a T0 or T1 can be drained, deny anything else")
+    return what.name
+
+
+def check(name: str, bad: Sequence[str], good: str, prefix: str = "") -> PreCheck:
+    """Return a passed check if `bad` is empty, else a failed one that names the first three."""
+    if not bad:
+        return PreCheck(name, True, good)
+    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+    return PreCheck(name, False, prefix + "; ".join(bad[:3]) + more)
+
+
+def ports(host: str, every: Iterable[tuple[str, bool]]) -> PreCheck:
+    """The NIC ports of a host: name, and whether it is up."""
+    known = list(every)
+    return check(host, [name for name, up in known if not up], f"{len(known)} NIC ports up", "ports down: ")
+
+
+def answer(
+    ready: int,
+    not_ready: Sequence[str],
+    entries: Sequence[str],
+    links: int,
+    problems: Sequence[str],
+    agents: Iterable[PreCheck],
+    denied: Sequence[str],
+) -> dict[str, Any]:
+    """Return `ok` (True if a job may start) and all checks."""
+    checks = [
+        check("switches", not_ready, f"{ready} ready", "not ready: "),
+        check("entries", entries, "all as they should be"),
+        check("cables", problems, f"{links} verified both ways"),
+        *agents,
+        check("denylist", denied, "empty", "denied: "),
+    ]
+    return {"ok": all(each.ok for each in checks), "checks": [vars(each) for each in checks]}
 
 
 class Maintenance:
@@ -74,7 +130,7 @@ class Maintenance:
         unread = [f"{name} was not read: it {why}" for name, why in audited.unread.items()]
         denied = [denial["element"] for denial in self._denials.listed]
         fabric = driver.fabric
-        return checks.answer(
+        return answer(
             len(fabric.switches) - len(unready), bad, [*audited.wrong, *unread], len(fabric.links),
             driver.book.problems(), hosts, denied,
         )  # fmt: skip
@@ -114,4 +170,4 @@ class Maintenance:
 
 
 def _of_host(name: str, found: Any) -> PreCheck:
-    return PreCheck(name, False, found) if isinstance(found, str) else checks.ports(name, found)
+    return PreCheck(name, False, found) if isinstance(found, str) else ports(name, found)

@@ -12,9 +12,9 @@ from mrclab.controller.health.elements import Element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
 from mrclab.controller.health.localise import LocalisedFault
 from mrclab.controller.health.policy import Decision, Policy, PolicyEngine
-from mrclab.events.controller import CableMap, DenyRefused, VerdictGiven, VerdictOver
 from mrclab.events.event import Event
 from mrclab.events.hosts import MapperReport
+from mrclab.events.mapping import CableMap, DenyRefused, VerdictGiven, VerdictOver
 from mrclab.topo.model import Fabric
 
 log = logging.getLogger(__name__)

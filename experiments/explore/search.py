@@ -109,13 +109,8 @@ class Search:
         system = frame.system.copy() if frame.left else frame.system
         before = system.now, system.sent_data, system.sent_frames
         self.result.steps += 1
-        try:
-            system.do(action)
-        except Broken as broken:
-            self._report(str(broken), frame.number, action)
-            return
-        except Exception as error:  # whatever it is, the trace replays it
-            self._report(f"{type(error).__name__}: {error}", frame.number, action)
+        if broken := _broken(system, action):
+            self._report(broken, frame.number, action)
             return
         digest = fingerprint.of(system)
         number = self._numbers.get(digest)
@@ -297,12 +292,19 @@ def _breaks(world: Space, trace: list[Action]) -> str:
     for action in trace:
         if action not in system.actions():
             return ""
-        try:
-            system.do(action)
-        except Broken as broken:
-            return str(broken)
-        except Exception as error:  # as in the search
-            return f"{type(error).__name__}: {error}"
+        if broken := _broken(system, action):
+            return broken
+    return ""
+
+
+def _broken(system: System, action: Action) -> str:
+    """Do an action; return the invariant that it breaks, or the exception that it raises, else nothing."""
+    try:
+        system.do(action)
+    except Broken as broken:
+        return str(broken)
+    except Exception as error:  # whatever it is, the trace replays it
+        return f"{type(error).__name__}: {error}"
     return ""
 
 
@@ -317,13 +319,7 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
             )
         what = _describe(system, action)
         known = {one.serial for one in system.network}
-        broken = ""
-        try:
-            system.do(action)
-        except Broken as error:
-            broken = f"  ← {error}"
-        except Exception as error:  # as in the search
-            broken = f"  ← {type(error).__name__}: {error}"
+        broken = f"  ← {text}" if (text := _broken(system, action)) else ""
         sent = "; ".join(str(one) for one in system.network if one.serial not in known)
         lines.append(f"{(system.now - BEGAN) * 1e3:9.3f} ms  {what}" + (f"  → {sent}" if sent else "") + broken)
     return lines

@@ -184,3 +184,11 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def cell(figure: Figure | None) -> str:
+    """The median of seeds, with the least and the greatest where they differ; a dash for none."""
+    if figure is None:
+        return "–"
+    spread = f" ({number(figure.least)} … {number(figure.most)})" if figure.most > figure.least else ""
+    return f"{number(figure.median)}{spread}"

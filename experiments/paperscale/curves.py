@@ -11,11 +11,12 @@ from statistics import median
 from typing import Any
 
 from mrclab.experiments.campaign import journal, plan, work
-from mrclab.experiments.paper.book import number
+from mrclab.experiments.paper.book import cell, number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import memory, texts
 from mrclab.experiments.paperscale.table import SCENARIOS
 from mrclab.experiments.runs.store import Row
+from mrclab.lab.measure.intervals import summary
 from mrclab.lab.scenario import scenario
 
 Rows = Sequence[Row]
@@ -198,7 +199,11 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
     shown = (sweep.drawn, *sweep.columns)
     columns = [sweep.x_label, *(["run"] if any(names) else []), *(one.heading for one in shown)]
     table = [
-        [number(x), *([line] if any(names) else []), *(_text(_all(one, mine)) for one in shown)]
+        [
+            number(x),
+            *([line] if any(names) else []),
+            *(cell(summary(found) if (found := _all(one, mine)) else None) for one in shown),
+        ]
         for (line, x), mine in groups.items()
     ]
     if sweep.extra_column:
@@ -218,10 +223,3 @@ def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:
 
 def _all(one: Measured, rows: Rows) -> list[float]:
     return [value for row in rows if (value := one.of(row)) is not None]
-
-
-def _text(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    spread = f" ({number(min(values))} … {number(max(values))})" if max(values) > min(values) else ""
-    return f"{number(median(values))}{spread}"

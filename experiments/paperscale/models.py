@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.paper.book import number
+from mrclab.experiments.paper.book import cell, number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import table, texts
 from mrclab.lab.measure.intervals import Figure, summary
@@ -225,7 +225,7 @@ def appendix(kind: str, entries: Entries, place: Path) -> Appendix:
     paper = [(one.ring if kind == "ring_all_reduce" else one.exchange) for one in TRANSPORTS]
     rows = [["the paper", "64", *(number(rate) for one in paper for rate in one), _over(paper[0][1], paper[1][1])]]
     for model, nics in lines:
-        cells = [_cell(found.get(Point(kind, nics, model, one, loss))) for one in TRANSPORTS for loss in LOSSES]
+        cells = [cell(found.get(Point(kind, nics, model, one, loss))) for one in TRANSPORTS for loss in LOSSES]
         over = mrc_over_roce(found, kind, nics, model)
         rows.append([model.name, str(nics), *cells, number(over)])
     name = "ring" if kind == "ring_all_reduce" else "exchange"
@@ -242,13 +242,6 @@ def appendices(entries: Entries, place: Path) -> list[Appendix]:
 
 def _over(ours: float, theirs: float) -> str:
     return number(ours / theirs) if theirs else "–"
-
-
-def _cell(figure: Figure | None) -> str:
-    if figure is None:
-        return "–"
-    spread = f" ({number(figure.least)} … {number(figure.most)})" if figure.count > 1 else ""
-    return f"{number(figure.median)}{spread}"
 
 
 def _draw(

@@ -16,6 +16,7 @@ from mrclab.experiments.soak.flows import NEVER, SoakFlow
 from mrclab.experiments.soak.plan import SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.hosts import transports
+from mrclab.hosts.rdma.events import keep_nothing
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
@@ -28,10 +29,6 @@ from mrclab.topo.config.transport import TransportSpec
 
 _MAX_NOISE = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]
-
-
-def no_log(_record: dict[str, Any]) -> None:
-    """Nobody reads it."""
 
 
 class SoakHarness:
@@ -124,7 +121,7 @@ class SoakHarness:
         config, wire = self._configs[name], self.plan.wire_format
         rng = random.Random(f"{self.plan.seed}/{name}/{self._lives}")
         codecs = transports.WIRE if wire else OBJECTS
-        made = transports.endpoint(config, rng, no_log, codecs=codecs)
+        made = transports.endpoint(config, rng, keep_nothing, codecs=codecs)
         nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
         self.transports[name], self.nics[name] = made, nic
         self.fabric.connect(name, nic)

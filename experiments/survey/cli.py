@@ -1,23 +1,47 @@
 """The command `mrclab survey`."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from mrclab.experiments.survey import page, record
-from mrclab.experiments.survey.command import Survey
+from mrclab.experiments.survey import cases, healing, page, record, startup
+from mrclab.experiments.survey.localise import Surveyor
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import Target, World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
+from mrclab.lab.run.world import World as LiveWorld
+from mrclab.lab.run.worlds import world_up
+from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.session.lab import Lab
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec, load
 
 app = typer.Typer()
 err = console.console(stderr=True, highlight=False)
 
 SINGLES, DOUBLES = 60, 20
+CYCLE = 0.2  # seconds in which a host probes all its paths
+STARTUP_CYCLE = 0.5
+REPEATS = 3  # of the goodput experiment
+
+_STARTUP = {
+    "planes": 4,
+    "t0s": 2,
+    "t1s": 4,
+    "hosts_per_t0": 2,
+    "path_mtu": 1024,
+    "link": {"rate_pps": 100, "delay": "20ms"},  # so that each QP has some packets in flight
+}
+_HEALING = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 300, "delay": "6ms"}}
+
+Notify = Callable[[str], None]
 
 
 @app.command()
@@ -44,7 +68,7 @@ def survey(
     where: WorldName = "sim" if world == "sim" else "wire"
     worlds.check_machine_for(where)
     folder = out / _name(where, target)
-    work = Survey(folder, seed, singles, doubles, target, context.obj, lambda *_: None, where)
+    work = Survey(folder, seed, singles, doubles, target, context.obj, where)
     done = work.work(seconds, lambda text: console.plain(err, text))
     status = 0 if done else 3
     if as_json:
@@ -62,3 +86,110 @@ def _name(world: WorldName, target: str | None) -> str:
     from mrclab.topo.linux.switches import targets  # noqa: PLC0415 - Linux alone has what the wire needs
 
     return targets.choose(target).name
+
+
+class Survey:
+    """One survey on one target, with its records in `directory`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        singles: int,
+        doubles: int,
+        target: str | None,
+        run_dir: Path,
+        world: WorldName,
+    ) -> None:
+        self._world: WorldName = world
+        self._store = record.store(directory)
+        self._seed = seed
+        self._fabric = Fabric(FabricSpec())
+        self._cases = cases.draw(self._fabric, seed, singles, doubles)
+        self._target = target
+        self._run_dir = run_dir
+
+    def work(self, seconds: float, notify: Notify) -> bool:
+        """Run experiments for about `seconds`; return True if all are done."""
+        deadline = time.monotonic() + seconds
+        jobs: list[tuple[str, Callable[[], None]]] = [("case", lambda: self._localise(deadline, notify))]
+        jobs += [(f"healing {number}", self._healing(number)) for number in range(1, REPEATS + 1)]
+        jobs += [("startup", self._start_up("startup", None))]
+        jobs += [("startup-denied", self._start_up("startup-denied", MapperSpec(cycle=STARTUP_CYCLE, deny="all")))]
+        for name, job in jobs:
+            if not self._is_done(name) and time.monotonic() < deadline:
+                notify(name)
+                job()
+        return all(self._is_done(name) for name, _job in jobs)
+
+    def _is_done(self, name: str) -> bool:
+        if name == "case":
+            return all(f"case {case.number}" in self._store for case in self._cases)
+        return name in self._store
+
+    def _localise(self, deadline: float, notify: Notify) -> None:
+        with (
+            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as lab,
+            closing(Surveyor(lab, CYCLE)) as surveyor,
+        ):
+            busy = _controller_cpu(lab.world)
+            for case in (case for case in self._cases if f"case {case.number}" not in self._store):
+                if time.monotonic() >= deadline:
+                    return
+                busy()
+                found = surveyor.work(case)
+                self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
+                named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
+                notify(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {named or 'no verdict'}")
+
+    def _healing(self, number: int) -> Callable[[], None]:
+        def job() -> None:
+            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as lab:
+                self._write(lab.world, f"healing {number}", healing.run(lab, self._seed + number))
+
+        return job
+
+    def _start_up(self, name: str, mapper: MapperSpec | None) -> Callable[[], None]:
+        def job() -> None:
+            with self._lab(Fabric(load(_STARTUP)), mapper) as lab:
+                self._write(lab.world, name, startup.run(lab, self._seed, mapper is not None))
+
+        return job
+
+    @contextmanager
+    def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> Iterator[Lab]:
+        with (
+            world_up(
+                self._world,
+                fabric,
+                lambda *_: None,
+                target=self._target,
+                seed=self._seed,
+                run_dir=self._run_dir,
+                mapper=mapper,
+            ) as world,
+            Lab(world) as lab,
+        ):
+            yield lab
+
+    def _write(self, world: LiveWorld, kind: str, found: dict[str, Any]) -> None:
+        known = record.circumstances(str(world.facts()["target"]))
+        self._store.append({"kind": kind, "seed": self._seed, **known, **found})
+
+
+def _controller_cpu(world: LiveWorld) -> Callable[[], float]:
+    """Return the controller's CPU use since the last call, percent of a core; 0 if it is no process."""
+    if world.facts()["world"] != "wire":
+        return lambda: 0.0
+    from mrclab.lab.run.wire.watch import cpu_seconds  # noqa: PLC0415
+    from mrclab.lab.run.wire.wireworld import WireWorld  # noqa: PLC0415 - Linux alone has what the wire needs
+
+    assert isinstance(world, WireWorld)
+    pid, seen = world.emulation.processes()["controller"], [(time.monotonic(), 0.0)]
+
+    def busy() -> float:
+        before, used = seen[-1]
+        seen.append((time.monotonic(), cpu_seconds(pid) or used))
+        return round(100 * (seen[-1][1] - used) / max(seen[-1][0] - before, 1e-9), 1)
+
+    return busy

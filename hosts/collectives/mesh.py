@@ -20,9 +20,17 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from mrclab.hosts.collectives.errors import CollectiveError, CollectiveTimeoutError
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
-from mrclab.hosts.collectives.operation import ANY, GOODBYE, MESSAGE, NOTICE, Group, MeshOperation
+from mrclab.hosts.collectives.operation import (
+    ANY,
+    GOODBYE,
+    MESSAGE,
+    NOTICE,
+    CollectiveError,
+    CollectiveTimeoutError,
+    Group,
+    MeshOperation,
+)
 from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Context
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it probes it

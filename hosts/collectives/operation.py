@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.collectives.algorithms import Collective
-from mrclab.hosts.collectives.errors import CollectiveError
 from mrclab.hosts.collectives.lane import HEADER, Outgoing
 
 if TYPE_CHECKING:
@@ -24,6 +23,18 @@ if TYPE_CHECKING:
 ORDERED, MESSAGE, NOTICE, GOODBYE = 1, 2, 3, 4  # kinds of segments; ORDERED: of collectives, in the group's order
 ANY: Final = -1
 """In place of a rank: receive from the first that sends."""
+
+
+class CollectiveError(RuntimeError):
+    """A collective that failed on this `rank`, with the `peer` to blame, if there is one, and the `reason`."""
+
+    def __init__(self, text: str, rank: int, peer: int | None, reason: str) -> None:
+        super().__init__(text)
+        self.rank, self.peer, self.reason = rank, peer, reason
+
+
+class CollectiveTimeoutError(CollectiveError):
+    """A collective that exceeded its time-out."""
 
 
 class Group:

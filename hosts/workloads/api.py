@@ -2,11 +2,9 @@
 
 A workload is one traffic's part in this host. `prepare_workload` makes QPs and regions, `connect_workload` joins them
 with the peers', `start_workload` runs it from a moment on, `workload_status` returns its results and
-`release_workload` gives everything back. History records: `messages` {traffic, flow, done: [[posted, done, bytes]…]},
-`pingpong` {traffic, flow, rtt: […]}, `iteration` {traffic, iteration, began, ended, sha256, rests}, `flow.done`
-{traffic, flow, began, ended, bytes, error}, `flow.received` {traffic, flow, bytes} and `flow.failed`;
-`workload.progress` {traffic, bytes} goes to listeners only. A collective that time ends `rests` once its time is over,
-until a peer goes on or `stop_workload` ends it.
+`release_workload` gives everything back. `workload.progress` goes to listeners only, all other events into the history
+too (`mrclab.events.workloads`). A collective that time ends `rests` once its time is over, until a peer goes on or
+`stop_workload` ends it.
 """
 
 from __future__ import annotations

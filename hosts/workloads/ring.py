@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import Callable, Iterable
 
 from mrclab.hosts.rdma.memory import MemoryRegion
-from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import ChannelSender, Received, SentMessage, shift
-from mrclab.hosts.workloads.span import Span
+from mrclab.hosts.workloads.span import Span, WorkloadBounds
 
 
 def chunk(size: int, count: int, place: int) -> tuple[int, int]:

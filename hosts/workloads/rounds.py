@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import ChannelSender, Received, SentMessage, shift
-from mrclab.hosts.workloads.span import Span
+from mrclab.hosts.workloads.span import Span, WorkloadBounds
 
 
 class Rounds(Span):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 _NEVER = float("-inf")
 
@@ -28,3 +29,26 @@ class Span:
         if not self.over:
             self.ended = now
             self._on_done()
+
+
+@dataclass
+class WorkloadBounds:
+    """Either limit; `until` is a time on the transport's clock, seconds, known once the workload has its start."""
+
+    iterations: int | None
+    until: float | None = None
+
+    @property
+    def by_time(self) -> bool:
+        """True for a time limit."""
+        return self.iterations is None
+
+    def over(self, done: int, now: float) -> bool:
+        """Return True if no further iteration should begin after this many."""
+        if self.iterations is not None:
+            return done >= self.iterations
+        return self.until is not None and now >= self.until
+
+    def may_reach(self, number: int) -> bool:
+        """Return True if an iteration of this number, counted from 0, may come."""
+        return self.iterations is None or number < self.iterations

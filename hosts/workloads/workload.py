@@ -15,12 +15,12 @@ from mrclab.hosts.rdma.memory import Access, MemoryRegion
 from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
-from mrclab.hosts.workloads.bounds import WorkloadBounds
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.digests import Meetings
 from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
+from mrclab.hosts.workloads.span import WorkloadBounds
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
 
 _BATCH = 64  # messages in one record

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from mrclab.lab.prompt.kinds import KINDS, fields
-from mrclab.lab.prompt.registry import COMMANDS, LOCAL
+from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL
+from mrclab.lab.prompt.registry import typed_fields as fields
 from mrclab.lab.prompt.session import LabSession
 
 _PLACEHOLDER = re.compile(r"[A-Z]{2,}")

@@ -6,16 +6,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.traffic.models import TRAFFIC
 from mrclab.topo.model import Host, Switch
 
 Action = Callable[[LabSession, Sequence[str]], "Answer"]
+UNTYPED = frozenset({"kind", "at", "until", "start"})
+"""Fields that a scenario has and a prompt does not: a typed command runs at once."""
+
+KINDS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "fault": {kind: FAULTS[kind] for kind in FAULTS.names},
+    "traffic": {kind: TRAFFIC[kind] for kind in TRAFFIC.names},
+}
 
 
 @dataclass(frozen=True)
@@ -139,3 +149,9 @@ def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tu
     for entry in entries:
         made.add_row(*(escape(str(entry[column])) for column in columns))
     return made
+
+
+def typed_fields(model: Any) -> list[str]:
+    """Names of a kind's fields, as they are typed."""
+    named = (field.alias or name for name, field in model.model_fields.items())
+    return sorted(each for each in named if each not in UNTYPED)

@@ -33,6 +33,6 @@ def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:
 
 
 def report_page(facts: Facts, pictures: Mapping[str, Path]) -> str:
-    """The page's text; `pictures` maps captions to PNG files, the first goes to the top."""
+    """The page of a run as text; `pictures` maps captions to PNG files, the first goes to the top."""
     context = {"facts": facts, "pictures": inlined(pictures), "most_rows": MAX_ROWS}
     return fill(TEMPLATES / "report.html.j2", context)

@@ -19,7 +19,6 @@ from mrclab.lab.measure.traffic.training import TrainingSteps
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.run.transfer import GOOD_STATES
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
@@ -179,7 +178,7 @@ class Run:
         )
         while self._world.now < deadline:
             rows = {host: self._lab.paths(host) for host in senders}
-            waiting = sum(traffic.bad_paths(rows, GOOD_STATES) for traffic in self._traffics)
+            waiting = sum(traffic.bad_paths(rows) for traffic in self._traffics)
             if not waiting:
                 return
             self._progress(f"waiting for {waiting} EVs to return", 0, 0)

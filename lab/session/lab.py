@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,7 +24,9 @@ from mrclab.lab.faults.base import FaultBase, no_kind_of
 from mrclab.lab.faults.models import FAULTS
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import Kinds
-from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, World
+from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, Progress, World
+from mrclab.lab.run.worlds import world_up
+from mrclab.lab.scenario.scenario import LabSetting
 from mrclab.lab.session.handles import TIMEOUT, LabLink, LabSwitch, StartedTraffic, Transferred
 from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
@@ -335,3 +338,23 @@ def entry_of(kinds: Kinds[M], kind: str, fields: Mapping[str, Any], fabric: Fabr
         return kinds[kind].model_validate({**fields, "kind": kind}, context={"fabric": fabric})
     except ValidationError as error:
         raise ValueError("; ".join(explain(error, kinds[kind], kind))) from None
+
+
+@contextmanager
+def lab_up(setting: LabSetting, fabric: Fabric, progress: Progress, target: str | None, run_dir: Path) -> Iterator[Lab]:
+    """Context manager: the lab of `setting` with `fabric`, ready for traffic and faults."""
+    with (
+        world_up(
+            setting.world,
+            fabric,
+            progress,
+            target=target,
+            seed=setting.seed,
+            run_dir=run_dir,
+            mapper=setting.mapper,
+            transport=setting.transport,
+            repeatable=setting.repeatable,
+        ) as world,
+        Lab(world, setting.transport.qps) as lab,
+    ):
+        yield lab

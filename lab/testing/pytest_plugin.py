@@ -118,7 +118,7 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     """
     from mrclab.lab.run import size  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
-    from mrclab.lab.session.bringup import lab_up  # noqa: PLC0415
+    from mrclab.lab.session.lab import lab_up  # noqa: PLC0415
 
     setting, fabric = scenario.setting(lab_options)
     _need_root(setting.world)

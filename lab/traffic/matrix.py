@@ -1,17 +1,7 @@
 """Connection matrices of uet-htsim (`.cm`): senders, receivers, bytes, and start times or triggers of connections.
 
-    Nodes 4
-    Connections 2
-    Triggers 1
-    0->2 id 1 start 0 size 2000000 send_done_trigger 1
-    2->3 id 2 trigger 1 size 2000000
-    trigger id 1 oneshot
-
-Words and meaning are those of its loader (`ConnectionMatrix::load`). Nodes count from 0. A connection begins at its
-`start` or when its `trigger` lets it. What fires a trigger: `send_done_trigger`, when all that the connection sent is
-acknowledged, and `recv_done_trigger`, when all of it has arrived. A `oneshot` trigger is fired once and lets all of its
-connections begin, a `multishot` lets the next one begin each time, a `barrier` all of them at the `count`-th time.
-`id` is a number of the connection's own; `msg` and `prio` are read and change nothing.
+Words and meaning are those of its loader (`ConnectionMatrix::load`); docs/scenarios.md#connection-matrices explains
+them. `id` is a number of the connection's own; `msg` and `prio` are read and change nothing.
 """
 
 import math

@@ -1,18 +1,9 @@
-"""A model trained in parallel, as graphs: data, tensor, pipeline and expert parallelism.
+"""A model trained in parallel, as graphs: data, tensor, pipeline and expert parallelism (see docs/training.md).
 
 Ranks are numbered as Megatron numbers them: tensor first, then data, then pipeline. Experts spread over ranks that
-follow each other in data parallelism. Every stage of the pipeline has one graph, which all its ranks share:
-
-* micro-batches in the order 1F1B (Narayanan et al. 2021): as many forward passes as there are stages behind, then one
-  backward for one forward;
-* `overlap: ddp`: gradients in buckets, reduced while the last backward pass goes on (PyTorch DDP);
-* `overlap: fsdp`: parameters of a layer are gathered while the one before computes, gradients scattered layer by layer;
-* `overlap: none`: gradients in buckets after the last backward pass;
-* tensor parallelism: two all-reduces of the activations in each layer, forward and backward; inside a server over its
-  own links, which take their time and no packets;
-* experts: two all-to-alls in each layer, forward and backward, whose shares follow Zipf's law with exponent `skew`.
-
-Collectives of one group follow each other, as on a stream of NCCL's.
+follow each other in data parallelism. Every stage of the pipeline has one graph, which all its ranks share; it does its
+micro-batches in the order 1F1B (Narayanan et al. 2021). Collectives of one group follow each other, as on a stream of
+NCCL's.
 """
 
 from __future__ import annotations

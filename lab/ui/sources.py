@@ -15,6 +15,7 @@ from mrclab.lab.errors import LabError, no_result
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.history import Record
 from mrclab.lab.report import results
+from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.framestream import Film, Frame, FrameStream, beat, frames
 from mrclab.lab.ui.judging import Judge
@@ -28,6 +29,8 @@ _LOOK = 0.1  # seconds between two looks at growing files
 _LONGEST_REST = 0.3  # seconds without a frame while virtual time goes on
 _LAG = 0.05  # seconds that a process may take to write a record
 _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that many frames
+_NEEDED = ("history.jsonl", "fabric.yaml")
+_MAX_RUNS = 200  # runs listed, the newest
 
 
 class Source(Protocol):
@@ -229,3 +232,39 @@ def _judged(fabric: Fabric, records: list[Record], page: PageModel) -> Iterator[
             frame["expect"] = looks[bisect_right(times, frame["t"]) - 1][1]
     if before is not None:
         yield {**before, "expect": judge.outcome()[1]}
+
+
+class RunIndex:
+    """Result directories in a folder, and in those of suites one below; others are skipped."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+
+    def runs(self) -> list[dict[str, Any]]:
+        """`name` below the folder, `state` that the report says, `ended` (seconds since 1970); the newest first."""
+        found = []
+        for file in (*self.results.glob("*/result.json"), *self.results.glob("*/*/result.json")):
+            directory = file.parent
+            try:
+                if all((directory / name).is_file() for name in _NEEDED):
+                    found.append((file.stat().st_mtime, directory))
+            except OSError:  # it is being removed
+                continue
+        listed = []
+        for ended, directory in sorted(found, reverse=True)[:_MAX_RUNS]:
+            name = directory.relative_to(self.results).as_posix()
+            listed.append({"name": name, "state": _state(directory), "ended": ended})
+        return listed
+
+    def take(self, name: str) -> Replay:
+        """One of them. LabError where there is none of that name, or it cannot be read."""
+        if name not in {run["name"] for run in self.runs()}:
+            raise LabError(f"there is no finished run {name} in {self.results}; choose one of the list")
+        return Replay(self.results / name)
+
+
+def _state(directory: Path) -> str:
+    try:
+        return state_of(json.loads(files.read_bytes(directory / "result.json", follow=False))["state"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "unreadable"

@@ -12,9 +12,8 @@ import torch
 import torch.distributed as dist
 
 from mrclab.hosts.collectives.algorithms import Collective
-from mrclab.hosts.collectives.errors import CollectiveError
 from mrclab.hosts.collectives.mesh import Mesh
-from mrclab.hosts.collectives.operation import MeshOperation
+from mrclab.hosts.collectives.operation import CollectiveError, MeshOperation
 from mrclab.torch.work import MrcError, MrcWork, MrcWorks, as_torch
 
 CODES: Final = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",

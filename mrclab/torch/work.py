@@ -13,8 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from mrclab.hosts.collectives.errors import CollectiveError
-from mrclab.hosts.collectives.operation import MeshOperation
+from mrclab.hosts.collectives.operation import CollectiveError, MeshOperation
 
 
 class MrcError(dist.DistBackendError):  # type: ignore[misc]

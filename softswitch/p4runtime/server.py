@@ -18,7 +18,7 @@ from mrclab.softswitch.p4runtime.messages.address import ServerError, check_addr
 from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController
-from mrclab.softswitch.p4runtime.stream.streams import StreamChannel
+from mrclab.softswitch.p4runtime.stream.notifications import StreamChannel
 from mrclab.softswitch.switch import SoftSwitch
 
 log = logging.getLogger(__name__)

@@ -36,9 +36,8 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.traffic import matrix
 from mrclab.lab.ui.checking import checked
-from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.sources import Blank
-from mrclab.lab.ui.web import allowed
+from mrclab.lab.ui.sources import Blank, RunIndex
+from mrclab.lab.ui.web import server
 from mrclab.lab.ui.web.server import LivePage
 from mrclab.rpc.dispatch import Operations, Subscription, answer, failure
 from mrclab.rpc.errors import FramingError, RpcError
@@ -164,7 +163,7 @@ def result_directory(data: bytes) -> None:
 @cache
 def _page() -> LivePage:
     def operate(operation: str, **arguments: object) -> dict[str, Any]:
-        assert not allowed.refusal(operation, arguments)
+        assert not server.refused_operation(operation, arguments)
         return {"said": operation}
 
     def check(text: str) -> dict[str, Any]:

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 
 from mrclab.hosts.collectives import algorithms
-from mrclab.hosts.collectives.errors import CollectiveError
 from mrclab.hosts.collectives.mesh import Mesh
-from mrclab.hosts.collectives.operation import ANY, MESSAGE, MeshOperation
+from mrclab.hosts.collectives.operation import ANY, MESSAGE, CollectiveError, MeshOperation
 
 
 def say(*words: object) -> None:

@@ -18,8 +18,7 @@ from starlette.testclient import TestClient
 
 from mrclab.lab.ui.checking import Checker, checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
-from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.sources import Blank
+from mrclab.lab.ui.sources import Blank, RunIndex
 from mrclab.lab.ui.web.server import LivePage
 
 MATRIX = "name: x\nworld: sim\ntraffic:\n  - {{name: a, kind: matrix, file: {}}}\n"

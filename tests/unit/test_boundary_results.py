@@ -15,7 +15,7 @@ from mrclab.lab import console
 from mrclab.lab.command import cli
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import compare, results, summary
-from mrclab.lab.ui.runindex import RunIndex
+from mrclab.lab.ui.sources import RunIndex
 
 STORED = Path(__file__).parent / "stored-run"
 WRITTEN = ("result.json", "series.json", "report.html", "junit.xml", "goodput.png")

@@ -8,7 +8,7 @@ import mrc_sim
 import pytest
 import roce_sim
 
-from mrclab.hosts.agent import garbage
+from mrclab.hosts.agent import __main__
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def much_garbage() -> "weakref.ref[Node]":
 @pytest.mark.usefixtures("collector_as_before")
 def test_garbage_is_collected_once_the_nic_rests():
     frames = 0
-    collector = garbage.Collector(lambda: frames)
+    collector = __main__.Collector(lambda: frames)
     watched = much_garbage()
     for _ in range(3):
-        frames += garbage.QUIET_FRAMES
+        frames += __main__.QUIET_FRAMES
         collector.tick(0.0)
         assert watched() is not None
-    frames += garbage.QUIET_FRAMES - 1
+    frames += __main__.QUIET_FRAMES - 1
     collector.tick(0.0)
     assert watched() is None
 

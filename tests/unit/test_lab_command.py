@@ -175,7 +175,7 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     assert (soaked["held"], soaked["not_held"]) == (1, [])
     assert answered("soak", "--seed", "3")["plan"]
     moments = chain([0.0] * 3, repeat(9.0))  # the second is over when one case is done, on any machine
-    monkeypatch.setattr("mrclab.experiments.survey.command.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr("mrclab.experiments.survey.cli.time", SimpleNamespace(monotonic=lambda: next(moments)))
     surveyed = answered("survey", "--world", "sim", "--singles", "1", "--doubles", "0", "--seconds", "1")
     assert (surveyed["done"], surveyed["exit"], surveyed["cases"]) == (False, 3, 1)
     assert answered("survey", "--write", "page.md")["records"] == surveyed["records"]

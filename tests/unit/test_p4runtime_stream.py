@@ -8,8 +8,8 @@ from p4runtime_fixtures import NAMES, Running, primary, running
 from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError
 from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError
 from mrclab.softswitch.p4runtime.p4info import P4InfoField
+from mrclab.softswitch.p4runtime.stream.notifications import MAX_WAITING, StreamChannel
 from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
-from mrclab.softswitch.p4runtime.stream.streams import MAX_WAITING, StreamChannel
 
 __all__ = ["primary", "running"]
 

@@ -11,7 +11,6 @@ WIRE = (
     "topo.cables.selftest",
     "topo.cables.testports",
     "hosts.agent.provider",
-    "hosts.memory.guard",
     "hosts.memory.regions",
     "hosts.nic.nic",
     "hosts.scapy_mrc",

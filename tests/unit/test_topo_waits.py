@@ -5,8 +5,7 @@ import subprocess
 import sys
 
 from mrclab.lab.history import HistoryWriter, load
-from mrclab.lab.run.wire.watch import Watch
-from mrclab.topo.linux.waits import CpuWaits
+from mrclab.lab.run.wire.watch import CpuWaits, Watch
 
 
 def thread(proc, pid, number, waited_ns):

@@ -19,10 +19,8 @@ from mrclab.lab.ui.framestream import Film, merge, patch
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.phrases import phrase
-from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.sources import Blank, Live, Replay
-from mrclab.lab.ui.web.offloop import Workers
-from mrclab.lab.ui.web.server import LivePage, WatchedPackets
+from mrclab.lab.ui.sources import Blank, Live, Replay, RunIndex
+from mrclab.lab.ui.web.server import LivePage, WatchedPackets, Workers
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec

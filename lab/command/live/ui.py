@@ -47,7 +47,7 @@ def ui(
     try:
         from mrclab.lab.ui.checking import Checker  # noqa: PLC0415
         from mrclab.lab.ui.editor import EXAMPLE, Editor  # noqa: PLC0415 - slow to import
-        from mrclab.lab.ui.runindex import RunIndex  # noqa: PLC0415
+        from mrclab.lab.ui.sources import RunIndex  # noqa: PLC0415
         from mrclab.lab.ui.web.serve import serve  # noqa: PLC0415
         from mrclab.lab.ui.web.server import LivePage  # noqa: PLC0415
     except ImportError as error:

@@ -6,6 +6,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.run.transfer import Transfer
+from mrclab.lab.run.transfer import sha256
 from mrclab.lab.run.wire.attach import LabClients, attach
 from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.lab.run.world import NodeAccess, Progress
@@ -30,6 +31,7 @@ from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
+_POLL_S = 0.02  # seconds between two looks at a transfer
 _LOOK_S = 0.5  # seconds between two looks whether a process of the lab is stopped
 
 app = typer.Typer()
@@ -92,24 +94,77 @@ def _send(
     lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> dict[str, Any]:
     """Send, and report the arrival. RunError if the bytes differ."""
-    transfer = Transfer(lab, f"send-{file.name}", *names, file)
+    target = lab.files / names[1] / f"send-{file.name}-from-{names[0]}"
     notices = _Notices(lab)
 
     def poll(share: float) -> None:
         progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000)
         notices.poll()
 
-    outcome = transfer.run(poll, timeout)
+    seconds = _transfer(lab, names, file, target, poll, timeout)
+    sent, received = sha256(file), sha256(target)
     try:
         if output is not None:
-            output.write_bytes(transfer.target.read_bytes())
+            output.write_bytes(target.read_bytes())
     except OSError as error:
         raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
     finally:
-        transfer.target.unlink()
-    if not outcome.intact:
-        raise RunError(f"{file} arrived damaged: {outcome.sent_sha256} was sent, {outcome.received_sha256} arrived")
-    return {"bytes": transfer.size, "seconds": outcome.seconds, "sha256": outcome.sent_sha256}
+        target.unlink()
+    if sent != received:
+        raise RunError(f"{file} arrived damaged: {sent} was sent, {received} arrived")
+    return {"bytes": file.stat().st_size, "seconds": seconds, "sha256": sent}
+
+
+def _transfer(
+    lab: NodeAccess,
+    names: tuple[str, str],
+    path: Path,
+    target: Path,
+    progress: Callable[[float], None],
+    timeout: float,
+) -> float:
+    """Write a file into another one by the agents' verbs; return the seconds it took. RunError if it fails.
+
+    The source is mapped for reading; the transport writes the target in place.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source, destination = names
+    what, size = f"send-{path.name}", path.stat().st_size
+    ends = {one: lab.call(one, "create_qp", peer=other) for one, other in (names, names[::-1])}
+    qps = {host: int(end["qp"]) for host, end in ends.items()}
+    here = lab.call(source, "reg_mr", path=str(path.resolve()), length=size, access="read")
+    there = lab.call(destination, "reg_mr", path=str(target.resolve()), length=size, access="write")
+    lab.call(source, "connect_qp", qp=qps[source], remote=ends[destination])
+    lab.call(destination, "connect_qp", qp=qps[destination], remote=ends[source])
+    lab.call(destination, "post_recv", qp=qps[destination], wr_id=1)
+    began, done = lab.now, dict[str, float]()
+    lab.call(
+        source, "post_send", qp=qps[source], wr_id=1, opcode="RDMA_WRITE_WITH_IMM",
+        local={"lkey": here["lkey"], "offset": 0, "length": size},
+        remote={"va": there["va"], "rkey": there["rkey"]}, imm=1,
+    )  # fmt: skip
+    while True:
+        for host, qp in qps.items():
+            for completion in lab.call(host, "poll_cq", qp=qp)["completions"]:
+                if completion["status"] != "SUCCESS":
+                    raise RunError(f"{what}: the work request on {host} ended with {completion['status']}")
+                done[host] = completion["t"]
+        if len(done) == len(qps):
+            break
+        counters: list[dict[str, Any]] = lab.call(source, "stats")["qps"]
+        row = next((row for row in counters if row["qp"] == qps[source]), {})
+        if row.get("state") == "ERROR":
+            raise RunError(f"{what}: the QP on {source} is in error: {row.get('reason', 'no reason given')}")
+        share = min(float(row.get("acked_bytes", 0)) / size, 0.9999) if size else 0.0
+        progress(share)
+        if lab.now > began + timeout:
+            raise RunError(f"{what} did not arrive within {timeout:g} s; {share * 100:.0f}% is acknowledged")
+        lab.pause(_POLL_S)
+    progress(1.0)
+    for host, lkey in ((source, here["lkey"]), (destination, there["lkey"])):
+        lab.call(host, "destroy_qp", qp=qps[host])
+        lab.call(host, "dereg_mr", lkey=lkey)
+    return max(done.values()) - began
 
 
 class _Notices:

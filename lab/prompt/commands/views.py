@@ -10,8 +10,7 @@ from rich.markup import escape
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
-from mrclab.lab.prompt.kinds import KINDS, UNTYPED
-from mrclab.lab.prompt.registry import COMMANDS, LOCAL, Answer, command, rows, unknown, wrong
+from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL, UNTYPED, Answer, command, rows, unknown, wrong
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference

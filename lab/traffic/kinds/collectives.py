@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from mrclab.hosts.workloads import schedules
 from mrclab.lab.traffic.base import TRAFFIC, Flow
 from mrclab.lab.traffic.families import CollectiveTraffic
 from mrclab.topo.model import Fabric
@@ -51,9 +52,8 @@ class RingAllReduce(CollectiveTraffic):
 
     def sent_by(self, rank: int) -> int:
         """Return the bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
-        chunks = _chunk_sizes(self.size, len(self.hosts))
-        count = len(chunks)
-        return sum(chunks[(rank - step) % count] for step in range(2 * (count - 1)))
+        count = len(self.hosts)
+        return sum(schedules.chunk(self.size, count, rank - step) for step in range(2 * (count - 1)))
 
     def text(self, fabric: Fabric, qps: int) -> str:
         """The same, and the steps."""
@@ -75,8 +75,3 @@ class SendRecvRing(CollectiveTraffic):
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per host, to its right neighbour."""
         return [Flow(self.name, a, b, self.in_all(self.size)) for a, b in self.ring()]
-
-
-def _chunk_sizes(size: int, count: int) -> list[int]:
-    """Return the sizes of `count` chunks of a buffer, equal up to one byte."""
-    return [(size * (i + 1)) // count - (size * i) // count for i in range(count)]

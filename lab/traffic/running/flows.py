@@ -16,6 +16,7 @@ from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo import srv6
 
+_GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
 _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, digest of the result
 
 
@@ -349,11 +350,13 @@ class Running:
         """Return digests of the expected and the actual results of iterations, for a collective that reduces."""
         return [], []
 
-    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
-        """Return the number of paths of its senders' QPs in none of these states, given `stats` by host."""
+    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
+        """Return the number of paths that its senders' QPs do not use now, given those of hosts."""
         own = {(s.flow.source, qp) for s in self._flows.values() if not s.error for qp in s.qps.get(s.flow.source, [])}
         return sum(
-            (host, row["qp"]) in own and row["state"] not in good for host, paths in rows.items() for row in paths
+            (host, row["qp"]) in own and row["state"] not in _GOOD_STATES
+            for host, paths in rows.items()
+            for row in paths
         )
 
     @functools.cached_property

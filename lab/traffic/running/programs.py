@@ -243,7 +243,7 @@ class RunningPrograms(Running):
             for path in sorted(self._folder.glob(pattern)):
                 (self._lab.run_dir / "log" / f"{self.name}-{path.name}").write_bytes(path.read_bytes())
 
-    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]], good: frozenset[str]) -> int:
+    def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
         """Return 0: their QPs end with them."""
         return 0
 

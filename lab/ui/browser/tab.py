@@ -17,22 +17,22 @@ from typing import Any
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure import Measures
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching import packetwatch
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch
-from mrclab.lab.report import results
+from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui.browser import learning, reporting
+from mrclab.lab.ui.browser import learning
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
 from mrclab.lab.ui.framestream import Film, FrameStream, beat
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.sources import Source
+from mrclab.lab.ui.sources import RunIndex, Source
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
@@ -313,7 +313,7 @@ class Tab:
     def _report(self) -> dict[str, Any]:
         if self._ended is None:
             raise LabError("no run has ended here yet")
-        return reporting.report(self._ended)
+        return report(self._ended)
 
     def _grade(self, body: str) -> dict[str, Any]:
         request = json.loads(body)
@@ -373,3 +373,29 @@ class Tab:
     def _listed(self) -> list[dict[str, Any]]:
         self._write_numbers()
         return self._run_index.runs()
+
+
+def report(directory: Path) -> dict[str, Any]:
+    """Return the report of a result directory.
+
+    `headline`, `verdicts` (ok, expected, observed), `series` as in its series.json (seconds after the traffic began,
+    bytes/s), and `faults`: name, begin, end on the same clock.
+    """
+    run = results.load(directory)
+    verdicts = run.judge()
+    facts = summary.summarize(run.measures, verdicts, run.info)
+    return {
+        "title": run.loaded.scenario.title or run.loaded.scenario.name,
+        "headline": facts.headline,
+        "verdicts": [{"ok": each.ok, "expected": each.expected, "observed": each.observed} for each in verdicts],
+        "series": summary.series(run.measures),
+        "faults": _faults(run.measures),
+    }
+
+
+def _faults(measures: Measures) -> list[dict[str, Any]]:
+    spans = {name: span.during(measures.end) for name, span in measures.faults.items()}
+    return [
+        {"name": name, "begin": begin - measures.start, "end": end - measures.start}
+        for name, (begin, end) in spans.items()
+    ]

@@ -1,30 +1,19 @@
 """The page's web server: loopback only, a token in the address, requests of other sites refused.
 
-GET  /                   the page; needs ?token=…, as everything but its own static files does
-GET  /api/layout         fabric, title, whether it is live
-GET  /api/frames?since=N all frames so far (replay: all there are): the first whole, of others what changed
-GET  /api/live?run=R&since=N  the same as they come, as server-sent events, after those before; `outcome` at the end;
-                         `source` where another run is shown from now on, or too much is missing: ask for all again;
-                         `packets` on cables while virtual time is slow
-POST /api/operation      {"operation": …, "arguments": {…}} for the lab that runs
-GET  /api/schema         the JSON schema of scenarios
-POST /api/check          a scenario's text: its mistakes, each with its line
-POST /api/run            {"text": …, "world": …}: run a scenario, and show it
-GET  /api/results        the finished runs that can be played again
-POST /api/replay         {"name": …}: show one of them
-POST /api/back           show again what was shown at first
-
-Changes are sent as a JSON merge patch (RFC 7396).
+docs/page.md lists the requests. Changes of frames are sent as a JSON merge patch (RFC 7396).
 """
 
 import asyncio
+import contextlib
 import hmac
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+import shlex
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -34,12 +23,10 @@ from starlette.staticfiles import StaticFiles
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
+from mrclab.lab.scenario.units import parse_size
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
-from mrclab.lab.ui.runindex import RunIndex
-from mrclab.lab.ui.sources import Source
-from mrclab.lab.ui.web import allowed
-from mrclab.lab.ui.web.offloop import Workers
+from mrclab.lab.ui.sources import RunIndex, Source
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
@@ -56,6 +43,84 @@ _MAX_BYTES = 1 << 20  # of a request
 _UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
 """Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
+_TERMINAL = "say it at the prompt, or in a terminal"
+_OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "pace", "slow"})
+_WRITING = frozenset({"capture", "report"})
+_OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
+T = TypeVar("T")
+
+_MAX_THREADS = 16
+
+
+class Workers:
+    """Daemon threads, at most 16 at a time. One that hangs costs a place and nothing else."""
+
+    def __init__(self) -> None:
+        self._busy = 0
+
+    async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+        """Call `work` in a thread of its own and return its result; LabError where too many are at work already."""
+        if self._busy >= _MAX_THREADS:
+            raise LabError(f"{_MAX_THREADS} requests are being worked on; try again when one of them is done")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._busy += 1
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            self._busy -= 1
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        def body() -> None:
+            result, error = None, None
+            try:
+                result = work(*arguments, **named)
+            except BaseException as raised:  # handed to the coroutine that waits
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the page has ended
+                loop.call_soon_threadsafe(settle, result, error)
+
+        threading.Thread(target=body, name="page-work", daemon=True).start()
+        return await future
+
+
+def refused_operation(operation: str, arguments: Mapping[str, Any]) -> str:
+    """Return why an operation is not carried out for a browser; empty where it is."""
+    if operation not in _OPERATIONS:
+        return f"the page has no operation {operation[:60]!r}"
+    if operation == "traffic":
+        traffic = arguments.get("traffic")
+        return _traffic(traffic.get("kind") if isinstance(traffic, Mapping) else None)
+    return _line(str(arguments.get("line", ""))) if operation == "command" else ""
+
+
+def _line(line: str) -> str:
+    try:
+        name, *words = shlex.split(line) or [""]
+    except ValueError:
+        return ""  # the prompt says what is wrong with it
+    if name in _WRITING:
+        return f"{name} writes files, which the page does not; {_TERMINAL}"
+    if name == "send" and len(words) > 2 and not _is_size(words[2]):
+        return f"send reads a file, which the page does not; {_TERMINAL}, or give a size such as 16MiB"
+    return _traffic(words[0] if words else None) if name == "traffic" else ""
+
+
+def _traffic(kind: object) -> str:
+    if kind in _OF_FILES:
+        return f"traffic of kind {kind} reads files or runs programs, which the page does not; {_TERMINAL}"
+    return ""
+
+
+def _is_size(word: str) -> bool:
+    try:
+        return isinstance(parse_size(word), int) or word[:1].isdigit()
+    except ValueError:
+        return False
 
 
 class LivePage:
@@ -203,7 +268,7 @@ class LivePage:
             operation, arguments = str(body["operation"]), dict(body.get("arguments", {}))
         except _UNREADABLE:
             return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
-        if why := allowed.refusal(operation, arguments):
+        if why := refused_operation(operation, arguments):
             return JSONResponse({"error": why}, 403)
         try:
             return JSONResponse(await self._workers.run(_carry_out, self._operate, operation, arguments))

@@ -18,9 +18,9 @@ from mrclab.softswitch.objects.runtime_api import (
     RuntimeApiError,
 )
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy, watch_port
-from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoActionProfile
 from mrclab.softswitch.p4runtime.profile_state import (
     ActionProfileState,

@@ -32,10 +32,10 @@ from mrclab.softswitch.p4runtime.entities.profiles import (
     delete_oneshot,
     oneshot_to_proto,
 )
-from mrclab.softswitch.p4runtime.messages.actions import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
 from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
 
