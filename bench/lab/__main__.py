@@ -6,19 +6,184 @@ in the machine: imports of the processes to come take CPU while namespaces are m
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import os
+import resource
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from mrclab.bench.lab.bringup import PARTS, BringUp, bring_up, sizes
 from mrclab.lab.errors import LabError
+from mrclab.lab.run.wire.wireworld import wire_world
 from mrclab.topo.errors import TopoError
+from mrclab.topo.linux import kernel, processes
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 _MODULE = "mrclab.bench.lab"
 log = logging.getLogger(_MODULE)
+PARTS = {
+    "nodes": "namespaces",
+    "cables": "cables",
+    "switches": "switches answer",
+    "controller": "controller",
+    "agents": "agents",
+    "switches provisioned": "provisioned",
+    "cables verified": "verified",
+}
+"""Stages of bring-up, in order: the lab's name → the table's."""
+
+RUN_DIR = Path("/run/mrclab-bench/lab")
+_SHAPES = {4: (1, 2, 2), 16: (2, 4, 4), 64: (4, 8, 8), 128: (4, 16, 16)}  # switches → planes, T0s and T1s of each
+_KERNEL_TIMEOUT = 60.0  # seconds
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Seconds."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Memory of one process, MB: private without receive rings; the rings; proportional share of everything."""
+
+    private: float
+    rings: float
+    pss: float
+
+
+@dataclass(frozen=True)
+class BringUp:
+    """Measured bring-up; memory is the mean of the processes of a kind (`switch`, `agent`, `controller`)."""
+
+    switches: int
+    hosts: int
+    cables: int
+    target: str
+    parts: dict[str, Part]
+    memory: dict[str, Weight]
+
+    @property
+    def total(self) -> Part:
+        """All parts together."""
+        return Part(sum(part.wall for part in self.parts.values()), sum(part.cpu for part in self.parts.values()))
+
+
+class Stopwatch:
+    """Progress callback that records the time whenever another stage begins."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._stage = ""
+        self._began = self._now()
+        self.parts = dict.fromkeys(PARTS.values(), Part(0.0, 0.0))
+
+    def progress(self, stage: str, _done: int, _total: int) -> None:
+        """Record a step of bring-up; a stage without a step took no time."""
+        if stage != self._stage:
+            self.lap(stage)
+
+    def lap(self, stage: str) -> None:
+        """End the current stage."""
+        now = self._now()
+        if self._stage in PARTS:
+            before = self.parts[PARTS[self._stage]]
+            wall, cpu = before.wall + now.wall - self._began.wall, before.cpu + now.cpu - self._began.cpu
+            self.parts[PARTS[self._stage]] = Part(wall, cpu)
+        if self._stage or stage == next(iter(PARTS)):
+            self._stage, self._began = stage, now
+
+    def _now(self) -> Part:
+        own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return Part(time.monotonic(), own + sum(map(_cpu, processes.of_labs().get(self._base.resolve(), ()))))
+
+
+def fabric(switches: int) -> Fabric:
+    """Return the fabric of a size, with one host per T0. KeyError for an unknown size."""
+    planes, t0s, t1s = _SHAPES[switches]
+    return Fabric(FabricSpec(planes=planes, t0s=t0s, t1s=t1s, hosts_per_t0=1))
+
+
+def sizes() -> list[int]:
+    """Return the numbers of switches that can be measured."""
+    return list(_SHAPES)
+
+
+def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) -> BringUp:
+    """Bring a lab up, verified, and take it down again. Raises the errors of a lab that does not come up."""
+    _wait_for_the_kernel(f"{run_dir.parent.name}-wait-{os.getpid()}")
+    model = fabric(switches)
+    watch = Stopwatch(run_dir.parent)
+    with wire_world(model, watch.progress, target=target, run_dir=run_dir) as lab:
+        watch.lap("")
+        weights: dict[str, list[Weight]] = {}
+        for name, pid in lab.emulation.processes().items():
+            kind = "switch" if model.has_switch(name) else "agent" if model.has_host(name) else name
+            weights.setdefault(kind, []).append(_weight(pid))
+        memory = {kind: _mean(some) for kind, some in weights.items()}
+        name = lab.emulation.target.name
+    return BringUp(switches, len(model.hosts), len(model.links), name, watch.parts, memory)
+
+
+def _wait_for_the_kernel(name: str) -> None:
+    """Wait until the namespaces of labs before are gone: the kernel takes them apart later, one after the other, and
+    keeps others from making some meanwhile. One more, with the end of a cable that we see, is the last of them.
+    """
+    with contextlib.ExitStack() as ends:
+        spaces = []
+        for place in (f"{name}-here", f"{name}-gone"):
+            ends.callback(kernel.delete_namespace, place)
+            spaces.append(kernel.create_namespace(place))
+        here, gone = spaces
+        ends.callback(os.close, here)
+        with kernel.LinkSocket(here) as links:
+            links.add_pairs([kernel.VethPair("here", "gone", 1500, space=gone)])
+            os.close(gone)
+            kernel.delete_namespace(f"{name}-gone")
+            until = time.monotonic() + _KERNEL_TIMEOUT
+            while "here" in links.indexes() and time.monotonic() < until:
+                time.sleep(0.02)
+
+
+def _cpu(pid: int) -> float:
+    """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / _TICK
+
+
+def _weight(pid: int) -> Weight:
+    kilobytes: Counter[str] = Counter()
+    rings = False
+    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):  # the head of a mapping: addresses, rights, …, file
+            rings = len(words) > 5 and words[5].startswith("socket:")
+        elif words[0] in {"Private_Clean:", "Private_Dirty:"}:
+            kilobytes["rings" if rings else "private"] += int(words[1])
+        elif words[0] == "Pss:":
+            kilobytes["pss"] += int(words[1])
+    return Weight(*(kilobytes[what] / 1024 for what in ("private", "rings", "pss")))
+
+
+def _mean(weights: list[Weight]) -> Weight:
+    count = len(weights)
+    return Weight(
+        sum(one.private for one in weights) / count,
+        sum(one.rings for one in weights) / count,
+        sum(one.pss for one in weights) / count,
+    )
 
 
 def table(results: Sequence[BringUp]) -> str:

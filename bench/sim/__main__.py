@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mrclab.bench.sim import htsim, page, table
+from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import FLOWS, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page and found:
         table.picture(found, options.page.with_suffix(".png"))
         options.page.write_text(
-            page.text(found, _words(options), whole=_whole(found, loads, options.seeds)), encoding="utf-8"
+            table.page_text(found, _words(options), whole=_whole(found, loads, options.seeds)), encoding="utf-8"
         )
     return 1 if failed else 0
 

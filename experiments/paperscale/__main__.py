@@ -14,7 +14,7 @@ from pathlib import Path
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.book import number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import curves, models, table, texts
+from mrclab.experiments.paperscale import curves, models, table
 from mrclab.lab.report import results
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
@@ -90,7 +90,7 @@ def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
         figures = ((values.get(kind), factor) for kind, _, factor in _COLUMNS)
         rows.append([SHARES[one.variant], *(number(None if v is None else v * factor) for v, factor in figures)])
     columns = ["links that flap", *(label for _, label, _ in _COLUMNS)]
-    return Appendix(*texts.of("flapping"), path, columns, rows)
+    return Appendix(*table.texts_of("flapping"), path, columns, rows)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from typing import Any
 from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.paper.book import cell, number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import memory, texts
-from mrclab.experiments.paperscale.table import SCENARIOS
+from mrclab.experiments.paperscale import memory
+from mrclab.experiments.paperscale.table import SCENARIOS, texts_of
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.scenario import scenario
@@ -210,7 +210,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
         columns.append(sweep.extra_column[0])
         for row, mine in zip(table, groups.values(), strict=True):
             row.append(number(sweep.extra_column[1](mine[0]["values"])))
-    return Appendix(*texts.of(sweep.name), path, columns, table)
+    return Appendix(*texts_of(sweep.name), path, columns, table)
 
 
 def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mrclab.experiments.paper.book import cell, number
 from mrclab.experiments.paper.page import Appendix
-from mrclab.experiments.paperscale import table, texts
+from mrclab.experiments.paperscale import table
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
@@ -232,7 +232,7 @@ def appendix(kind: str, entries: Entries, place: Path) -> Appendix:
     path = place / f"models-{name}.png"
     _draw(kind, lines, found, paper[0][1] / paper[1][1], path)
     heads = [f"{one.name}{', ' if loss else ''}{loss}" for one in TRANSPORTS for loss in ("no loss", "0.1 %", "1 %")]
-    return Appendix(*texts.of(name), path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
+    return Appendix(*table.texts_of(name), path, ["Gb/s", "NICs", *heads, "MRC over RoCE, 1 QP, 0.1 %"], rows)
 
 
 def appendices(entries: Entries, place: Path) -> list[Appendix]:

@@ -17,6 +17,7 @@ from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.run import suite
 from mrclab.lab.run.suite import Suite, SuiteEntry, SuiteResult
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.scenario import Loaded
 
 SCENARIOS = suite.SCENARIOS / "paper-scale"
@@ -75,3 +76,9 @@ def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[S
 def _entry(fields: dict[str, Any], directory: Path) -> SuiteEntry:
     verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in fields["verdicts"])
     return SuiteEntry(**{**fields, "verdicts": verdicts, "directory": directory / fields["directory"]})
+
+
+def texts_of(name: str) -> tuple[str, str]:
+    """Return title and text of the appendix whose picture has this name."""
+    fields = yamlfile.read(Path(__file__).with_name("texts.yaml")).data[name]
+    return str(fields["title"]), str(fields["text"])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mrclab.experiments.worlds import figurefile, page, work
+from mrclab.experiments.worlds import page, work
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
@@ -70,7 +70,7 @@ def compare_worlds(
     among the figures of that file. Exit status 1 where a figure of both worlds differs and nothing explains it.
     """
     terminal = err if as_json else out
-    earlier, about = figurefile.load(figures) if figures else ([], None)
+    earlier, about = page.load_figures(figures) if figures else ([], None)
     made = earlier
     if about is not None:
         if jitter and about.jitter not in {"", jitter}:
@@ -99,7 +99,7 @@ def compare_worlds(
         with naming(written):
             written.write_text(page.render(made, about, details.name), encoding="utf-8")
             details.write_text(page.render_details(made, about), encoding="utf-8")
-            files.replace_file(written.with_suffix(".json"), figurefile.dump(made, about))
+            files.replace_file(written.with_suffix(".json"), page.dumped(made, about))
         console.plain(terminal, f"Page: {written}")
     status = _print_verdicts(made, terminal)
     if as_json:

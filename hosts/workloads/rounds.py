@@ -1,7 +1,7 @@
 """Collectives without a reduction: in every round a host exchanges the same number of bytes with each peer.
 
 A host begins a round when everything of the last one was acknowledged and received. All-to-all and the send/recv ring
-differ only in a host's peers. With a time limit, see `hosts.workloads.bounds`.
+differ only in a host's peers. With a time limit, see `hosts.workloads.span`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Ends of a command: known errors become one sentence on standard error and an exit status."""
 
+import contextlib
 import errno
 import gc
+import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO, cast
 
-from mrclab.lab.command.display import sink
 from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
 from mrclab.lab.run.interrupts import guarded, unsubscribe
 from mrclab.rpc.errors import RpcError
@@ -22,11 +23,12 @@ _REMEDIES = (
     ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),
 )
 _KNOWN = (LabError, TopoError, RpcError)
+LOST = 4  # exit status of a command that went well and whose output could not be written
 
 
 def run(command: Callable[[], object]) -> NoReturn:
     """Run a command and exit; every error is one sentence and its exit status, Ctrl-C is 130."""
-    printed = sink.install()
+    printed = install()
     try:
         with guarded(outermost=True):
             _check_directory()
@@ -42,7 +44,7 @@ def run(command: Callable[[], object]) -> NoReturn:
     if printed.error:
         lost = f"mrclab: what it had to print is lost: {printed.error}; what it had to keep is not"
         _print(lost)
-        status = status or sink.LOST
+        status = status or LOST
     gc.freeze()  # the process ends: what is loaded need not be looked through for garbage
     sys.exit(status)
 
@@ -104,3 +106,49 @@ def _kept(error: BaseException) -> str:
     except OSError:
         return f"its traceback, for a bug report: {text}"
     return f"its traceback is in {file.name}, for a bug report"
+
+
+class Sink:
+    """A text stream that discards output its underlying stream refuses. `error` says why, except for a closed
+    pipe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._broken = False
+        self.error = ""
+
+    def write(self, text: str) -> int:
+        """Write, or discard."""
+        if not self._broken:
+            try:
+                self._stream.write(text)
+            except OSError as error:
+                self._give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or discard."""
+        if not self._broken:
+            try:
+                self._stream.flush()
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._broken = True
+        if not isinstance(error, BrokenPipeError):
+            self.error = error.strerror or str(error)
+        with contextlib.suppress(OSError, ValueError):  # what the stream still holds must go somewhere when Python ends
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def install() -> Sink:
+    """Put sinks in place of standard output and error; returns that of the output."""
+    out, err = Sink(sys.stdout), Sink(sys.stderr)
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
+    return out

@@ -21,8 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mrclab.lab.session.handles import StartedTraffic  # noqa: PLC0415 - loaded sooner, pytest compiles all of it
-    from mrclab.lab.session.lab import Lab  # noqa: PLC0415
+    from mrclab.lab.session.lab import Lab, StartedTraffic  # noqa: PLC0415 - loaded sooner, pytest compiles all of it
 
     mutant = request.config.getoption("--mrclab-mutant")
     if mutant == "faults":

@@ -79,13 +79,20 @@ RENAMED = {"heal": "clear"}
 _HELP = frozenset({"--help", "-h", "?"})
 
 
-def command(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
-    """Register a function as a command."""
+def command(
+    usage: str, meaning: str, more: str = "", *, words: int | None = None, least: int = 0
+) -> Callable[[Action], Action]:
+    """Register a function as a command, of so many words, or `least` of them."""
 
     def register(action: Action) -> Action:
-        made = Command(usage, meaning, action, more)
+        def checked(session: LabSession, arguments: Sequence[str]) -> Answer:
+            if len(arguments) < least or words not in {None, len(arguments)}:
+                raise ValueError(f"write: {usage}")
+            return action(session, arguments)
+
+        made = Command(usage, meaning, checked, more)
         COMMANDS[made.name] = made
-        return action
+        return checked
 
     return register
 

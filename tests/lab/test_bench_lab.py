@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mrclab.bench.lab import __main__ as bench
-from mrclab.bench.lab.bringup import PARTS, Stopwatch, bring_up
+from mrclab.bench.lab.__main__ import PARTS, Stopwatch, bring_up
 from mrclab.topo.linux import processes
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]

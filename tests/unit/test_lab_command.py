@@ -14,8 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli
-from mrclab.lab.command.display import sink
+from mrclab.lab.command import cli, ending
 from mrclab.lab.command.live import shortcut
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
@@ -52,14 +51,14 @@ def test_a_signal_that_comes_when_all_is_done_changes_nothing():
 def test_output_that_cannot_be_written_is_said_and_has_a_status_of_its_own():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(PLAN, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == sink.LOST
+    assert done.returncode == ending.LOST
     assert done.stderr.splitlines() == [
         "mrclab: what it had to print is lost: No space left on device; what it had to keep is not"
     ]
 
 
 def test_a_sink_keeps_why_and_goes_on():
-    broken, full = sink.Sink(Refuses(BrokenPipeError(32, "Broken pipe"))), sink.Sink(Refuses(OSError(28, "full")))
+    broken, full = ending.Sink(Refuses(BrokenPipeError(32, "Broken pipe"))), ending.Sink(Refuses(OSError(28, "full")))
     for one in (broken, full):
         assert one.write("text") == 4
         one.flush()

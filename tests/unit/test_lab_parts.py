@@ -18,9 +18,9 @@ from mrclab.lab.history import History, HistoryWriter, Record
 from mrclab.lab.measure.series import CountSeries, binned, edges
 from mrclab.lab.report import junit
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.run.transfer import random_file, sha256
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
+from mrclab.lab.traffic.running.writes import random_file, sha256
 from mrclab.topo.input.sentences import nearest
 
 

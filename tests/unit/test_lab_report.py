@@ -25,8 +25,8 @@ from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.measure.series import Gauge
 from mrclab.lab.report import palette, plots, results, summary, template
-from mrclab.lab.report.phases import phases
 from mrclab.lab.report.plots import evs, fabric, goodput, style
+from mrclab.lab.report.summary import phases
 from mrclab.lab.run import runner
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from verbs_ground import COMPILER, LIBMRC, ROOT, Ground, build, needs_compiler
 
-from mrclab.hosts.libmrc import structs
+from mrclab.hosts.libmrc import mrc
 
 pytestmark = needs_compiler
 
@@ -17,7 +17,7 @@ pytestmark = needs_compiler
 def test_structs_are_those_of_the_headers(tmp_path):
     lines = ["#include <stddef.h>", "#include <stdio.h>", "#include <mrc.h>", "int main(void) {"]
     expected = []
-    for name, kind in structs.NAMES.items():
+    for name, kind in mrc.NAMES.items():
         lines.append(f'printf("{name} %zu\\n", sizeof(struct {name}));')
         expected.append(f"{name} {ctypes.sizeof(kind)}")
         for field, *_ in kind._fields_:

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux import shells
+from mrclab.topo.linux import nodes
 from mrclab.topo.linux.adaptivetimeout import Pace
 
 pytest.importorskip("mininet.node", reason="Debian's Mininet is not installed")
@@ -30,7 +30,7 @@ def test_an_mnexec_that_dies_at_once_is_an_error_with_its_words(tmp_path, words)
 
 
 def test_a_shell_that_gives_no_prompt_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(shells, "START_TIMEOUT", 0.05)
+    monkeypatch.setattr(nodes, "START_TIMEOUT", 0.05)
     with pytest.raises(EmulationError, match=r"the shell of h1 took more than .* to give its first prompt"):
         _host(tmp_path, "exec sleep 1000")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.worlds import figurefile, hold, page, work
+from mrclab.experiments.worlds import hold, page, work
 from mrclab.experiments.worlds.figures import RunFigure, figures
 from mrclab.experiments.worlds.hold import Explanation, Side
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
-from mrclab.lab.report.phases import phases
+from mrclab.lab.report.summary import phases
 from mrclab.lab.scenario import scenario
 
 pytestmark = pytest.mark.once
@@ -429,12 +429,12 @@ def test_a_page_can_be_made_again_of_the_figures_beside_it(run, tmp_path):
 def test_a_file_without_figures_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_text(text, encoding="utf-8")
     with pytest.raises(LabError, match=r"x.json holds no figures of `mrclab worlds --page`"):
-        figurefile.load(tmp_path / "x.json")
+        page.load_figures(tmp_path / "x.json")
 
 
 def test_the_page_in_the_docs_is_of_the_figures_beside_it_and_todays_reasons():
     kept = Path(__file__).parents[2] / "docs" / "results" / "worlds.json"
-    found, details = figurefile.load(kept), kept.with_name("worlds-details.md")
+    found, details = page.load_figures(kept), kept.with_name("worlds-details.md")
     assert page.render(*found, details.name) == kept.with_suffix(".md").read_text(encoding="utf-8")
     assert page.render_details(*found) == details.read_text(encoding="utf-8")
 

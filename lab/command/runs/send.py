@@ -22,12 +22,12 @@ from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.run.transfer import sha256
 from mrclab.lab.run.wire.attach import LabClients, attach
 from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.lab.run.world import NodeAccess, Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
+from mrclab.lab.traffic.running.writes import sha256
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 

@@ -26,38 +26,32 @@ _LONGEST_SEND = 3600.0
 _TRAFFIC = "from=h1 to=h3 size=1GiB"  # example of fields, for usage messages
 
 
-@command("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
+@command(
+    "deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1", least=1
+)
 def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Deny an element."""
-    if not arguments:
-        wrong("deny")
     response = session.ask("deny", what=" ".join(arguments))
     return Answer(views.denied(response), response)
 
 
-@command("undeny WHAT", "lift that")
+@command("undeny WHAT", "lift that", least=1)
 def undeny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Lift a denial."""
-    if not arguments:
-        wrong("undeny")
     response = session.ask("undeny", what=" ".join(arguments))
     return Answer(views.denied(response, "allowed again"), response)
 
 
-@command("drain SWITCH", "take a switch out of service without losing a packet")
+@command("drain SWITCH", "take a switch out of service without losing a packet", words=1)
 def drain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Drain a switch."""
-    if len(arguments) != 1:
-        wrong("drain")
     response = session.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
     return Answer(views.drained(response), response)
 
 
-@command("undrain SWITCH", "return it to service")
+@command("undrain SWITCH", "return it to service", words=1)
 def undrain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
-    if len(arguments) != 1:
-        wrong("undrain")
     response = session.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
     return Answer(views.undrained(response), response)
 
@@ -92,11 +86,10 @@ def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     "fault KIND FIELD=…",
     "inject a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
     "name=NAME names it. docs/faults.md has every kind with its fields.",
+    least=1,
 )
 def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Inject a fault."""
-    if not arguments:
-        wrong("fault")
     text = session.inject(arguments[0], fields(arguments[1:]))
     return Answer(escape(text), {"said": text})
 
@@ -112,21 +105,18 @@ def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     "traffic KIND FIELD=…",
     "start a scenario's kind of traffic in the background, e.g. traffic stream from=h1 to=h3 size=1GiB",
     "name=NAME names it; `flows` shows it, `stop NAME` ends it. docs/scenarios.md has every kind with its fields.",
+    least=1,
 )
 def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start traffic."""
-    if not arguments:
-        wrong("traffic")
     with session.lock:
         name = session.lab.start_traffic({**fields(arguments[1:], _TRAFFIC), "kind": arguments[0]}).name
     return Answer(f"{name} runs", {"name": name})
 
 
-@command("stop FLOW", "end a traffic before its time")
+@command("stop FLOW", "end a traffic before its time", words=1)
 def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Stop traffic."""
-    if len(arguments) != 1:
-        wrong("stop")
     with session.lock:
         if arguments[0] not in session.lab.traffics:
             raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
@@ -134,11 +124,11 @@ def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
 
 
-@command("send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB")
+@command(
+    "send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB", words=3
+)
 def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Run one transfer to its end."""
-    if len(arguments) != 3:
-        wrong("send")
     source, destination, what = arguments
     with session.lock:
         running = _sent(session, source, destination, what)
@@ -196,11 +186,10 @@ def pace(session: LabSession, arguments: Sequence[str]) -> Answer:
     "capture FILE [WHERE...]",
     "record frames until `capture stop`, e.g. capture h1.pcapng h1",
     "WHERE: cables, ports, nodes or planes as p1; left out: all. Wireshark reads the file: docs/captures.md.",
+    least=1,
 )
 def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start or end a capture."""
-    if not arguments:
-        wrong("capture")
     if arguments == ["stop"]:
         path, frames = session.capture.stop()
         return Answer(f"{path}: {frames} frames", {"path": str(path), "frames": frames})

@@ -141,11 +141,9 @@ def paths(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(made, {"source": source, "destination": destination, "paths": entries})
 
 
-@command("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too")
+@command("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too", words=1)
 def evs(session: LabSession, arguments: Sequence[str]) -> Answer:
     """EVs of a host."""
-    if len(arguments) != 1:
-        wrong("evs")
     host = session.world.fabric.host(arguments[0]).name
     found = _call(session, host, "stats").get("paths", [])
     entries = [{**row, "EV": f"{row['ev']:08x}", "QP": row["qp"]} for row in found]
@@ -217,11 +215,9 @@ def pingall(session: LabSession, _arguments: Sequence[str]) -> Answer:
     return Answer(Group(line, made) if made else line, {"sent": sent, "lost": lost})
 
 
-@command("tables SWITCH", "table entries of a switch, and those that differ from the intended ones")
+@command("tables SWITCH", "table entries of a switch, and those that differ from the intended ones", words=1)
 def tables(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Table entries."""
-    if len(arguments) != 1:
-        wrong("tables")
     fabric = session.world.fabric
     switch = fabric.switch(arguments[0])
     entries = [

@@ -1,14 +1,17 @@
 """Driver of a write: from a file of random bytes at the sender to a file at the receiver."""
 
+import hashlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
-from mrclab.lab.run.transfer import random_file, sha256
 from mrclab.lab.traffic.base import Flow
 from mrclab.lab.traffic.running.flows import FlowState, Running
+
+_CHUNK = 1 << 16  # bytes per read, a multiple of four: a larger buffer would be fresh memory pages each time
 
 
 class RunningWrite(Running):
@@ -32,3 +35,22 @@ class RunningWrite(Running):
             return path
         path = files / flow.source / self.name
         return path if path.exists() else random_file(path, flow.size or 0, self._content(flow.source))
+
+
+def random_file(path: Path, size: int, seed: str) -> Path:
+    """Make a file of reproducible random bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(seed)
+    with path.open("wb") as file:
+        for begin in range(0, size, _CHUNK):
+            file.write(draw.randbytes(min(_CHUNK, size - begin)))
+    return path
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file as hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
