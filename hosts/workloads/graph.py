@@ -138,7 +138,8 @@ class GraphRun(Span):
     def start(self, now: float) -> None:
         """Begin the first step."""
         self.began = self._step_began = now
-        self._begin_step(now)
+        if not self._begin_step():
+            self._step_over(now)
         self._work(now)
 
     def stop(self, now: float) -> None:
@@ -183,12 +184,11 @@ class GraphRun(Span):
 
     # --- the graph --------------------------------------------------------------------------------
 
-    def _begin_step(self, now: float) -> None:
+    def _begin_step(self) -> bool:
         program = self._program
         base = self._step * program.stride % MAX_NUMBERS
         self._computed = 0.0
-        if not self._begin(program.schedule, program.peers, base, None, 0):
-            self._step_over(now)
+        return self._begin(program.schedule, program.peers, base, None, 0)
 
     def _begin(self, what: Schedule, peers: Sequence[int], base: int, parent: _Live | None, place: int) -> bool:
         """Begin a schedule; return False if it is empty."""
@@ -274,13 +274,16 @@ class GraphRun(Span):
             live, place = live.parent, live.place
 
     def _step_over(self, now: float) -> None:
-        self._on_step(self._step, self._step_began, now, self._computed)
-        self._step += 1
-        self._step_began = now
-        if self._step >= self._program.steps:
-            self._end(now)
-        else:
-            self._begin_step(now)
+        """End a step and begin the next one; all of them at once where the rank has nothing to do."""
+        begun = False
+        while not begun and not self.over:
+            self._on_step(self._step, self._step_began, now, self._computed)
+            self._step += 1
+            self._step_began = now
+            if self._step >= self._program.steps:
+                self._end(now)
+            else:
+                begun = self._begin_step()
 
     # --- computing --------------------------------------------------------------------------------
 

@@ -143,13 +143,13 @@ def span(collective: Collective, count: int) -> int:
     if collective.kind in {"all_to_all", "gather", "scatter"}:
         return 1
     algorithm = _algorithm(collective, count)
+    if collective.kind == "barrier" or algorithm == "halving_doubling":
+        return 2 * count.bit_length() + 2
     if algorithm == "hierarchical":
         local = min(collective.server, count)
         return 2 * local + 2 * -(-count // local) + 4
     if algorithm == "tree":
         return 2 * _tree_chunks(collective.size)
-    if algorithm == "halving_doubling" or collective.kind == "barrier":
-        return 2 * count.bit_length() + 2
     return 2 * count
 
 

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from mrclab import HOME
+from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads import schedules
+from mrclab.hosts.workloads.graph import GraphRun, RankProgram
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import runner
@@ -38,13 +40,13 @@ def run(tmp_path, traffic, fabric=GROUP, **more):
     ],
 )  # fmt: skip
 def test_every_message_of_a_collective_has_two_ends_and_all_ranks_come_to_the_end(kind):
-    for algorithm, count in itertools.product(schedules.ALGORITHMS, (2, 3, 4, 7, 8)):
-        _check(kind, algorithm, count)
+    for algorithm, count, size in itertools.product(schedules.ALGORITHMS, (2, 3, 4, 7, 8), (1, 1_000_003)):
+        _check(kind, algorithm, count, size)
 
 
-def _check(kind, algorithm, count):
+def _check(kind, algorithm, count, size):
     server = 2 if count % 2 == 0 else 1
-    what = Collective(kind, algorithm, 1_000_003, server)
+    what = Collective(kind, algorithm, size, server)
     ranks = [schedules.schedule(what, count, rank) for rank in range(count)]
     sent = {(a, op.peer, op.number): op.size for a, s in enumerate(ranks) for op in s.ops if op.kind == SEND}
     got = {(op.peer, b, op.number): op.size for b, s in enumerate(ranks) for op in s.ops if op.kind == RECV}
@@ -77,6 +79,14 @@ def _runs_to_the_end(ranks):
                 if not needs[whose][after]:
                     ready.append((whose, after))
     return done == sum(len(s.ops) for s in ranks)
+
+
+def test_a_rank_with_nothing_to_do_ends_all_of_many_steps():
+    idle = RankProgram(schedules.Schedule((), (), 0), peers=(), steps=10_000)
+    steps, ends = [], []
+    run = GraphRun(idle, {}, {}, Timers(), lambda step, *_: steps.append(step), lambda: ends.append(True))
+    run.start(0.0)
+    assert (steps, ends) == (list(range(10_000)), [True])
 
 
 @pytest.mark.parametrize(("algorithm", "share"), [("ring", 2 * 7 / 8), ("halving_doubling", 2 * 7 / 8)])
