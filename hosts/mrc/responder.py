@@ -132,7 +132,7 @@ class MrcResponder(ReceiveHalf):
             self._on_trimmed(packet, seq, distance, now)
             return 0
         if distance < 0 or self.bits >> distance & 1:
-            self._on_duplicate(packet, seq)
+            self._on_duplicate(packet, seq, now)
             return 0
         if distance >= self.window:
             stats.out_of_window += 1
@@ -157,10 +157,10 @@ class MrcResponder(ReceiveHalf):
             self._trigger(packet, seq, now)
         return size
 
-    def _on_duplicate(self, packet: MrcPacket, seq: int) -> None:
+    def _on_duplicate(self, packet: MrcPacket, seq: int, now: float) -> None:
         self.qp.stats.duplicate_packets += 1
         self.qp.peer.rotate_reverse(packet.entropy)
-        self._sack(packet, seq)
+        self._sack(packet, seq, now)
 
     def _has_receive(self, packet: MrcPacket, now: float) -> bool:
         """Return True if the receive for this immediate is posted: the n-th immediate takes the n-th receive."""
@@ -245,7 +245,7 @@ class MrcResponder(ReceiveHalf):
     def _on_trimmed(self, packet: MrcPacket, seq: int, distance: int, now: float) -> None:
         self.qp.stats.trimmed_packets += 1
         if distance < 0 or self.bits >> max(distance, 0) & 1:
-            self._sack(packet, seq)  # it arrived whole before
+            self._sack(packet, seq, now)  # it arrived whole before
             return
         if self._grants_credit:
             self.qp.endpoint.credits.on_trimmed(self.qp.peer, packet.nominal, now)
@@ -266,7 +266,7 @@ class MrcResponder(ReceiveHalf):
             or (packet.ce and self._echo)
             or self._sack_requested
         ):
-            self._sack(packet, seq)
+            self._sack(packet, seq, now)
         else:
             self._sack_delayed = True
             self._delayed_entropy, self._delayed_timestamp, self._delayed_seq = packet.entropy, packet.timestamp, seq
@@ -276,6 +276,7 @@ class MrcResponder(ReceiveHalf):
     def _on_idle(self, now: float) -> None:
         """Send the delayed SACK, its timestamp advanced by the delay, and the gaps: no packet arrived for a while."""
         if not self._sack_delayed:
+            self._show_gaps(self._delayed_entropy)
             return
         self._sack_delayed = False
         self._unreported = 0
@@ -295,10 +296,14 @@ class MrcResponder(ReceiveHalf):
             self.qp.send_control(SackItem(self.qp, _NO_MARK, entropy, 0, self.base - 1, None, gaps=True))
             at = self._gap_from(at + h.BITMAP_BITS)
 
-    def _sack(self, packet: MrcPacket, seq: int) -> None:
+    def _sack(self, packet: MrcPacket, seq: int, now: float) -> None:
         self._unreported = 0
         self._sack_delayed = False
-        self._idle.cancel()
+        if self.highest - self.base < h.BITMAP_BITS:
+            self._idle.cancel()
+        else:  # there may be gaps that it does not show
+            self._delayed_entropy = packet.entropy
+            self._idle.arm(now + self._idle_after)
         mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
