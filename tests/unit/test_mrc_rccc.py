@@ -118,6 +118,41 @@ def test_credit_that_is_lost_on_its_way_is_told_again(lost):
     assert one.target == one.source
 
 
+def test_a_receiver_that_starts_again_goes_on_where_its_sender_is():
+    sim = Simulation((1, 3), cc_profile="rccc")
+    usual = seconds(sim)
+    seconds(sim, count=8)
+    before = sim.hosts["h3"]
+    sim.hosts["h3"] = sim.make_endpoint(sim.configs["h3"], before.rng, lambda _record: None)
+    for port in sim.configs["h3"].ports:
+        sim.hosts["h3"].port_event(port.number, True, sim.now)
+    assert seconds(sim) < 1.5 * usual
+
+
+def test_a_sender_without_qps_meanwhile_has_no_credit_of_old_ones():
+    sim = Simulation((1, 3), cc_profile="rccc")
+    seconds(sim, count=8)
+    old = sim.hosts["h1"]
+    for qp in list(old.verbs.qps):
+        old.verbs.destroy_qp(qp, sim.now)
+    one = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
+    one.write(0, 400 * FULL_SIZE)
+    sim.run(done=one.done)
+    (credit,) = (qp.cc for qp in old.verbs.qps.values())
+    assert credit.granted <= 2 * 400 * (FULL_SIZE + 88)
+
+
+def seconds(sim: Simulation, count: int = 1) -> float:
+    """Time of some transfers from h1 to h3, one after the other."""
+    began = sim.now
+    for _ in range(count):
+        one = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
+        one.write(0, 400 * FULL_SIZE)
+        sim.run(until=sim.now + 60, done=one.done)
+        assert one.target == one.source
+    return sim.now - began
+
+
 def test_an_incast_shares_its_receiver_evenly():
     spread = {}
     for control in ("nscc", "rccc"):

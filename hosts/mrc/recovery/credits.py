@@ -1,7 +1,8 @@
 """Credit between two hosts (RCCC): requests of senders, and the receiver's grants to all of them in turn.
 
 Requests and grants are endpoint requests without a response: each carries a total in units of 256 bytes, so that the
-next one makes up for a lost one. A sender without credit repeats its request every other round trip.
+next one makes up for a lost one. A sender without credit repeats its request every other round trip. A total that no
+window explains is that of another agent, or of a sender that had no QP meanwhile: the receiver counts on from there.
 
 The receiver's pacer grants four packets at a time, at the rate of its ports; the sender served goes to the back.
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _PACKETS_A_GRANT: Final = 4
 _RETRY_RTTS: Final = 2.0  # until a sender without credit repeats its request
 _UNITS: Final = 0xFFFFFFFF
+_WINDOW_BDPS: Final = 1.5  # that a sender requests at most, by default
+_PLAUSIBLE_WINDOWS: Final = 8  # between two requests of one sender
 
 
 class _CreditItem(OpItem):
@@ -138,11 +141,22 @@ class Credits:
         """Take in a peer's total request."""
         state = self._state(peer)
         target = unwrap_bits(total, state.target, 32)
-        if target > state.target:
+        window = self._window(peer)
+        if abs(target - state.target) > _PLAUSIBLE_WINDOWS * window:
+            state.target = total
+            state.granted = max(0, total - window)
+        elif target > state.target:
             state.target = target
         elif state.granted and not state.in_turn:
             self._send_grant(state)  # the last grant was lost
         self._enter(state, now)
+
+    def _window(self, peer: Peer) -> int:
+        """Return the units that a sender requests at most before it gets any."""
+        config = self._endpoint.config
+        bdp = self._rate * config.all_ports * peer.template.base_rtt
+        chosen = float(config.transport.cc_config.get("max_cwnd", 0.0)) / h.RCVD_UNIT
+        return 1 + int(max(_WINDOW_BDPS * bdp, chosen))
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
         """A packet of a peer was trimmed: it will be sent again, and needs credit."""
