@@ -103,9 +103,9 @@ class Corrupting(FrameFault):
 
     def apply(self, frame: SimFrame) -> SimFrame | None:
         """Return the frame with its bits flipped; one that is too short for that byte stays as it is."""
-        if self._at >= frame.size:
+        data = bytearray(frame.to_bytes())  # without telemetry, which has no bytes
+        if self._at >= len(data):
             return frame
-        data = bytearray(frame.to_bytes())
         data[self._at] ^= self._flip
         return of_bytes(bytes(data))
 

@@ -39,6 +39,17 @@ def test_a_full_link_with_a_queue_of_one_bdp_halves_the_window():
     assert hpcc.window() == pytest.approx(BDP * 0.95 / 2 + BDP * 0.05 / 100)
 
 
+@pytest.mark.parametrize("late", [hop(RTT, BDP), hop(3 * RTT, 0)], ids=["overtaken", "counts from zero again"])
+def test_telemetry_that_shows_nothing_sent_leaves_the_utilisation(late):
+    hpcc = control(max_stage=0)
+    hpcc.on_telemetry(1000, 200_000, [hop(RTT, BDP)], RTT)
+    hpcc.on_telemetry(2000, 200_000, [hop(2 * RTT, 2 * BDP)], 2 * RTT)
+    before = hpcc.utilisation
+    assert before == pytest.approx(1.0)
+    hpcc.on_telemetry(3000, 200_000, [late], 3 * RTT)
+    assert hpcc.utilisation == before
+
+
 def test_the_reference_is_replaced_once_per_rtt():
     hpcc = control()
     for step in range(4):  # four ACKs of one window: each is against the same reference

@@ -113,6 +113,17 @@ def test_a_damaged_packet_is_not_believed_and_the_file_arrives_whole():
     assert sim.hosts["h3"].transport.stats()["ports"][1]["icrc_errors"] == hit
 
 
+def test_a_packet_with_telemetry_has_no_byte_of_it_to_damage():
+    sim = Sim(transport="roce", link={"rate": "100 Gb/s", "delay": 6e-7})
+    one = Write(sim, "h1", "h3", 1 << 18, cc_profile="hpcc")
+    made = broken(sim).inject(
+        [("h1-p1", Corrupt(0.2, offset=90)), ("h1-p2", Corrupt(0.2, offset=90))], match=EVERY_PACKET, direction="both"
+    )
+    finish(sim, one)
+    assert one.received == one.sent
+    assert made.clear()[1] > 0
+
+
 def test_a_flipped_byte_of_the_outer_header_sends_a_frame_astray():
     sim = Sim()
     broken(sim).inject([("h1-p1", Corrupt(1.0, offset=29))], match=EVERY_PACKET, direction="up")

@@ -71,7 +71,10 @@ class Hpcc(RateControl):
             self._updated = sent
 
     def _measure(self, before: Sequence[Hop], hops: Sequence[Hop]) -> None:
-        """MeasureInflight: U from the busiest link."""
+        """MeasureInflight: U from the busiest link; it stays where no link shows more than before.
+
+        So it is with an ACK that another one overtook, and with a switch that counts from zero again.
+        """
         most, tau = 0.0, self._rtt
         for old, new in zip(before, hops, strict=True):
             elapsed = new.at - old.at
@@ -80,6 +83,8 @@ class Hpcc(RateControl):
             used = min(new.queue, old.queue) / (new.rate * self._rtt) + (new.sent - old.sent) / elapsed / new.rate
             if used > most:
                 most, tau = used, elapsed
+        if not most:
+            return
         weight = min(tau, self._rtt) / self._rtt
         self.utilisation = (1 - weight) * self.utilisation + weight * most
 
