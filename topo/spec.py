@@ -53,7 +53,7 @@ class LinkSpec(_Strict):
         packets = max(1, round(self.rate / 8 / (path_mtu + FULL_HEADER_BYTES)))
         if "rate_pps" in self.model_fields_set and self.rate_pps != packets:
             raise ValueError(
-                f"link.rate {self.rate:g} b/s is {packets} packets/s at this path_mtu, not link.rate_pps"
+                f"link.rate {self.rate / 1e9:g} Gb/s is {packets} packets/s at this path_mtu, not link.rate_pps"
                 f" {self.rate_pps}; leave one of them out"
             )
         return self.model_copy(update={"rate_pps": packets})

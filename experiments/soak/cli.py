@@ -14,7 +14,7 @@ from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import World
+from mrclab.lab.command.options import MAX_SEED, World
 from mrclab.lab.errors import Refused
 
 app = typer.Typer()
@@ -51,8 +51,8 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 @app.command()
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many")] = 100,
-    first: Annotated[int, typer.Option("--from", min=0, help="the first seed")] = 0,
-    seed: Annotated[int | None, typer.Option(min=0, help="this one alone, with what it holds")] = None,
+    first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, help="the first seed")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with what it holds")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="worker processes")] = 1,
     world: World = None,
     as_json: answer.AsJson = False,

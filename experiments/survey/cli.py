@@ -12,7 +12,7 @@ from mrclab.experiments.survey import cases, healing, page, record, startup
 from mrclab.experiments.survey.localise import Surveyor
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.options import Target, World
+from mrclab.lab.command.options import MAX_SEED, Target, World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
@@ -49,7 +49,7 @@ def survey(
     context: typer.Context,
     target: Target = None,
     world: World = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the faults")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
     seconds: Annotated[float, typer.Option(min=1, help="end after about this time; the same command goes on")] = 7200.0,

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+import re
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -15,6 +16,22 @@ def _world(text: str) -> str:
     return text
 
 
+def _target(text: str) -> str:
+    if text not in _TARGETS:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(_TARGETS)}")
+    return text
+
+
+def _folder_name(text: str) -> str:
+    if not _FOLDER_NAME.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is not a name; write letters, digits, dots, dashes and underscores")
+    return text
+
+
+_TARGETS = ("soft", "bmv2")
+_FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
+MAX_SEED = 2**63 - 1  # as in a scenario
+
 World = Annotated[
     str | None,
     typer.Option(
@@ -25,13 +42,23 @@ World = Annotated[
     ),
 ]
 
+Target = Annotated[
+    str | None,
+    typer.Option(
+        parser=_target,
+        metavar="soft|bmv2",
+        help="the P4 switch of the wire (default: bmv2 where it is installed)",
+    ),
+]
+FolderName = Annotated[str, typer.Option(parser=_folder_name, help="names the directory of the report")]
 Slower = Annotated[
     float,
-    typer.Option(min=1, help="divide link rates and multiply delays by this factor: same round trips, less load"),
+    typer.Option(
+        min=1, max=1e6, help="divide link rates and multiply delays by this factor: same round trips, less load"
+    ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]
 Open = Annotated[bool, typer.Option("--open", help="with the live page, opened in the browser")]
-Target = Annotated[str | None, typer.Option(help="the P4 switch: soft or bmv2 (default: bmv2 where it is installed)")]
 Variant = Annotated[str, typer.Option(help="only this variant of the scenario")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="override a field, e.g. fabric.t1s=4; repeatable")]
 Force = Annotated[bool, typer.Option("--force", help="start even if too large for this machine")]

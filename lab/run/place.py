@@ -41,9 +41,10 @@ class Mirror:
             self._file = self._history.open("x", encoding="utf-8")
             fabricfile.store(world.fabric.spec, self._fabric)
         except UntrustedPlace as error:
-            raise LabError(f"{error}, or set XDG_RUNTIME_DIR to one") from None
+            raise LabError(f"{error}, or set XDG_RUNTIME_DIR to one" if not keep else f"{error}; see --place") from None
         except OSError as error:
-            raise LabError(f"cannot make {place}: {error.strerror}; set XDG_RUNTIME_DIR") from None
+            remedy = "see --place" if keep else "set XDG_RUNTIME_DIR"
+            raise LabError(f"cannot make {place}: {error.strerror}; {remedy}") from None
 
     def write(self) -> None:
         """Write new records."""

@@ -25,6 +25,7 @@ EXCLUDED = ("scale", "paper-scale", "train")
 """Directories below `scenarios/` whose scenarios run when they are named: they need a whole machine, or PyTorch."""
 
 _SUFFIXES = (".yaml", ".yml")
+_MAX_FOLDERS = 10_000  # that are looked through for scenarios
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,10 @@ def _files(word: str, home: Path) -> Iterable[Path]:
 
 def _below(directory: Path) -> list[Path]:
     files = []
-    for place, _folders, names in os.walk(directory):  # files that disappear meanwhile or are not readable are skipped
+    walk = os.walk(directory)  # files that disappear meanwhile or are not readable are skipped
+    for count, (place, _folders, names) in enumerate(walk):
+        if count == _MAX_FOLDERS:
+            raise ScenarioError([f"{directory} has more than {_MAX_FOLDERS:,} folders; name one that holds scenarios"])
         files += [path for name in names if (path := Path(place, name)).suffix in _SUFFIXES and path.is_file()]
     return sorted(files, key=lambda path: (len(path.parts), str(path)))
 

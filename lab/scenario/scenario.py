@@ -263,7 +263,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         return loaded
     if loaded.variants:
         return replace(loaded, variants=tuple(with_values(variant, values) for variant in loaded.variants))
-    label = f"{loaded.source} with {', '.join(f'{path}={value}' for path, value in values.items())}"
+    label = f"{loaded.source} with {', '.join(f'{path}={_word(value)}' for path, value in values.items())}"
     try:
         given = Variant(name="set", set=dict(values))
         data, _ = variants.apply(loaded.content.data, given)
@@ -276,6 +276,11 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         raise ScenarioError([f"{label}: {variants.dotted(data, location)}: {message}" for location, message in errors])
     content = ScenarioContent(loaded.source, data=data)
     return replace(loaded, scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
+
+
+def _word(value: Any) -> Any:
+    """Return a value as a command line has it: YAML's word for nothing."""
+    return "null" if value is None else value
 
 
 def slower(loaded: Loaded, factor: float) -> Loaded:

@@ -122,7 +122,8 @@ def parse_moment(value: object) -> Moment:
     """Parse a moment: `start`, `core-link + 5rtt`, `core-link.end - 100ms`."""
     match = _MOMENT.fullmatch(brief(value))
     if not match:
-        raise ValueError(f"{value!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
+        word = str(value).strip()
+        raise ValueError(f"{word!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
     name, sign, offset = match[1], -1 if match[2] == "-" else 1, match[3]
     if offset is None:
         return Moment(name)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _LINE_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+line\s*")
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kKMG]?i?)B?\s*")
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kKMGT]?i?)B?\s*")
 _FACTOR = {
     "": 1,
     "k": 10**3,

@@ -40,11 +40,21 @@ def _some_hosts(value: object, info: ValidationInfo) -> object:
         if match is None:
             found.append(one)
         elif int(match[3]) - int(match[2]) not in range(_MAX_NAMED):
-            raise ValueError(f"{one} is no range of hosts: write the smaller number first, as in h1..h64")
+            raise ValueError(f"{one} is not a range of hosts: write the smaller number first, as in h1..h64")
         else:
+            _check_last(one, match[1] + match[3], info)
             found += [f"{match[1]}{number}" for number in range(int(match[2]), int(match[3]) + 1)]
     fabric = (info.context or {}).get("fabric")
     return _nics(found, fabric) if isinstance(fabric, Fabric) else found
+
+
+def _check_last(one: str, name: str, info: ValidationInfo) -> None:
+    """Raise ValueError once for a range of hosts that goes too far."""
+    try:
+        if name.startswith("h"):
+            _named(name, info)
+    except LookupError as error:
+        raise ValueError(f"{one}: {error}") from None
 
 
 def _nics(names: list[object], fabric: Fabric) -> list[object]:

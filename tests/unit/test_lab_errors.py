@@ -1,6 +1,7 @@
 """Messages for the commonest mistakes: one sentence that names the mistake, and the remedy."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 from mrclab.lab.command import cli, ending
 from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
+from mrclab.lab.run import place as places
 from mrclab.lab.run import suite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +19,7 @@ MISTAKES = {
     "run link-failrue": 'no scenario "link-failrue" .*; did you mean link-failure',
     "run xyzzy": 'no scenario "xyzzy" .*, such as chaos, .*; `mrclab suite',
     "campaign permutatoin": "did you mean permutation?",
-    "run tabs.yaml": "tabs.yaml:3: this is no valid YAML: .*; indent with spaces",
+    "run tabs.yaml": "tabs.yaml:3: this is not valid YAML: .*; indent with spaces",
     "report nothere": "nothere is no result directory of a run that ended: there is no such directory; name one",
     "report .": r"\. is no result directory of a run that ended: it has no run.json; name one that",
     "compare nothere": "nothere is no result directory .*; name one that `mrclab run` printed",
@@ -107,3 +109,55 @@ def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypat
     done = CliRunner().invoke(cli.app, line)
     assert exhausted(done.exception) == "this machine has run out of memory; close what else runs, or give it more"
     assert list(tmp_path.glob("*/result.json"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run true-speed --target foo", "'foo' is none of soft, bmv2"),
+        ("suite true-speed --target foo", "'foo' is none of soft, bmv2"),
+        ("run true-speed --seed 99999999999999999999", "less than or equal to 9223372036854775807"),
+        ("run true-speed --slower 1e300", "less than or equal to 1000000"),
+        ("suite true-speed --name ../x", "'../x' is not a name"),
+    ],
+)
+def test_an_option_that_says_nothing_sensible_is_refused_in_either_world(line, said):
+    result = CliRunner().invoke(cli.app, line.split(), env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_folder_of_very_many_folders_is_not_searched_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(suite, "_MAX_FOLDERS", 3)
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+    with pytest.raises(LabError, match="has more than 3 folders; name one that holds scenarios"):
+        suite.find([str(tmp_path)])
+
+
+@pytest.mark.parametrize("name", ["folder", "fifo"])
+def test_what_is_there_and_no_file_is_not_said_to_be_missing(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    result = CliRunner().invoke(cli.app, ["send", "h1", "h3", str(tmp_path / name), "--world", "sim"])
+    assert str(result.exception) == f"{tmp_path / name} is not a regular file; name one to send"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed={", "--set seed: this is not valid YAML: expected the node content"),
+        ("seed=[1", "--set seed: this is not valid YAML: expected ',' or ']'"),
+        ("traffic=null", "with traffic=null: traffic: a list is expected here"),
+    ],
+)
+def test_a_value_that_is_no_yaml_is_explained(text, said):
+    result = CliRunner().invoke(cli.app, ["plan", "true-speed", "--set", text])
+    assert said in str(result.exception)
+
+
+@pytest.mark.parametrize(("keep", "remedy"), [(True, "see --place"), (False, "set XDG_RUNTIME_DIR")])
+def test_a_place_that_cannot_be_made_names_what_chose_it(tmp_path, keep, remedy):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match=f"{remedy}$"):
+        places.Mirror(None, tmp_path / "file" / "x", keep=keep)

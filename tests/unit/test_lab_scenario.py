@@ -74,6 +74,39 @@ def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
     assert any(said in line for line in mistakes(GOOD.replace(old, new, 1))), mistakes(GOOD.replace(old, new, 1))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name: small", "name: small\n---\nname: second", "x.yaml:2: this is not valid YAML: a second document begins"),
+        ("name: small", "name: small\nseed: 99999999999999999999",
+         "seed: this must be at most 9223372036854775807 (got 99999999999999999999)"),
+        ("name: small", "name: small\ntimeout: 1e30s", "timeout: this must be at most 604800 (got 1e+30)"),
+        ("name: small", "name: small\nmapper: {deny: some}",
+         "x.yaml:2: mapper.deny: true or false is expected here, or 'all' (got 'some')"),
+        ("name: small", "name: small\ntransport: {kind: }", "transport.kind: this field has no value; write one"),
+        ("name: small", 'name: small\ntitle: "\\ud800"', "title: text is expected here"),
+        ("integrity, traffic: file", "completion, traffic: file, of: flows, percentile: 101, at_most: 1s",
+         "x.yaml:8: expect[1].percentile: this must be at most 100, or 'mean' (got 101)"),
+        ("integrity, traffic: file", "completion, traffic: file, of: flows, percentile: men, at_most: 1s",
+         "expect[1].percentile: a number is expected here, or 'mean' (got 'men')"),
+        ("from: h1", "from: [h1]", "x.yaml:4: traffic[1].from: text is expected here, not a list"),
+        ("from: h1", "from: ", "x.yaml:4: traffic[1].from: this field has no value; write one, or leave the field out"),
+        ("kind: write", "kind: ", "x.yaml:4: traffic[1]: the field kind has no value; it says what this entry is"),
+        ("50% of file", "2020-01-01", "faults[1].at: '2020-01-01' is no time"),
+        ("50% of file", "", "faults[1].at: this field has no value"),
+        ("write, from: h1, to: h2", "all_to_all, hosts: [h1..h400]", "traffic[1].hosts: h1..h400: no host is called"),
+    ],
+)  # fmt: skip
+def test_odd_yaml_is_one_sentence_without_the_library_s_words(old, new, said):
+    lines = mistakes(GOOD.replace(old, new, 1))
+    assert len(lines) == 1, lines
+    assert said in lines[0]
+
+
+def test_the_largest_size_can_be_written_with_its_unit():
+    assert loads(GOOD.replace("1 MiB", "1 TiB")).scenario.traffic[0].size == 2**40
+
+
 @pytest.mark.parametrize("expect", ["", "expect: []\n"])
 def test_a_scenario_that_expects_nothing_expects_the_least(expect):
     made = loads(GOOD[: GOOD.index("expect:")] + expect).scenario
@@ -133,7 +166,7 @@ def test_two_entries_of_one_name_are_refused():
 
 def test_yaml_that_cannot_be_read_is_said_with_its_line(tmp_path):
     assert mistakes("name: [") == [
-        "x.yaml:1: this is no valid YAML: expected the node content, but found '<stream end>'"
+        "x.yaml:1: this is not valid YAML: expected the node content, but found '<stream end>'"
     ]
     assert mistakes("- 1\n")[0].startswith("x.yaml:1: a scenario is a mapping")
     assert 'found duplicate key "name"' in mistakes("name: a\nname: b\n")[0]

@@ -13,7 +13,7 @@ from rich.console import Console
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.options import Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
+from mrclab.lab.command.options import MAX_SEED, Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
 from mrclab.lab.console import plain
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
@@ -42,7 +42,7 @@ def run(
     path: ScenarioPath,
     target: Target = None,
     world: World = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="overrides the scenario's")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="overrides the scenario's")] = None,
     variant: Variant = "",
     sets: Sets = None,
     slower: Slower = 1.0,

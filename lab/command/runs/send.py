@@ -53,7 +53,8 @@ def send(
 ) -> None:
     """Send a file from host to host, through the lab that is up, or one started for this transfer."""
     if not file.is_file():
-        raise LabError(f"there is no file {file}")
+        there = file.exists()
+        raise LabError(f"{file} is not a regular file; name one to send" if there else f"there is no file {file}")
     _check_output(output)
     if world is None and target is None and (place := rundir.virtual(context.obj)) is not None:
         if output is not None:

@@ -10,7 +10,7 @@ import typer
 from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import Force, Results, Target, Variant, World
+from mrclab.lab.command.options import FolderName, Force, Results, Target, Variant, World
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
@@ -38,7 +38,7 @@ def run_suite(
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = "",
     again: Annotated[int, typer.Option(min=0, help="repeat an invalid run at most this many times")] = 0,
     results_dir: Results = Path("results"),
-    name: Annotated[str, typer.Option(help="names the directory of the report")] = "suite",
+    name: FolderName = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
     force: Force = False,
     as_json: answer.AsJson = False,

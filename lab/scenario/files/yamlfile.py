@@ -1,5 +1,6 @@
 """YAML with line numbers: reads files, and turns pydantic's errors into sentences with line, field and remedy."""
 
+import datetime
 import io
 import re
 import typing
@@ -33,12 +34,15 @@ _MAX_SHOWN = 60  # characters of a value in a message
 _MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
 
 _EXPECTED = {  # pydantic's name of an error → our text
+    "missing": "this field is missing",
+    "union_tag_not_found": "the field kind is missing; it says what this entry is",
     "model_type": "a mapping of fields is expected here",
     "model_attributes_type": "a mapping of fields is expected here, such as `name: value`",
     "dict_type": "a mapping of fields is expected here, such as `name: value`",
     "list_type": "a list is expected here; begin every entry with a dash",
     "tuple_type": "a list is expected here; begin every entry with a dash",
     "string_type": "text is expected here; put it in quotes",
+    "string_unicode": "text is expected here, and this has characters that are none",
     "int_type": "a whole number is expected here",
     "int_from_float": "a whole number is expected here",
     "int_parsing": "a whole number is expected here",
@@ -52,11 +56,13 @@ _EXPECTED = {  # pydantic's name of an error → our text
     "too_short": "this list is too short; name at least {min_length}",
     "too_long": "this list is too long; name at most {max_length}",
     "string_too_long": "this is too long; write at most {max_length} characters",
-    "greater_than": "this must be greater than {gt:g}",
-    "greater_than_equal": "this must be at least {ge:g}",
-    "less_than": "this must be less than {lt:g}",
-    "less_than_equal": "this must be at most {le:g}",
+    "greater_than": "this must be greater than {gt}",
+    "greater_than_equal": "this must be at least {ge}",
+    "less_than": "this must be less than {lt}",
+    "less_than_equal": "this must be at most {le}",
 }
+
+_NEEDS_VALUE = {"string_type", "int_type", "float_type", "bool_type", "literal_error"}
 
 
 class Document:
@@ -78,11 +84,9 @@ class Document:
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
-            problem = str(error.problem or error.context or "cannot be read").splitlines()[0]
-            remedy = "; indent with spaces" if "\\t" in problem else ""
-            raise ScenarioError([f"{self.name}:{line}: this is no valid YAML: {problem}{remedy}"]) from None
+            raise ScenarioError([f"{self.name}:{line}: this is not valid YAML: {_problem(error)}"]) from None
         except YAMLError as error:
-            raise ScenarioError([f"{self.name}: this is no valid YAML: {str(error).splitlines()[0]}"]) from None
+            raise ScenarioError([f"{self.name}: this is not valid YAML: {str(error).splitlines()[0]}"]) from None
         except RecursionError:
             raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"]) from None
         except fabricfile.UNREADABLE as error:  # invalid number or date
@@ -120,7 +124,7 @@ class Document:
         for kind in (int, float, str):
             if isinstance(node, kind):
                 return kind(node)
-        return node
+        return str(node) if isinstance(node, datetime.date) else node  # YAML 1.2 knows no dates
 
     def line(self, location: Location) -> int:
         """Return the line, counted from 1, of the innermost part of `location` that the file has."""
@@ -186,10 +190,20 @@ def parse_value(text: str) -> Any:
         raise ValueError(f"this has {len(text)} characters; write at most {_MAX_VALUE}")
     try:
         made = YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        raise ValueError(f"this is not valid YAML: {_problem(error)}; put text in quotes") from None
     except fabricfile.UNREADABLE as error:
-        raise ValueError(f"this is no value that YAML knows: {_short(' '.join(str(error).split()))}") from None
+        raise ValueError(f"this is not valid YAML: {_short(' '.join(str(error).split()))}") from None
     _check_size(made, [_MAX_VALUE], 0)
     return made
+
+
+def _problem(error: MarkedYAMLError) -> str:
+    """Return what the parser says, in one line and with the remedy where there is one."""
+    problem = str(error.problem or error.context or "it cannot be read").splitlines()[0]
+    if "another document" in problem:
+        return "a second document begins here; keep one scenario in a file, and leave out ---"
+    return problem + ("; indent with spaces" if "\\t" in problem else "")
 
 
 def _brackets(text: str) -> int:
@@ -244,24 +258,39 @@ def messages(item: Any, model: type[BaseModel]) -> list[str]:
 
 def message(item: Any, model: type[BaseModel]) -> str:
     """Return the mistake and the remedy for one of pydantic's errors."""
+    kind, given, said = item["type"], item.get("input"), str(item["msg"]).removeprefix("Value error, ")
+    if given is None and (kind in _NEEDS_VALUE or said.startswith("None is ")):
+        return "this field has no value; write one, or leave the field out"
+    if unknown := _unknown_word(item, model):
+        return unknown
+    if kind == "string_type" and isinstance(given, (list, dict)):
+        return f"text is expected here, not a {'list' if isinstance(given, list) else 'mapping'}"
+    limits = {name: _limit(value) for name, value in item.get("ctx", {}).items()}
+    text = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else said
+    shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
+    return f"{text[:1].lower()}{text[1:]}{shown}"
+
+
+def _unknown_word(item: Any, model: type[BaseModel]) -> str:
+    """Return the mistake and the nearest known word, where a field, a kind or a word is unknown; otherwise nothing."""
     kind, given = item["type"], item.get("input")
     if kind == "extra_forbidden":
         return "no such field; " + nearest(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
-    if kind == "missing":
-        return "this field is missing"
     if kind == "literal_error":
         known = [word.strip(" '") for word in item["ctx"]["expected"].replace(" or ", ",").split(",")]
         return f"{sentences.shown(given)} is unknown; " + nearest(_short(str(given)), known)
-    if kind == "union_tag_invalid":
-        known = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
-        tag = str(item["ctx"]["tag"])
-        return f"kind {sentences.shown(tag)} is unknown; " + nearest(_short(tag), known)
-    if kind == "union_tag_not_found":
-        return "the field kind is missing; it says what this entry is"
-    template = _EXPECTED.get(kind)
-    text = template.format(**item.get("ctx", {})) if template else str(item["msg"]).removeprefix("Value error, ")
-    shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
-    return f"{text[:1].lower()}{text[1:]}{shown}"
+    if kind != "union_tag_invalid":
+        return ""
+    if given.get("kind") is None:
+        return "the field kind has no value; it says what this entry is"
+    known = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
+    tag = str(item["ctx"]["tag"])
+    return f"kind {sentences.shown(tag)} is unknown; " + nearest(_short(tag), known)
+
+
+def _limit(value: Any) -> Any:
+    """Return a limit as it is written in a file: whole numbers with all of their digits."""
+    return f"{value:.15g}" if isinstance(value, float) else value
 
 
 def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
@@ -271,7 +300,26 @@ def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
         if item["type"] == "extra_forbidden":
             name = sentences.near(str(item["loc"][-1]), sorted(_fields(model, item["loc"][:-1])))
             meant |= {(*item["loc"][:-1], name)} if name else set()
-    return [item for item in items if item["type"] != "missing" or tuple(item["loc"]) not in meant]
+    return _merged([item for item in items if item["type"] != "missing" or tuple(item["loc"]) not in meant], model)
+
+
+def _merged(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
+    """Return errors with one in place of those of each type that a plain value may have, such as a number or `mean`."""
+    places: dict[tuple[Any, ...], list[Any]] = {}
+    for item in items:
+        at = tuple(item["loc"])
+        of_type = at and item["type"] not in {"missing", "extra_forbidden"} and at[-1] not in _fields(model, at[:-1])
+        places.setdefault(at[:-1] if of_type and isinstance(at[-1], str) else at, []).append(item)
+    return [_any_of(place, them, model) if len(them) > 1 else them[0] for place, them in places.items()]
+
+
+def _any_of(place: Location, items: Sequence[Any], model: type[BaseModel]) -> Any:
+    """Return one error that names the words which a field also takes."""
+    words = [item["ctx"]["expected"] for item in items if item["type"] == "literal_error"]
+    first = next((item for item in items if item["type"] != "literal_error"), items[0])
+    text, got, given = message(first, model).partition(" (got ")
+    also = f", or {' or '.join(words)}" if words and first not in words else ""
+    return {**first, "type": "value_error", "loc": place, "msg": f"{text}{also}{got}{given}"}
 
 
 def _fields(model: type[BaseModel], location: Location) -> set[str]:
