@@ -16,12 +16,11 @@ from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import Variant
-from mrclab.lab.errors import Interrupted, LabError, Refused, naming
+from mrclab.lab.errors import Interrupted, Refused, ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.seeds import parse as parse_seeds
-from mrclab.topo.spec import explain
 
 app = typer.Typer()
 out = console.console()
@@ -124,8 +123,8 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
-        console.plain(terminal, f"{one.name}: passed {one.passed} of {one.runs}{because}")
-    parquet = journal.write_parquet(table.directory)
+        console.plain(terminal, f"{one.name}: {'; '.join(page.words(one))}{because}")
+    parquet = journal.write_parquet(table.directory, [row for row, _ in rows])
     rows_at = table.directory / journal.ROWS
     table_at = parquet or f"{rows_at} (Parquet: pip install '.[campaign]')"
     console.plain(terminal, f"Page: {written}\nTable: {table_at}")
@@ -162,16 +161,18 @@ class CampaignFile(BaseModel):
 
 
 def read(path: Path) -> CampaignFile | None:
-    """Read a campaign file; None if it is another file; LabError if it is invalid."""
+    """Read a campaign file; None if it is another file; ScenarioError if it is invalid."""
     if path.suffix not in {".yaml", ".yml"} or not path.is_file():
         return None
-    data = yamlfile.read(path).data
-    if not isinstance(data, dict) or "scenario" not in data:
+    document = yamlfile.read(path)
+    if "scenario" not in document.data:
         return None
     try:
-        made = CampaignFile.model_validate(data)
+        made = CampaignFile.model_validate(document.data)
     except ValidationError as error:
-        raise LabError(f"{path}: " + "; ".join(explain(error, CampaignFile, "campaign"))) from None
+        items: list[Any] = error.errors(include_url=False)
+        mistakes = [document.at(item["loc"], yamlfile.message(item, CampaignFile)) for item in items]
+        raise ScenarioError(mistakes) from None
     return made.model_copy(update={"scenario": path.parent / made.scenario})
 
 

@@ -31,6 +31,7 @@ app = typer.Typer()
 out = console.console()
 
 _MICRO = 1e6
+_PICTURES = (".png", ".svg", ".pdf")
 _LOG_FROM = 8  # times from the least to the greatest number of an axis
 _TICKS = 8  # that fit beside each other below a plot
 
@@ -77,13 +78,15 @@ def figure(
     ],
     by: Annotated[str, typer.Option(help="a line for each value of this field")] = "variant",
     columns: Annotated[str, typer.Option(help="a column of plots for each value of this field")] = "",
-    scale: Annotated[float, typer.Option(help="what x is multiplied by, e.g. planes")] = 1.0,
+    scale: Annotated[float, typer.Option(min=1e-12, max=1e12, help="what x is multiplied by, e.g. planes")] = 1.0,
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
     to: Annotated[Path, typer.Option("--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
+    if to.suffix not in _PICTURES:
+        raise LabError(f"--out {to}: name a picture that ends in {', '.join(_PICTURES)}")
     found = plotted(directory, x, y, by, columns, scale, x_label)
     with naming(to):
         draw(found).savefig(to, dpi=130, metadata=_NO_DATE.get(to.suffix, {}))
@@ -259,7 +262,8 @@ def draw(found: Plotted) -> "Figure":
             if row == rows - 1:
                 axis.set_xlabel(found.title, fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9)
+    if any(labels):
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=9)
     return figure
 
 

@@ -116,12 +116,12 @@ def flat(row: Mapping[str, Any]) -> Row:
     return made
 
 
-def write_parquet(directory: Path) -> Path | None:
-    """Write all rows as one Parquet file, in the order of the plan; None if pyarrow, an extra, is missing."""
+def write_parquet(directory: Path, kept: Iterable[Row]) -> Path | None:
+    """Write rows as one Parquet file, in the order of a plan; None if pyarrow, an extra, is missing."""
     if importlib.util.find_spec("pyarrow") is None:
         return None
     # Rows stand in the journal as they came, which is another order every time.
-    ordered = sorted(read(directory), key=lambda row: (row["variant"], json.dumps(row["values"]), row["seed"]))
+    ordered = sorted(kept, key=lambda row: (row["variant"], json.dumps(row["values"]), row["seed"]))
     rows = [flat(row) for row in ordered]
     units = {f"value.{name}": v["unit"] for row in ordered for name, v in row["verdicts"].items() if v["unit"]}
     units |= _as_numbers(rows)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.runs.store import Row
+from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
 
@@ -65,6 +66,11 @@ class Summary:
     high: float | None  # 95 % do
     bars: Sequence[int]  # runs per bin from the least to the most figure; none where all are the same
     sensitivity: Sequence[Sensitivity]
+
+    @property
+    def is_measured(self) -> bool:
+        """True if it has a figure in each run and no limit."""
+        return self.expected.endswith(MEASURED) and self.passed == self.runs
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,13 @@ def by_chance(share: float, groups: int, values: int) -> bool:
     root = math.pow(share / (1 - share) * within / between, 1 / 3)
     low, high = 2 / (9 * between), 2 / (9 * within)
     return (1 - high) * root - (1 - low) <= 1.645 * math.sqrt(high * root**2 + low)
+
+
+def words(one: Summary) -> list[str]:
+    """A summary in words: how many runs passed, where there is a limit, and the median of its figure."""
+    passed = [] if one.is_measured else [f"passed {one.passed} of {one.runs}"]
+    median = [f"median {_shown(one.figure.median)} {one.unit}".rstrip()] if one.figure is not None else []
+    return passed + median
 
 
 def as_json(one: Summary) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _REMEDIES = (
     ({errno.ENOSPC, errno.EDQUOT}, "free space there, and do it again"),
     ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
     ({errno.EROFS}, "name a place that can be written"),
-    ({errno.ENOENT}, "name another place; `mrclab doctor` says which programs this machine lacks"),
+    ({errno.ENOENT}, "name a place that is there"),
 )
 _KNOWN = (LabError, TopoError, RpcError)
 LOST = 4  # exit status of a command that went well and whose output could not be written
@@ -91,7 +91,9 @@ def _print(text: str) -> None:
 
 
 def _remedy(error: OSError) -> str:
-    """Return the remedy for an operating system error."""
+    """Return the remedy for an operating system error; a name without a folder may be that of a program."""
+    if error.errno == errno.ENOENT and "/" not in str(error.filename or ""):
+        return "name another place; `mrclab doctor` says which programs this machine lacks"
     return next(
         (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
     )

@@ -31,6 +31,7 @@ _LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)B/s\s*")
 _FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 LINE = "line"
+MEASURED = " (measured)"  # ends what is expected of a figure without a limit
 MEAN = "mean"
 
 
@@ -135,9 +136,9 @@ class BaseExpectation(OfKind):
     def measure(self, measures: "Measures") -> Verdict:
         """Measure a run without judging it: it fails only where there is no figure."""
         found = self.check(measures)
-        return (
-            found if found.value is None else replace(found, ok=True, expected=f"{found.expected.strip()} (measured)")
-        )
+        if found.value is None:
+            return found
+        return replace(found, ok=True, expected=found.expected.strip() + MEASURED)
 
     @property
     def expected_outcome(self) -> str:

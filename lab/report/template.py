@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mrclab.lab.report.summary import Facts
+from mrclab.lab.scenario.units import show_seconds
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 1000
@@ -35,4 +36,4 @@ def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:
 def report_page(facts: Facts, pictures: Mapping[str, Path]) -> str:
     """The page of a run as text; `pictures` maps captions to PNG files, the first goes to the top."""
     context = {"facts": facts, "pictures": inlined(pictures), "most_rows": MAX_ROWS}
-    return fill(TEMPLATES / "report.html.j2", context)
+    return fill(TEMPLATES / "report.html.j2", context, seconds=show_seconds)

@@ -7,6 +7,7 @@ import html
 import json
 import multiprocessing
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -418,7 +419,7 @@ def test_swept_quantities_are_numbers_with_a_unit(tmp_path, given, numbers, unit
     table = journal.Journal(tmp_path)
     for seed, value in enumerate(given):
         table.append(made_up(seed, value, 0.5))
-    read = parquet.read_table(journal.write_parquet(tmp_path))
+    read = parquet.read_table(journal.write_parquet(tmp_path, journal.read(tmp_path)))
     by_seed = dict(zip(read.to_pydict()["seed"], read.to_pydict()["set.rate"], strict=True))
     assert [by_seed[seed] for seed in range(len(given))] == numbers
     assert read.schema.field("set.rate").metadata == {b"unit": unit}
@@ -432,12 +433,32 @@ def test_the_page_of_a_huge_campaign_names_only_its_first_failing_runs():
     assert "In all of them: rate = 1" in shown
 
 
+def test_parquet_and_page_hold_the_runs_of_the_command_and_the_journal_those_before_it(tmp_path, file, in_this_process):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    text = SCENARIO.replace(
+        "expect:", "measure:\n  - {kind: completion, name: ct, of: messages, traffic: all}\nexpect:"
+    )
+    file.write_text(text)
+    for seeds in ("1..3", "1,2"):
+        result = CliRunner().invoke(
+            app, ["campaign", str(file), "--seeds", seeds, "--flows", "--out", str(tmp_path / "c")]
+        )
+        assert result.exit_code == 0, result.output
+    assert "2 runs: 2 passed" in result.stdout
+    assert re.search(r"^completion \(ct\): median 0.\d+ s$", result.stdout, re.MULTILINE)
+    assert len(rows_of(tmp_path / "c")) == 3
+    assert parquet.read_table(tmp_path / "c" / "runs.parquet").to_pydict()["seed"] == [1, 2]
+    assert set(parquet.read_table(tmp_path / "c" / "flows.parquet").to_pydict()["seed"]) == {1, 2}
+    html_page = (tmp_path / "c" / "index.html").read_text()
+    assert "(measured) in 2 runs" in html_page
+
+
 def test_the_table_as_parquet(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = journal.Journal(tmp_path)
     for row in (made_up(2, "fast", None, "failed"), made_up(1, 1, 0.5), made_up(10, 1, 0.5), made_up(9, 1, 0.5)):
         table.append(row)
-    written = journal.write_parquet(tmp_path)
+    written = journal.write_parquet(tmp_path, journal.read(tmp_path))
     columns = parquet.read_table(written).to_pydict()
     assert columns["seed"] == [2, 1, 9, 10]
     assert columns["set.rate"] == ["fast", "1", "1", "1"]

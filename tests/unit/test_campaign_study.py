@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from mrclab.experiments.campaign import cli, figure, journal, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, ScenarioError
 
 STUDY = Path(__file__).parents[2] / "experiments" / "study" / "completion-campaign.yaml"
 NAMES = ("there", "back", "there2", "back2")
@@ -96,8 +96,35 @@ def test_a_field_that_nobody_swept_is_named(study):
 def test_a_wrong_field_of_a_campaign_file_is_named(tmp_path):
     path = tmp_path / "wrong.yaml"
     path.write_text("scenario: a.yaml\nseed: 1\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"campaign.seed is no known field; did you mean 'seeds'"):
+    with pytest.raises(LabError, match=r":\d+: seed: no such field; did you mean 'seeds'"):
         cli.read(path)
+
+
+def test_mistakes_of_a_campaign_file_have_their_lines_and_no_words_of_the_library(tmp_path):
+    path = tmp_path / "wrong.yaml"
+    path.write_text("scenario: a.yaml\nseeds: [1, 2]\nflows: maybe\nsweep:\n  fabric.t1s: 4\n", encoding="utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        cli.read(path)
+    assert caught.value.mistakes == [
+        f"{path}:2: seeds: text is expected here, not a list",
+        f"{path}:5: sweep.fabric.t1s: a list is expected here; begin every entry with a dash (got 4)",
+        f"{path}:3: flows: true or false is expected here (got 'maybe')",
+    ]
+
+
+def test_a_figure_without_a_known_format_or_a_scale_is_refused(tmp_path):
+    words = ["figure", str(swept(tmp_path / "c", [1, 2])), "--x", "link.delay", "--y", "limit"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "f.foo")])
+    assert str(done.exception) == f"--out {tmp_path / 'f.foo'}: name a picture that ends in .png, .svg, .pdf"
+    for scale in ("0", "nan"):
+        assert CliRunner().invoke(app, [*words, "--scale", scale]).exit_code == 2
+
+
+def test_a_figure_of_one_line_without_a_name_has_no_legend(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = figure.plotted(swept(tmp_path / "c", [1, 2]), "link.delay", ["limit"])
+    assert not figure.draw(found).legends
+    assert figure.draw(figure.plotted(swept(tmp_path / "d", [1], ("a", "b")), "link.delay", ["limit"])).legends
 
 
 def swept(directory, values, names=("",)):

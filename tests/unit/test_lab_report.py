@@ -25,9 +25,10 @@ from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.measure.series import Gauge
 from mrclab.lab.report import palette, plots, results, summary, template
-from mrclab.lab.report.plots import evs, fabric, goodput, style
+from mrclab.lab.report.plots import evs, fabric, goodput, losses, style
 from mrclab.lab.report.summary import phases
 from mrclab.lab.run import runner
+from mrclab.lab.scenario.scenario import loads as load_text
 
 
 @pytest.fixture
@@ -189,6 +190,31 @@ def test_a_page_tells_the_first_rows_of_a_very_long_table_and_where_the_others_a
     assert f'<td class="">h{template.MAX_ROWS - 1}</td>' in text
     assert f"h{template.MAX_ROWS}<" not in text
     assert f"The first {template.MAX_ROWS} of 5000; result.json has all." in text
+
+
+def at_true_speed():
+    """A scenario of some microseconds in virtual time."""
+    spec = "{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 2, link: {rate: 100 Gb/s, delay: 600ns}}"
+    many = "{name: many, kind: incast, from: [h1, h2, h3], to: h4, size: 1 MiB, message: 64 KiB}"
+    pp = "{name: pp, kind: pingpong, from: h1, to: h2, size: 64, count: 20}"
+    cut = "{name: cut, kind: loss, link: h4-p1, rate: 2%, at: 5us, until: 20us}"
+    return f"name: fast\nworld: sim\nfabric: {spec}\ntraffic: [{many}, {pp}]\nfaults: [{cut}]\n"
+
+
+def test_a_run_of_microseconds_is_told_in_microseconds_without_empty_sections(tmp_path):
+    outcome = runner.run_scenario(load_text(at_true_speed()), tmp_path, lambda *_: None, lambda _: None)
+    text = (outcome.directory / "report.html").read_text()
+    assert '<th class="number clock">began, µs</th>' in text
+    assert re.search(r"latency of pp</td><td[^>]*>20</td><td[^>]*>1\.\d+ µs<", text)
+    assert "<h2>Processes</h2>" not in text
+    assert "<th>named</th>" not in text
+    assert "<th>base</th>" not in text
+    m = outcome.measures
+    assert losses.losses(m).axes[0].get_ylabel().endswith(" µs")
+    assert losses.completions(m).axes[0].get_xlabel() == "time, µs"
+    titles = [axes.get_title(loc="left") for axes in fabric.switches(m).axes]
+    assert len(titles) == 1
+    assert re.fullmatch(r"packets in the data queue, a sample every \d+ µs", titles[0])
 
 
 def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):

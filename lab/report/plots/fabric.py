@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from mrclab.lab.measure.fabric.switches import Port
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, edges
 from mrclab.lab.measure.validity.machine import MAX_CPU
 from mrclab.lab.report.plots import style
+from mrclab.lab.scenario.units import show_seconds
 
 _MAX_LINES = 6
 _GAP_S = 0.6  # seconds between two samples of a queue, of which there are four a second, that are not joined by a line
@@ -26,7 +28,8 @@ def switches(measures: Measures) -> Figure | None:
         ("packets marked a second", _busiest(measured.marks, ports)),
         ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if _grew(c)}),
     ]
-    counts = [(title, lines) for title, lines in counts if lines]
+    is_read = style.last_moment(measures) - measures.start >= READING_S  # else there are a first and a last reading
+    counts = [(title, lines) for title, lines in counts if lines and is_read]
     deepest = dict(sorted(measured.depth.items(), key=lambda item: -max(item[1].values))[:_MAX_LINES])
     if not counts and not deepest:
         return None
@@ -89,7 +92,9 @@ def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
             axes.axhline(depth, color=style.FAINT, linestyle=":", linewidth=1)
             ends.append((float(depth), f"{where} at {depth}", style.FAINT))
     axes.set_ylim(0, 1.18 * max(1.0, *(y for y, *_ in ends)))
-    axes.set_title("packets in the data queue, four samples a second")
+    gaps = sorted(after - before for gauge in lines.values() for before, after in pairwise(gauge.times))
+    every = f", a sample every {show_seconds(gaps[len(gaps) // 2])}" if gaps else ""
+    axes.set_title(f"packets in the data queue{every}")
     style.label_lines(axes, ends)
 
 

@@ -6,6 +6,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.series import histogram, quantile
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
+from mrclab.lab.scenario.units import show_seconds
 
 REASONS = {
     "time": ("#d55e00", "SACK, by time"),
@@ -15,6 +16,7 @@ REASONS = {
     "port": ("#444444", "port down"),
 }
 _MAX_CURVES = 6
+_LONG_S = 0.01  # from which times are in milliseconds
 
 
 def losses(measures: Measures) -> Figure | None:
@@ -41,7 +43,7 @@ def losses(measures: Measures) -> Figure | None:
     down = histogram(again, at)
     axes.stairs([-n for n in down], edge, fill=True, color=style.BLUE)
     axes.axhline(0, color=style.FAINT, linewidth=0.8)
-    axes.set_ylabel(f"packets per {step * 1000:.0f} ms")
+    axes.set_ylabel(f"packets per {show_seconds(step)}")
     highest, bottom = max(*floor, 1), max(*down, 1)
     axes.set_ylim(-1.1 * bottom, 1.1 * highest)
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
@@ -59,14 +61,15 @@ def completions(measures: Measures) -> Figure | None:
     figure, (axes,) = style.panels([2.8])
     everything = [t for _, times in curves for t in times]
     spread = max(everything) / max(min(everything), 1e-9)
+    unit, scale = ("µs", 1e6) if max(everything) < _LONG_S else ("ms", 1e3)
     for number, (name, times) in enumerate(curves):
         colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
         ordered = sorted(times)
         share = [100 * (n + 1) / len(ordered) for n in range(len(ordered))]
-        axes.step([1e3 * t for t in ordered], share, where="post", color=colour, linewidth=1.4)
+        axes.step([scale * t for t in ordered], share, where="post", color=colour, linewidth=1.4)
         p50, p99 = quantile(times, 0.5), quantile(times, 0.99)
-        axes.plot([1e3 * p50, 1e3 * p99], [50, 99], "o", color=colour, markersize=4)
-        text = f"{name} ({len(times)})\np50 {1e3 * p50:.4g}, p99 {1e3 * p99:.4g} ms"
+        axes.plot([scale * p50, scale * p99], [50, 99], "o", color=colour, markersize=4)
+        text = f"{name} ({len(times)})\np50 {scale * p50:.4g}, p99 {scale * p99:.4g} {unit}"
         axes.annotate(
             text,
             (1.0, 0.99 - number / _MAX_CURVES),
@@ -83,7 +86,7 @@ def completions(measures: Measures) -> Figure | None:
         axes.set_xlim(left=0)
     axes.set_ylim(0, 101)
     axes.set_ylabel("% done within")
-    axes.set_xlabel("milliseconds")
+    axes.set_xlabel(f"time, {unit}")
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
     return figure
 
