@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import gc
+import io
 import os
 import sys
 import tempfile
@@ -149,8 +150,17 @@ class Sink:
         return getattr(self._stream, name)
 
 
+def _writable(stream: TextIO | None) -> TextIO:
+    """Return a stream that takes every character; one to nowhere in place of one that was closed, which is None."""
+    if stream is None:
+        return Path(os.devnull).open("w", encoding="utf-8")
+    if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        stream.reconfigure(errors="replace")
+    return stream
+
+
 def install() -> Sink:
     """Put sinks in place of standard output and error; returns that of the output."""
-    out, err = Sink(sys.stdout), Sink(sys.stderr)
+    out, err = Sink(_writable(sys.stdout)), Sink(_writable(sys.stderr))
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
     return out

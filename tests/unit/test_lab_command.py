@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -55,6 +56,20 @@ def test_output_that_cannot_be_written_is_said_and_has_a_status_of_its_own():
     assert done.stderr.splitlines() == [
         "mrclab: what it had to print is lost: No space left on device; what it had to keep is not"
     ]
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_was_closed_before_is_none_that_matters(closed):
+    without = [sys.executable, "-c", f"import os, sys; os.close({closed}); os.execv(sys.executable, sys.argv[1:])"]
+    done = subprocess.run([*without, *PLAN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_locale_without_the_characters_of_a_report_is_no_mistake_of_the_lab_s():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run(PLAN, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"t0-p1-1" in done.stdout
 
 
 def test_a_sink_keeps_why_and_goes_on():
