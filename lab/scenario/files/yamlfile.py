@@ -258,15 +258,15 @@ def messages(item: Any, model: type[BaseModel]) -> list[str]:
 
 def message(item: Any, model: type[BaseModel]) -> str:
     """Return the mistake and the remedy for one of pydantic's errors."""
-    kind, given, said = item["type"], item.get("input"), str(item["msg"]).removeprefix("Value error, ")
-    if given is None and (kind in _NEEDS_VALUE or said.startswith("None is ")):
+    kind, given, text = item["type"], item.get("input"), str(item["msg"]).removeprefix("Value error, ")
+    if given is None and (kind in _NEEDS_VALUE or text.startswith("None is ")):
         return "this field has no value; write one, or leave the field out"
     if unknown := _unknown_word(item, model):
         return unknown
     if kind == "string_type" and isinstance(given, (list, dict)):
         return f"text is expected here, not a {'list' if isinstance(given, list) else 'mapping'}"
     limits = {name: _limit(value) for name, value in item.get("ctx", {}).items()}
-    text = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else said
+    text = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else text
     shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
