@@ -202,6 +202,40 @@ def test_a_goal_schedule_that_is_wrong_is_one_sentence_with_its_line(old, new, s
         recorded.job(goal.read(TEXT.replace(old, new, 1).encode(), "x", CYCLE), "ring")
 
 
+CROSSED = """num_ranks 2
+rank 0 {
+l1: recv 64b from 1 tag 0
+l2: send 64b to 1 tag 0
+l3: calc 5
+l2 requires l1
+l3 requires l2
+}
+rank 1 {
+l1: recv 64b from 0 tag 0
+l2: send 64b to 0 tag 0
+l2 requires l1
+}
+"""
+
+
+def test_ranks_that_wait_for_each_other_are_named_before_anything_runs():
+    with pytest.raises(
+        JobError, match=r"l1 of rank 0 \(line 3\) waits for rank 1, which waits for it in turn at l2 of"
+    ):
+        recorded.job(goal.read(CROSSED.encode(), "x.goal", CYCLE), "ring")
+    for line in ("l2 requires l1\nl3", "l2 requires l1\n}"):
+        begun = CROSSED.replace(line, line.replace("requires", "irequires"), 1)
+        assert recorded.job(goal.read(begun.encode(), "x.goal", CYCLE), "ring").ranks == 2
+
+
+def test_collectives_in_another_order_than_messages_are_named_too(tmp_path):
+    reduce = {"comm_type": 0, "comm_size": 100}
+    first = [(0, COLL, [], reduce, 0), (1, SEND, [0], {"comm_dst": 1, "comm_tag": 3, "comm_size": 5}, 0)]
+    second = [(0, RECV, [], {"comm_src": 0, "comm_tag": 3, "comm_size": 5}, 0), (1, COLL, [0], reduce, 0)]
+    with pytest.raises(ScenarioError, match=r"waits for rank \d, which waits for it in turn at .*; break the cycle"):
+        run(tmp_path, pair(tmp_path, first, second))
+
+
 def test_messages_that_no_receive_from_any_rank_is_left_for_are_named():
     text = TEXT.replace("from 0 tag 7", "from -1 tag -1").replace("calc 20", "send 9b to 1 tag 3")
     with pytest.raises(JobError, match=r"x: rank 1 is sent 2 messages .* and has 1 receives for them; make both alike"):

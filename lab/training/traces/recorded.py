@@ -19,6 +19,7 @@ from mrclab.hosts.workloads.schedules import (
     span,
 )
 from mrclab.lab.training.job import JobError, TrainingJob
+from mrclab.lab.training.traces import deadlocks
 
 _Class = tuple[int, int]  # source and tag of messages to one rank; ANY in either: of a receive's pattern
 MAX_NODES = 4_000_000
@@ -102,6 +103,7 @@ def job(ranks: Sequence[RecordedRank], algorithm: str) -> TrainingJob:
     wild.check()
     _check_pairs(sends, receives)
     _check_groups(members, ranks)
+    deadlocks.check(ranks, wild.covers)
     everybody = range(len(ranks))
 
     def program(rank: int) -> RankProgram:
