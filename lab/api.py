@@ -16,7 +16,7 @@ from typing import Any, Literal
 from typing_extensions import Self
 
 from mrclab.lab import tables
-from mrclab.lab.errors import ScenarioError
+from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
 from mrclab.lab.measure import Measures
@@ -91,8 +91,10 @@ class Scenario:
             raise ScenarioError(
                 [f"{self.name} has variants: {names}; run scenario.variant(NAME), or each of .variants"]
             )
+        given = {name: value for name, value in (("world", world), ("seed", seed)) if value is not None}
+        checked = files.setting(given)[0]
         placed = files.in_world(self.loaded, world)
-        return placed if seed is None else files.with_seed(placed, files.setting({"seed": seed})[0].seed)
+        return placed if seed is None else files.with_seed(placed, checked.seed)
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name}>"
@@ -228,6 +230,10 @@ def run(
     wire. Raises ScenarioError for a scenario that the world does not support, Refused where this machine cannot run the
     world. A run that is aborted raises nothing; its `state` says so. Call it in the main thread: it handles Ctrl-C.
     """
+    if not isinstance(scenario, Scenario):
+        raise LabError(f"run takes a Scenario, not {scenario!r:.60}; make one with mrclab.Scenario.from_yaml(…)")
+    if target not in {None, "soft", "bmv2"}:
+        raise LabError(f"target: {target!r} is unknown; known here: soft, bmv2")
     loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
     worlds.check(loaded)
     worlds.check_machine(loaded)

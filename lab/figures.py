@@ -65,5 +65,5 @@ class Plots:
         picture = cast("Picture", getattr(import_module(f"mrclab.lab.report.plots.{module}"), name))
         figure = picture(self._measures)
         if figure is None:
-            raise LabError(f"this run has no data for the picture {module}.{name}; its report leaves it out, too")
+            raise LabError("this run has no data for this picture; its report leaves it out, too")
         return figure

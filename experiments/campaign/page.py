@@ -12,6 +12,7 @@ from mrclab.experiments.runs.store import Row
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
+from mrclab.lab.scenario.units import show_seconds
 
 _BINS = 24
 SHOWN = 1000  # runs that did not pass: the most on a page
@@ -186,8 +187,10 @@ def by_chance(share: float, groups: int, values: int) -> bool:
 def words(one: Summary) -> list[str]:
     """A summary in words: how many runs passed, where there is a limit, and the median of its figure."""
     passed = [] if one.is_measured else [f"passed {one.passed} of {one.runs}"]
-    median = [f"median {_shown(one.figure.median)} {one.unit}".rstrip()] if one.figure is not None else []
-    return passed + median
+    if one.figure is None:
+        return passed
+    middle = one.figure.median
+    return [*passed, "median " + (show_seconds(middle) if one.unit == "s" else f"{_shown(middle)} {one.unit}".rstrip())]
 
 
 def as_json(one: Summary) -> dict[str, Any]:

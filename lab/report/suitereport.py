@@ -124,10 +124,17 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     figure = row.figure
     if figure is None:
         return "–", "–"
-    unit = f" {row.unit}" if row.unit else ""
+    median = _number(figure.median, row.unit)
     if figure.low is None or figure.high is None:
-        return f"{figure.median:.4g}{unit}", "–"
-    return f"{figure.median:.4g}{unit}", f"{figure.low:.4g} … {figure.high:.4g}{unit}"
+        return median, "–"
+    if row.unit == "s":
+        return median, f"{show_seconds(figure.low)} … {show_seconds(figure.high)}"
+    return median, f"{figure.low:.4g} … {_number(figure.high, row.unit)}"
+
+
+def _number(value: float, unit: str) -> str:
+    """Return a figure with its unit; times in the unit that fits them."""
+    return show_seconds(value) if unit == "s" else f"{value:.4g} {unit}".rstrip()
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:

@@ -210,7 +210,7 @@ def test_mistakes_raise_the_sentences_of_files(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"has variants: two; run scenario.variant\(NAME\)"):
         mrclab.run(several)
     assert several.variant("two").name == several.variants[0].name == "scenario-two"
-    with pytest.raises(mrclab.LabError, match="no data for the picture"):
+    with pytest.raises(mrclab.LabError, match="no data for this picture"):
         mrclab.run(scenario).plot.training()
 
 
@@ -250,3 +250,17 @@ def test_pictures_leave_the_users_backend_alone():
     )
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert found.lower() == "svg []\n3.0 none set multiple properties at once\n"  # docstrings of a class made later
+
+
+@pytest.mark.parametrize(
+    ("scenario", "arguments", "said"),
+    [
+        ("link-failure", {}, "run takes a Scenario, not 'link-failure'; make one with mrclab.Scenario.from_yaml"),
+        (None, {"world": "smi"}, "world: 'smi' is unknown; did you mean 'sim'?"),
+        (None, {"target": "foo"}, "target: 'foo' is unknown; known here: soft, bmv2"),
+    ],
+)
+def test_a_run_with_a_wrong_argument_is_refused_in_a_sentence(scenario, arguments, said):
+    made = scenario or mrclab.Scenario.from_yaml("true-speed")
+    with pytest.raises(mrclab.LabError, match=re.escape(said)):
+        mrclab.run(made, **arguments)

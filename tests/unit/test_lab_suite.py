@@ -132,6 +132,7 @@ def test_the_exit_status_tells_failed_from_invalid(result):
 def test_one_report_shows_every_run(result):
     page = suitereport.write(result).read_text()
     assert "1 passed, 1 failed, 1 invalid, 1 aborted" in page
+    assert " held" not in page
     for text in ("a [one]", "the machine let h1 wait", "the controller ended"):
         assert text in page
     told = json.loads((result.directory / "suite.json").read_text())
@@ -144,6 +145,12 @@ def test_one_report_shows_every_run(result):
         ("a [one] seed 3", "0", "1"),
         ("a [one] seed 4", "0", "1"),
     ]
+
+
+@pytest.mark.parametrize(("unit", "median"), [("s", "20 µs"), ("RTT", "2e-05 RTT"), ("", "2e-05")])
+def test_a_figure_of_a_repeated_run_is_told_in_a_unit_that_fits(unit, median):
+    row = suite.Repeated("a", "completion", "", 2, 2, unit, summary([2e-5, 2e-5]))
+    assert suitereport._numbers(row) == (median, f"{median.partition(' ')[0] if unit != 's' else median} … {median}")
 
 
 TWO_FABRICS = """\
