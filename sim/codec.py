@@ -249,13 +249,12 @@ def _read_write(packet: MrcPacket, body: bytes) -> int:
 class ObjectPlainPath(PlainPath):
     """One 5-tuple out of one NIC port, as numbers."""
 
-    __slots__ = ("destination", "entropy", "flow", "source")
+    __slots__ = ("entropy", "flow")
 
     def __init__(self, macs: bytes, source: bytes, destination: bytes, sport: int) -> None:
         super().__init__(macs, source, destination, sport)
-        self.source, self.destination = source, destination
         self.entropy = sport
-        numbers = int.from_bytes(source, "big"), int.from_bytes(destination, "big")
+        numbers = word(int.from_bytes(source, "big")), word(int.from_bytes(destination, "big"))
         self.flow: Flow | None = (*numbers, 0, wire.NEXT_UDP, sport, wire.UDP_PORT)
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:

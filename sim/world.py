@@ -227,7 +227,7 @@ class SimWorld:
         found = []
         for name, host in self.hosts.items():
             for number, qp in host.transport.verbs.qps.items():
-                if waiting := len(qp.requestor.incomplete):
+                if waiting := qp.outstanding:
                     found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
         return found
 
@@ -236,7 +236,7 @@ class SimWorld:
         waits = False
         for host in self.hosts.values():
             for qp in host.transport.verbs.qps.values():
-                if qp.requestor.incomplete:
+                if qp.outstanding:
                     waits = True
                     if not self._is_deadlocked(host, qp):
                         return False

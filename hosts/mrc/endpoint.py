@@ -101,7 +101,8 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         """
         peer = qp.peer
         rtt = qp.settings.base_rtt
-        if now - qp.requestor.last_sent < rtt:
+        requestor = qp.known_requestor
+        if requestor is not None and now - requestor.last_sent < rtt:
             return
         peer.reverse_probe_at = now
         port = pick(self.control.ports, self.rng)
@@ -196,7 +197,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
 
     def has_data_for(self, peer: Peer) -> bool:
         """Return True if a QP to this peer has work that is not completed."""
-        return any(qp.peer is peer and qp.requestor.incomplete for qp in self._qps.values())
+        return any(qp.peer is peer and qp.outstanding for qp in self._qps.values())
 
     def peer_ports(self, peer: Peer, mask: int, now: float, sent_at: float = inf) -> None:
         """A peer reported which of its ports are up, at `sent_at` or later; ignored if a newer report has come."""
@@ -229,7 +230,8 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
     @override
     def check_progress(self, now: float) -> None:
         for qp in self._qps.values():
-            qp.requestor.check_progress(now)
+            if qp.known_requestor is not None:
+                qp.known_requestor.check_progress(now)
 
     @override
     def update_config(self, config: NodeConfig, now: float) -> None:

@@ -89,6 +89,11 @@ _read_stats: Final = reader(MrcQpStats)
 class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     """One QP."""
 
+    __slots__ = (
+        "_began", "_uplinks", "cc", "cc_profile", "endpoint", "ev_profile", "in_rotation", "known_evs", "known_prober",
+        "memory", "overhead", "peer", "pending", "qpcc", "remote_mpr", "remote_wimm", "settings", "stats",
+    )  # fmt: skip
+
     def __init__(
         self,
         endpoint: MrcEndpoint,
@@ -111,6 +116,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.qpcc = peer.qpcc(settings, now, _cc_parameters(settings))
         self.cc = self.qpcc.controller
         self.ev_profile = ev_profile
+        self.known_prober: Prober | None = None
         self.cc_profile: int | None = None  # number of the profile made by Ctl, if it is one
         self._begin(now)
 
@@ -120,25 +126,41 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     def ready_to_receive(self, peer: Mapping[str, int]) -> None:
         super().ready_to_receive(peer)
         self.remote_wimm = min(self.settings.wimm, peer["wimm"])
-        self.requestor.limit_window(peer["mpr"])
+        self.remote_mpr = peer["mpr"]
 
     def retune(self, settings: MrcQpSettings, peer: Mapping[str, int]) -> None:
         """Change attributes of the sending half and of the peer's limits before anything is sent (RTR to RTS)."""
         self.settings = settings
-        self.requestor = MrcRequestor(self)
+        self.known_requestor = None
         self.remote_wimm = peer["wimm"]
-        self.requestor.limit_window(peer["mpr"])
+        self.remote_mpr = peer["mpr"]
+
+    @override
+    def _make_requestor(self) -> MrcRequestor:
+        return MrcRequestor(self)
+
+    @override
+    def _make_responder(self) -> MrcResponder:
+        return MrcResponder(self)
+
+    @property
+    def prober(self) -> Prober:
+        """Its probes, which a QP that only receives has none of."""
+        found = self.known_prober
+        if found is None:
+            found = self.known_prober = Prober(self)
+        return found
 
     @override
     def _begin(self, now: float) -> None:
+        super()._begin(now)
         self._began = now
+        self.remote_mpr = self.settings.mpr
+        self.known_prober = None
         self.known_evs: EvSet | None = None
         self._uplinks: array[int] | None = sources.draw_uplinks(self)
         if self._uplinks is None:
             self.known_evs = sources.ev_set(self, None)
-        self.requestor = MrcRequestor(self)
-        self.responder = MrcResponder(self)
-        self.prober = Prober(self)
         if self.known_evs is not None:
             self.known_evs.fill(now)
             sources.apply_denials(self, self.known_evs, now)
@@ -151,8 +173,10 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @override
     def _halt(self) -> None:
-        self.prober.stop()
-        self.responder.stop()
+        if self.known_prober is not None:
+            self.known_prober.stop()
+        if self.known_responder is not None:
+            self.known_responder.stop()
 
     @property
     def backlog(self) -> int:
@@ -162,7 +186,10 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     @property
     def idle(self) -> bool:
         """True if there is nothing to send, now or when a window opens."""
-        return not (self.requestor.unsent or self.requestor.lost or self.prober.tail_probe_due or self.prober.queued)
+        requestor, prober = self.known_requestor, self.known_prober
+        if requestor is not None and (requestor.unsent or requestor.lost):
+            return False
+        return prober is None or not prober.waiting
 
     # --- EV set -----------------------------------------------------------------------------------
 
@@ -195,7 +222,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             samepeer.notify(self, ev, old, new, reason, now)
         shown = _API_STATES.get(new)
         if "DENIED" in {old, new}:
-            self.requestor.watch_paths(now)
+            self._watch_paths(now)
         if self.ev_profile is not None and shown is not None and shown is not _API_STATES.get(old):
             self.ev_profile.changed(ev.path.port, ev.api_value, shown)
         if {old, new} == {"GOOD", "SKIP"}:
@@ -211,10 +238,14 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
                 self.evs.plane_up(number, now, reason, shadow=self.settings.ack_timeout)
             elif not up and plane.up:
                 self.evs.plane_down(number, now, reason)
-                if requeue:
-                    self.requestor.requeue_plane(number, now)
-        self.requestor.watch_paths(now)
+                if requeue and self.known_requestor is not None:
+                    self.known_requestor.requeue_plane(number, now)
+        self._watch_paths(now)
         self.wake()
+
+    def _watch_paths(self, now: float) -> None:
+        if self.known_requestor is not None:
+            self.known_requestor.watch_paths(now)
 
     # --- services for the halves ------------------------------------------------------------------
 
@@ -327,6 +358,10 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     @override
     def rows(self) -> dict[str, Any]:
         return {**self.stats.as_dict(), **self.cc.snapshot()}
+
+    @override
+    def _nothing_sent(self) -> dict[str, Any]:
+        return {"inflight": 0, "rtt": 0.0, "reorder_rtts": self.settings.reorder_rtts, "outstanding": 0}
 
     @override
     def snapshot(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ processes SACKs, ACKs and NACKs and returns which packets arrived and which are 
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +28,6 @@ from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.topo.config.nodeconfig import MPR_UNIT
-from mrclab.topo.economy import EMPTY_QUEUE
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
@@ -56,6 +54,13 @@ _IDLE: Final = SendState.IDLE
 class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
     """Send queue, windows, retransmission."""
 
+    __slots__ = (
+        "_busy_since", "_cc", "_class_new", "_class_retx", "_credit_based", "_evs", "_flags", "_full_nominal", "_loss",
+        "_msn", "_mtu", "_order", "_prober", "_rqmsn", "_sendtimer", "_stalls", "_stats", "_window", "in_flight_bytes",
+        "last_progress", "last_sent", "lost", "psn_window", "recovery", "retries", "rnr", "unresponsive", "unsent",
+        "wimm_in_flight",
+    )  # fmt: skip
+
     message_class = MrcMessage
 
     def __init__(self, qp: MrcQueuePair) -> None:
@@ -70,26 +75,26 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._evs: EvSet | None = None  # until something is posted
         self._class_new, self._class_retx = (_TC_DATA, _TC_RETX) if s.trimming else (_TC_NO_TRIM, _TC_NO_TRIM)
         self.first_psn = 0  # of the wire, set at RTS
-        self.psn_window = s.mpr_psns - 1  # the responder takes [cack + 1, cack + MPR)
+        self.limit_window(qp.remote_mpr)
         self.recovery = LossRecovery(s, qp.peer.byte_time, qp.peer.full_nominal)
         self._window = self.recovery.window
         self._loss = self.recovery.loss
         self.in_flight_bytes = InFlight(qp.cc)
-        self.unsent: deque[MrcMessage] = EMPTY_QUEUE
-        self.incomplete = EMPTY_QUEUE  # all that are posted and not completed, in order
+        self.unsent: list[MrcMessage] = []
+        self.incomplete = []  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
         self.wimm_in_flight = 0
         self.last_progress = 0.0
         self._busy_since = 0.0  # something was posted then, and there was nothing before
-        self._stalls = StallReport()
+        self._stalls: StallReport | None = None
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
         self.unresponsive = False  # the peer: only probes are sent, and what timed out, one packet at a time
         self.retries = Retries(self)
+        self._prober = qp.prober
         self._sendtimer = SendTimer(self)
-        self._timer = self._sendtimer.timer
 
     # --- posting ----------------------------------------------------------------------------------
 
@@ -108,8 +113,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         message.rqmsn = self._rqmsn & 0xFFFF
         message.packets = max(1, -(-message.length // self._mtu))
         message.sent = 0
-        if self.incomplete is EMPTY_QUEUE:
-            self.unsent, self.incomplete = deque(), deque()
+        if not self.incomplete:
             self._evs = self.qp.evs
             self._busy_since = now
         self.unsent.append(message)
@@ -123,7 +127,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
             self.qp.endpoint.query_ports(self.qp.peer, now)
 
     def limit_window(self, mpr: int) -> None:
-        """The peer's responder takes `mpr` units."""
+        """The peer's responder takes `mpr` units: [cack + 1, cack + MPR)."""
         self.psn_window = min(mpr * MPR_UNIT, self.qp.settings.mpr_psns) - 1
 
     # --- sending ----------------------------------------------------------------------------------
@@ -156,7 +160,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     def send_state(self) -> SendState:
         """Return whether the windows let this QP send now, and if not, the one that blocks it."""
-        if self.qp.prober.waiting:
+        if self._prober.waiting:
             return _RUNNABLE
         if self.unresponsive:
             return _RUNNABLE if self.has_lost() else _IDLE
@@ -208,7 +212,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if packet.seq == window.una:
             self.last_progress = now  # nothing was in flight: the peer has been quiet since now
         if self.unsent[0].fill(packet, self._mtu, self._full_nominal, self.qp.overhead):
-            self.unsent.popleft()
+            del self.unsent[0]
         return self._transmit(packet, ev, now, self._class_new, 0)
 
     def _awaits_receive(self) -> bool:
@@ -239,8 +243,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         window = self._window
         if not self.unsent or window.next - window.una >= self.psn_window or self._cc.wants_ack():
             flags |= wire.FLAG_ACK_REQUEST
-        if not self._timer.armed or not self.unsent:
-            self._sendtimer.arm(now)
+        if not self._sendtimer.armed or not self.unsent:
+            self._sendtimer.plan(now)
         offset = packet.offset
         message = packet.message
         payload = message.view[offset : offset + size] if size else None
@@ -263,7 +267,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         verdict = self.recovery.on_sack(sack, cack, now, probe_sent_at)
         self._apply(verdict, now)
         if verdict.rtt is not None:
-            qp.prober.tail_rtt = 0.0
+            self._prober.tail_rtt = 0.0
         newly = self.in_flight_bytes.received(sack.rcvd_units)
         qp.cc.on_sack(newly, sack.mark != _NO_MARK, verdict.rtt, sack.penalty, sack.restore, now)
         if sack.mark:
@@ -371,11 +375,11 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self._complete(now)
         if self.rnr is not None:
             self.rnr.settle(now)
-        self._sendtimer.arm(now)
+        self._sendtimer.plan(now)
         self.window_opened(now)
 
     def _peer_responded(self) -> None:
-        self.qp.prober.tail_backoff = 1
+        self._prober.tail_backoff = 1
         self._sendtimer.tail_probe.reset()
         if self.unresponsive:
             self.unresponsive = False
@@ -439,22 +443,24 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """
         una = self._window.una
         while self.incomplete and 0 <= self.incomplete[0].last_seq < una:  # a full CQ flushes all that are left
-            message = self.incomplete.popleft()
+            message = self.incomplete.pop(0)
             if message.imm is not None:
                 self.wimm_in_flight -= 1
             self.qp.complete(message, "SUCCESS", now)
-        if not self.incomplete:
-            self.unsent = self.incomplete = EMPTY_QUEUE
 
     def check_progress(self, now: float) -> None:
         """Report a stall, or its end."""
+        if self._stalls is None:
+            if not self.incomplete:
+                return
+            self._stalls = StallReport()
         self._stalls.check(self, max(self.last_progress, self._busy_since), now)
 
     # --- the end ----------------------------------------------------------------------------------
 
     @override
-    def _clear(self, now: float) -> deque[MrcMessage]:
-        self._timer.cancel()
+    def _clear(self, now: float) -> list[MrcMessage]:
+        self._sendtimer.cancel()
         self.retries.cancel()
         if self.rnr is not None:
             self.rnr.clear()
@@ -465,7 +471,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.in_flight_bytes.clear()
         self.window_opened(now)
         self.wimm_in_flight = 0
-        incomplete, self.incomplete = self.incomplete, EMPTY_QUEUE
+        incomplete, self.incomplete = self.incomplete, []
         return incomplete
 
     @override

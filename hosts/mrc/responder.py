@@ -10,6 +10,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import override
+
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, NackItem, SackItem
 from mrclab.hosts.mrc.receivelimits import units_of
@@ -18,6 +20,7 @@ from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
@@ -35,6 +38,37 @@ _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
 _NO_MARK: Final = int(h.Mark.NONE)
 _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
 _ERROR: Final = QpState.ERROR
+
+
+class _Idle(Timer):
+    """Time after which no further packet is waited for: the delayed SACK is sent."""
+
+    __slots__ = ("_responder",)
+
+    def __init__(self, responder: MrcResponder) -> None:
+        super().__init__(responder.qp.endpoint.timers)
+        self._responder = responder
+
+    @override
+    def fire(self, now: float) -> None:
+        self._responder.on_idle(now)
+
+
+class _Quiet(Timer):
+    """Time after which the QP gives up its share of the host's bitmaps."""
+
+    __slots__ = ("_responder",)
+
+    def __init__(self, responder: MrcResponder) -> None:
+        super().__init__(responder.qp.endpoint.timers)
+        self._responder = responder
+
+    @override
+    def fire(self, now: float) -> None:
+        self._responder.on_quiet(now)
+
+
+_NO_STREAKS: Final[dict[int, int]] = {}  # stays empty
 
 
 class MrcResponder(ReceiveHalf):
@@ -80,7 +114,7 @@ class MrcResponder(ReceiveHalf):
     )  # fmt: skip
 
     def __init__(self, qp: MrcQueuePair) -> None:
-        super().__init__()
+        super().__init__(qp.remote_psn)
         self.qp = qp
         self._stats = qp.stats
         self._memory = qp.memory
@@ -91,7 +125,7 @@ class MrcResponder(ReceiveHalf):
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
         self._bad_after = qp.settings.always_skip_after
-        self._streaks: dict[int, int] = {}  # EV -> ECN marks in a row
+        self._streaks = _NO_STREAKS  # EV -> ECN marks in a row
         self._grants_credit = type(qp.cc).credit_based
         self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
@@ -111,10 +145,10 @@ class MrcResponder(ReceiveHalf):
         self._sack_delayed = False  # a SACK is delayed; the fields that it will reflect:
         self._delayed_entropy = self._delayed_timestamp = self._delayed_seq = 0
         self._delayed_since = 0.0
-        self._idle = qp.endpoint.timers.timer(self._on_idle)
+        self._idle: _Idle | None = None
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
         self._receiving = False  # lately, and so it has a share of the host's bitmaps
-        self._quiet = qp.endpoint.timers.timer(self._on_quiet)
+        self._quiet: _Quiet | None = None
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -237,7 +271,7 @@ class MrcResponder(ReceiveHalf):
             self._ack_due = True
             if imm is not None:
                 self._delivered += 1
-                self.qp.complete_receive(self.receives.popleft(), imm, length, now)
+                self.qp.complete_receive(self.receives.pop(0), imm, length, now)
                 if self.qp.state is _ERROR:  # its completion queue is full
                     return False
         return True
@@ -271,9 +305,16 @@ class MrcResponder(ReceiveHalf):
             self._sack_delayed = True
             self._delayed_entropy, self._delayed_timestamp, self._delayed_seq = packet.entropy, packet.timestamp, seq
             self._delayed_since = now
-            self._idle.arm(now + self._idle_after)
+            self._await_more(now)
 
-    def _on_idle(self, now: float) -> None:
+    def _await_more(self, now: float) -> None:
+        """Be called when no packet has come for a while."""
+        idle = self._idle
+        if idle is None:
+            idle = self._idle = _Idle(self)
+        idle.arm(now + self._idle_after)
+
+    def on_idle(self, now: float) -> None:
         """Send the delayed SACK, its timestamp advanced by the delay, and the gaps: no packet arrived for a while."""
         if not self._sack_delayed:
             self._show_gaps(self._delayed_entropy)
@@ -299,11 +340,11 @@ class MrcResponder(ReceiveHalf):
     def _sack(self, packet: MrcPacket, seq: int, now: float) -> None:
         self._unreported = 0
         self._sack_delayed = False
-        if self.highest - self.base < h.BITMAP_BITS:
-            self._idle.cancel()
-        else:  # there may be gaps that it does not show
+        if self.highest - self.base >= h.BITMAP_BITS:  # there may be gaps that it does not show
             self._delayed_entropy = packet.entropy
-            self._idle.arm(now + self._idle_after)
+            self._await_more(now)
+        elif self._idle is not None:
+            self._idle.cancel()
         mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
@@ -313,7 +354,9 @@ class MrcResponder(ReceiveHalf):
         if not self._bad_after:
             return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
-        if len(streaks) >= _STREAKS:
+        if streaks is _NO_STREAKS:
+            streaks = self._streaks = {}
+        elif len(streaks) >= _STREAKS:
             streaks.clear()
         streak = streaks[entropy] = streaks.get(entropy, 0) + 1
         if streak < self._bad_after:
@@ -446,18 +489,22 @@ class MrcResponder(ReceiveHalf):
         if not self._receiving:
             self._receiving = True
             limits.receivers += 1
+            if self._quiet is None:
+                self._quiet = _Quiet(self)
             self._quiet.arm(now + _QUIET_RTTS * self.qp.settings.base_rtt)
         return min(most, limits.share())
 
-    def _on_quiet(self, now: float) -> None:
+    def on_quiet(self, now: float) -> None:
+        """Give up the share if nothing has come for a while."""
         due = self.last_placed + _QUIET_RTTS * self.qp.settings.base_rtt
-        if due > now:
+        if due > now and self._quiet is not None:
             self._quiet.arm(due)
         else:
             self._need_no_share()
 
     def _need_no_share(self) -> None:
-        self._quiet.cancel()
+        if self._quiet is not None:
+            self._quiet.cancel()
         if self._receiving and self._limits is not None:
             self._limits.receivers -= 1
         self._receiving = False
@@ -466,5 +513,6 @@ class MrcResponder(ReceiveHalf):
         """The QP ends."""
         self._give_bitmaps(0)
         self._need_no_share()
-        self._idle.cancel()
+        if self._idle is not None:
+            self._idle.cancel()
         self._sack_delayed = False

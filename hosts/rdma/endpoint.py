@@ -160,7 +160,8 @@ class Endpoint(Transport, Generic[P, Qp]):
         qps = self.verbs.qps.values()
         found = self._rows([qp for qp in qps if qp.changed() or ports_changed])
         for qp in qps:
-            qp.responder.max_gap = 0.0
+            if qp.known_responder is not None:
+                qp.known_responder.max_gap = 0.0
         return found
 
     def _rows(self, qps: Collection[Qp]) -> dict[str, Any]:

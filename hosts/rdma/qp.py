@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.packets.message import PostedWrite
 from mrclab.hosts.rdma.states import QpState
-from mrclab.topo.economy import EMPTY_QUEUE
 
 M = TypeVar("M", bound=PostedWrite)
 Q = TypeVar("Q", bound="QueuePair[Any, Any]")
@@ -19,16 +17,14 @@ ReceiveT = TypeVar("ReceiveT", bound="ReceiveHalf")
 
 
 class SendHalf(Generic[M, Q]):
-    """The send queue of a QP of type Q, with messages of type M."""
+    """The send queue of a QP of type Q, with messages of type M. Made when something is first posted."""
+
+    __slots__ = ("first_psn", "incomplete", "qp")
 
     message_class: ClassVar[type[PostedWrite]]
     qp: Q
     first_psn: int  # of the wire, set at RTS
-    incomplete: deque[M]  # all that are posted and not completed, in order
-
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN on the wire (at RTS)."""
-        self.first_psn = first_psn
+    incomplete: list[M]  # all that are posted and not completed, in order
 
     def post(self, message: M, now: float) -> None:
         """Queue a message."""
@@ -63,26 +59,20 @@ class SendHalf(Generic[M, Q]):
 
 
 class ReceiveHalf:
-    """Receiving half of a QP."""
+    """Receiving half of a QP. Made when something first arrives, or a receive is posted."""
 
     __slots__ = ("first_psn", "last_placed", "max_gap", "msn", "receives")
 
-    def __init__(self) -> None:
-        self.first_psn = 0
+    def __init__(self, first_psn: int) -> None:
+        self.first_psn = first_psn  # that is expected
         self.msn = 0  # completely received messages, in order
-        self.receives: deque[int] = EMPTY_QUEUE  # wr_ids of posted receives
+        self.receives: list[int] = []  # wr_ids of posted receives
         self.last_placed = 0.0  # time of the last new payload
         self.max_gap = 0.0  # longest interval between two, since it was last reset
 
     def post_receive(self, wr_id: int) -> None:
         """Add a receive for the peer to consume."""
-        if self.receives is EMPTY_QUEUE:
-            self.receives = deque()
         self.receives.append(wr_id)
-
-    def restart(self, first_psn: int) -> None:
-        """Set the first PSN expected (at RTR)."""
-        self.first_psn = first_psn
 
     def snapshot(self) -> dict[str, Any]:
         """Numbers for samples."""
@@ -98,11 +88,20 @@ class QpInit(NamedTuple):
     recv_cq: CompletionQueue
 
 
-class QueuePair(Generic[SendT, ReceiveT]):
-    """One QP. Made by the verbs, driven by the endpoint. A transport's subclass has settings, counters and paths."""
+NO_ARRIVALS: Final = {"last_placed": 0.0, "max_gap": 0.0}
+"""Snapshot of a receiving half that is not made."""
 
-    requestor: SendT
-    responder: ReceiveT
+
+class QueuePair(Generic[SendT, ReceiveT]):
+    """One QP. Made by the verbs, driven by the endpoint. A transport's subclass has settings, counters and paths.
+
+    Each half is made at its first use: most QPs only send or only receive, and a half takes more than all the rest.
+    """
+
+    __slots__ = (
+        "_fingerprint", "events", "first_psn", "known_requestor", "known_responder", "owner_died", "pd", "peer_text",
+        "qpn", "recv_cq", "remote_psn", "remote_qpn", "send_cq", "sent_psn", "state",
+    )  # fmt: skip
 
     def __init__(self, events: AsyncEvents, init: QpInit, peer_text: str) -> None:
         self.events = events
@@ -112,18 +111,57 @@ class QueuePair(Generic[SendT, ReceiveT]):
         self.owner_died = False  # owner died: the peer gets no responses, as if there were no QP
         self.remote_qpn = 0
         self.first_psn: int | None = None  # drawn with `local_info`
+        self.sent_psn = 0  # the first on the wire, set at RTS
+        self.remote_psn = 0  # the first expected, set at RTR
+        self.known_requestor: SendT | None = None
+        self.known_responder: ReceiveT | None = None
         self._fingerprint: tuple[Any, ...] = ()
+
+    # --- halves -----------------------------------------------------------------------------------
+
+    @property
+    def requestor(self) -> SendT:
+        """The sending half."""
+        found = self.known_requestor
+        if found is None:
+            found = self.known_requestor = self._make_requestor()
+            found.first_psn = self.sent_psn
+        return found
+
+    @property
+    def responder(self) -> ReceiveT:
+        """The receiving half."""
+        found = self.known_responder
+        if found is None:
+            found = self.known_responder = self._make_responder()
+        return found
+
+    def _make_requestor(self) -> SendT:
+        raise NotImplementedError
+
+    def _make_responder(self) -> ReceiveT:
+        raise NotImplementedError
+
+    @property
+    def outstanding(self) -> int:
+        """Number of work requests that are posted and not completed."""
+        requestor = self.known_requestor
+        return 0 if requestor is None else len(requestor.incomplete)
 
     # --- states -----------------------------------------------------------------------------------
 
     def ready_to_receive(self, peer: Mapping[str, int]) -> None:
         """RTR: use the peer's `local_info`, at least QP number and first PSN."""
         self.remote_qpn = peer["qpn"]
-        self.responder.restart(peer["psn"])
+        self.remote_psn = peer["psn"]
+        if self.known_responder is not None:  # receives were posted
+            self.known_responder.first_psn = self.remote_psn
 
     def ready_to_send(self, psn: int) -> None:
         """RTS: use the own first PSN."""
-        self.requestor.restart(psn)
+        self.sent_psn = psn
+        if self.known_requestor is not None:
+            self.known_requestor.first_psn = psn
 
     def reset(self, now: float) -> None:
         """Reset: nothing outstanding, all protocol counters at zero."""
@@ -135,11 +173,14 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def close(self, now: float) -> None:
         """Drop everything outstanding without a completion."""
         self._halt()
-        self.requestor.drop(now)
+        if self.known_requestor is not None:
+            self.known_requestor.drop(now)
 
     def _begin(self, now: float) -> None:
-        """Make the two halves and all other state of a connection."""
-        raise NotImplementedError
+        """Reset the state of a connection; a subclass has more than the halves."""
+        self.known_requestor = None
+        self.known_responder = None
+        self.sent_psn = self.remote_psn = 0
 
     def _halt(self) -> None:
         """Stop timers; the caller clears the send queue."""
@@ -161,10 +202,11 @@ class QueuePair(Generic[SendT, ReceiveT]):
         self.set_state(QpState.ERROR, reason)
         self.events.report({"event": "QP_FATAL", "qp": self.qpn, "reason": reason})
         self._halt()
-        self.requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR", now)
-        receives = self.responder.receives
+        if self.known_requestor is not None:
+            self.known_requestor.flush(status if at_fault else "WR_FLUSH_ERR", "WR_FLUSH_ERR", now)
+        receives = [] if self.known_responder is None else self.known_responder.receives
         while receives:
-            self.complete_receive(receives.popleft(), 0, 0, now, "WR_FLUSH_ERR")
+            self.complete_receive(receives.pop(0), 0, 0, now, "WR_FLUSH_ERR")
 
     # --- services for the halves ------------------------------------------------------------------
 
@@ -214,7 +256,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return all state that this QP's sample rows depend on: equal fingerprints mean equal rows."""
-        return (self.state, *self.counters(), self.requestor.snapshot(), self.responder.snapshot())
+        return (self.state, *self.counters(), self._sent(), self._received())
 
     def changed(self) -> bool:
         """Return True if the fingerprint differs from that of the last call."""
@@ -232,9 +274,21 @@ class QueuePair(Generic[SendT, ReceiveT]):
             "peer": self.peer_text,
             "state": self.state.value,
             **self.rows(),
-            **self.requestor.snapshot(),
-            **self.responder.snapshot(),
+            **self._sent(),
+            **self._received(),
         }
+
+    def _sent(self) -> dict[str, Any]:
+        requestor = self.known_requestor
+        return self._nothing_sent() if requestor is None else requestor.snapshot()
+
+    def _nothing_sent(self) -> dict[str, Any]:
+        """Snapshot of a sending half that is not made."""
+        raise NotImplementedError
+
+    def _received(self) -> dict[str, Any]:
+        responder = self.known_responder
+        return NO_ARRIVALS if responder is None else responder.snapshot()
 
     def query(self) -> dict[str, Any]:
         """State, attributes and counters for `query_qp`."""

@@ -7,20 +7,28 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from typing_extensions import override
+
 NEVER: Final = inf
 """The deadline of a timer that is not armed."""
 
 
 class Timer:
-    """A deadline with a callback. It can be armed and cancelled at any time, and fires once per arming."""
+    """A deadline. It can be armed and cancelled at any time, and fires once per arming: a subclass says what then.
 
-    __slots__ = ("_queued", "_wheel", "callback", "deadline")
+    What has one timer for each QP is a subclass itself: a bound method for each would be another object.
+    """
 
-    def __init__(self, wheel: Timers, callback: Callable[[float], None]) -> None:
+    __slots__ = ("_queued", "_wheel", "deadline")
+
+    def __init__(self, wheel: Timers) -> None:
         self._wheel = wheel
-        self.callback = callback  # called with the time
         self.deadline: float = NEVER
         self._queued: float = NEVER  # earliest heap entry of this timer
+
+    def fire(self, now: float) -> None:
+        """The deadline has come."""
+        raise NotImplementedError
 
     @property
     def armed(self) -> bool:
@@ -57,6 +65,20 @@ class Timer:
         return NEVER if entry != self._queued else self.deadline
 
 
+class _CallingTimer(Timer):
+    """A timer that calls a function with the time."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, wheel: Timers, function: Callable[[float], None]) -> None:
+        super().__init__(wheel)
+        self._function = function
+
+    @override
+    def fire(self, now: float) -> None:
+        self._function(now)
+
+
 class Timers:
     """All timers of one endpoint. No deadline is before `not_before`, which is cheap to read."""
 
@@ -68,8 +90,8 @@ class Timers:
         self.not_before: float = NEVER
 
     def timer(self, callback: Callable[[float], None]) -> Timer:
-        """Return a new timer, not armed."""
-        return Timer(self, callback)
+        """Return a new timer that calls this function, not armed."""
+        return _CallingTimer(self, callback)
 
     def push(self, deadline: float, timer: Timer) -> None:
         """For Timer only."""
@@ -97,5 +119,5 @@ class Timers:
         while heap and heap[0][0] <= now:
             entry, _, timer = heappop(heap)
             if timer.pop(entry, now):
-                timer.callback(now)
+                timer.fire(now)
         self.not_before = heap[0][0] if heap else NEVER

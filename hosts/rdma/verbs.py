@@ -361,9 +361,10 @@ class Verbs(Generic[Qp]):
         if qp.state is QpState.ERROR:
             qp.complete_receive(wr_id, 0, 0, now, "WR_FLUSH_ERR")
             return
-        if len(qp.responder.receives) >= MAX_RECV_WR:
+        responder = qp.responder
+        if len(responder.receives) >= MAX_RECV_WR:
             raise VerbsError("ENOMEM", f"QP {number} has {MAX_RECV_WR} receives posted")
-        qp.responder.post_receive(wr_id)
+        responder.post_receive(wr_id)
 
 
 def _check_limits(names: Collection[str], given: Mapping[str, Any]) -> None:

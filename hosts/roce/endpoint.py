@@ -10,21 +10,23 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final
 
 from typing_extensions import override
 
 from mrclab.hosts.rdma import endpoint as rc
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets.icrc import Verifier
-from mrclab.hosts.rdma.packets.path import Frame
+from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.hosts.rdma.verbs import Verbs
-from mrclab.hosts.roce.packets import WIRE, RoceCodec
+from mrclab.hosts.roce.packets import WIRE, PlainPath, RoceCodec
 from mrclab.hosts.roce.provider import RoceProvider
-from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
+from mrclab.hosts.roce.qp import ControlItem, RocePeer, RoceQueuePair
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
+
+_MAX_PEERS: Final = 4096
 
 
 class RocePort(rc.TransportPort):
@@ -53,11 +55,28 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         super().__init__(config, rng, log, secrets, [RocePort(port.number, port.plane) for port in config.ports])
         self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
+        self._peers: dict[int, RocePeer] = {}
+        self._macs = {port.number: cable_macs(port) for port in config.ports}
         self._icrc = Verifier(self._address)
         self._ports: dict[int, RocePort] = self.ports.by_number
         self.verbs = Verbs(config, RoceProvider(self), self.events, self.memory, self.secrets)
         self._qps: dict[int, RoceQueuePair] = self.verbs.qps
         self._pacing = self.timers.timer(self._on_pacing)
+
+    # --- paths ------------------------------------------------------------------------------------
+
+    def peer(self, address: int) -> RocePeer:
+        """Return the host with this address."""
+        found = self._peers.get(address)
+        if found is None:
+            if len(self._peers) >= _MAX_PEERS:
+                self._peers.clear()
+            found = self._peers[address] = RocePeer(address)
+        return found
+
+    def path(self, port: int, peer: bytes, sport: int) -> PlainPath:
+        """Return a new path out of a port."""
+        return self.codec.path(self._macs[port], self._address, peer, sport)
 
     # --- packets in -------------------------------------------------------------------------------
 
@@ -136,7 +155,8 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
 
     def wake(self, qp: RoceQueuePair) -> None:
         """The QP may have data to send."""
-        if not qp.queued and qp.requestor.sendable():
+        requestor = qp.known_requestor
+        if not qp.queued and requestor is not None and requestor.sendable():
             qp.queued = True
             self._ports[qp.port.number].ready.append(qp)
             self.on_work()

@@ -20,12 +20,12 @@ from mrclab.hosts.roce.telemetry import Hop
 class PlainPath(Route):
     """One 5-tuple out of one NIC port. ECMP in the switches makes it one path."""
 
-    __slots__ = ("_addresses", "_macs", "sport")
+    __slots__ = ("_macs", "destination", "source", "sport")
 
     def __init__(self, macs: bytes, source: bytes, destination: bytes, sport: int) -> None:
         super().__init__()
         self._macs = macs  # destination and source
-        self._addresses = source + destination
+        self.source, self.destination = source, destination
         self.sport = sport
 
     def with_telemetry(self, frame: Frame, hops: list[Hop]) -> Frame:
@@ -35,7 +35,7 @@ class PlainPath(Route):
     @override
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
         word = 6 << 28 | traffic_class << 20
-        ipv6 = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self._addresses[:16], self._addresses[16:])
+        ipv6 = wire.IPV6.pack(word, udp_len, wire.NEXT_UDP, wire.HOP_LIMIT, self.source, self.destination)
         udp = wire.UDP.pack(self.sport, wire.UDP_PORT, udp_len, 0)
         return self._macs + wire.ETHERTYPE_IPV6.to_bytes(2, "big") + ipv6 + udp
 

@@ -9,19 +9,18 @@ from typing_extensions import override
 
 from mrclab.hosts.rdma import qp as rc
 from mrclab.hosts.rdma.packets import wire
-from mrclab.hosts.rdma.packets.path import Frame, WireFrame, cable_macs
+from mrclab.hosts.rdma.packets.path import Frame, WireFrame
 from mrclab.hosts.rdma.packets.psn import wrap
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.stats import QpStats, reader
 from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.cc import RateFacts, rate_control
 from mrclab.hosts.roce.packets import PlainPath, RocePacket
-from mrclab.hosts.roce.requestor import RoceRequestor
+from mrclab.hosts.roce.requestor import NOTHING_SENT, RoceRequestor
 from mrclab.hosts.roce.responder import RoceResponder
 from mrclab.hosts.roce.settings import RoceQpSettings
 from mrclab.hosts.roce.telemetry import Hop
 from mrclab.topo import srv6
-from mrclab.topo.config.nodeconfig import NicPortConfig
 
 if TYPE_CHECKING:
     from mrclab.hosts.roce.endpoint import RoceEndpoint
@@ -41,18 +40,35 @@ class RoceQpStats(QpStats):
 
 
 _read_stats: Final = reader(RoceQpStats)
+_NO_PATHS: Final[dict[int, PlainPath]] = {}  # stays empty: a host with one port has no others
+
+
+class RocePeer:
+    """One destination host, the same for all QPs that lead there."""
+
+    __slots__ = ("address", "number", "text")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.text = srv6.text(number)
+        self.address = srv6.to_bytes(number)
 
 
 class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     """One QP: its path and its rate."""
 
+    __slots__ = (
+        "_ack_waits", "_others", "_path", "cc", "echo", "endpoint", "memory", "peer_bytes", "port", "queued",
+        "settings", "sport", "stats",
+    )  # fmt: skip
+
     def __init__(
-        self, endpoint: RoceEndpoint, init: rc.QpInit, peer: str, settings: RoceQpSettings, now: float
+        self, endpoint: RoceEndpoint, init: rc.QpInit, peer: RocePeer, settings: RoceQpSettings, now: float
     ) -> None:
-        super().__init__(endpoint.events, init, peer)
+        super().__init__(endpoint.events, init, peer.text)
         self.endpoint = endpoint
         self.memory = endpoint.memory
-        self.peer_bytes = srv6.to_bytes(srv6.from_text(peer))
+        self.peer_bytes = peer.address
         self.settings = settings
         self.stats = RoceQpStats()
         self.queued = False  # at its port, to send
@@ -60,24 +76,50 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         port = ports[endpoint.verbs.ordinal(init.qpn) % len(ports)].number if settings.port is None else settings.port
         drawn = h.FIRST_SPORT | endpoint.rng.getrandbits(14)
         self.sport = drawn if settings.udp_sport is None else settings.udp_sport
-        self._paths = {entry.number: self._path(entry) for entry in ports}
         self.port = endpoint.config.port(port)
-        self.path = self._paths[port]
-        self.ev = self.port.plane << 28 | self.sport  # names the path in records; the switches choose the uplink
+        self._path: PlainPath | None = None
+        self._others = _NO_PATHS  # of control packets that leave by other ports
         self._begin(now)
 
-    def _path(self, port: NicPortConfig) -> PlainPath:
-        source = srv6.to_bytes(srv6.from_text(self.endpoint.config.host.address))
-        return self.endpoint.codec.path(cable_macs(port), source, self.peer_bytes, self.sport)
+    @property
+    def ev(self) -> int:
+        """Name of the path in records; the switches choose the uplink."""
+        return self.port.plane << 28 | self.sport
+
+    @property
+    def path(self) -> PlainPath:
+        """Path of its data, made with the first frame."""
+        found = self._path
+        if found is None:
+            found = self._path = self.endpoint.path(self.port.number, self.peer_bytes, self.sport)
+        return found
+
+    def _path_by(self, port: int) -> PlainPath:
+        """Return the path out of one port."""
+        if port == self.port.number:
+            return self.path
+        found = self._others.get(port)
+        if found is None:
+            if self._others is _NO_PATHS:
+                self._others = {}
+            found = self._others[port] = self.endpoint.path(port, self.peer_bytes, self.sport)
+        return found
+
+    @override
+    def _make_requestor(self) -> RoceRequestor:
+        return RoceRequestor(self)
+
+    @override
+    def _make_responder(self) -> RoceResponder:
+        return RoceResponder(self)
 
     @override
     def _begin(self, now: float) -> None:
+        super()._begin(now)
         s = self.settings
         line = s.line_rate * self.endpoint.config.weight(self.port)
         facts = RateFacts(line, s.base_rtt, s.path_mtu, s.dcqcn)
         self.cc = rate_control(s.cc_profile, facts, now, s.cc_config)
-        self.requestor = RoceRequestor(self)
-        self.responder = RoceResponder(self)
         self._ack_waits = False
         self.echo: list[Hop] | None = None  # telemetry for the next ACK
 
@@ -104,7 +146,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
         if came is not None:
             body += wire.AETH.pack(came)
-        self.endpoint.send_control(port, lambda: self._paths[port].frame(h.TC_CONTROL, body))
+        self.endpoint.send_control(port, lambda: self._path_by(port).frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
         """Queue an ACK with the state at the time of sending; one that already waits covers this as well."""
@@ -119,7 +161,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         responder = self.responder
         psn = wrap(responder.expected - 1 + responder.first_psn)
         body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
-        path = self._paths[port]
+        path = self._path_by(port)
         frame = path.frame(h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF))
         echo, self.echo = self.echo, None
         return frame if echo is None else path.with_telemetry(frame, echo)
@@ -131,7 +173,7 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     def _cnp(self, port: int) -> Frame:
         """Set BECN after the ICRC was computed, which does not cover its byte."""
         body = wire.BTH.pack(h.RoceOpcode.CNP, wire.MIGRATED, wire.P_KEY, self.remote_qpn, 0) + h.CNP_PAYLOAD
-        frame = self._paths[port].frame(h.TC_CONTROL, body)
+        frame = self._path_by(port).frame(h.TC_CONTROL, body)
         header = frame.header[:_BECN_AT] + bytes([h.BECN]) + frame.header[_BECN_AT + 1 :]
         return WireFrame(header, frame.payload, frame.trailer, frame.wire_len)
 
@@ -172,6 +214,10 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     @override
     def rows(self) -> dict[str, Any]:
         return {**self.stats.as_dict(), **self.cc.snapshot()}
+
+    @override
+    def _nothing_sent(self) -> dict[str, Any]:
+        return NOTHING_SENT
 
     @override
     def snapshot(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ its message.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
@@ -19,6 +18,7 @@ from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
 from mrclab.hosts.rdma.states import QpState
+from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.roce import headers as h
 from mrclab.hosts.roce.selective import SelectiveRepeat
 from mrclab.hosts.roce.telemetry import Hop
@@ -42,8 +42,31 @@ class RoceMessage(PostedWrite):
     successor: RoceMessage | None
 
 
+NOTHING_SENT: Final[dict[str, Any]] = {"inflight": 0, "rtt": None, "outstanding": 0}
+"""Snapshot of a sending half that is not made."""
+
+
+class _RetryTimer(Timer):
+    """Retry timer of one requestor."""
+
+    __slots__ = ("_requestor",)
+
+    def __init__(self, requestor: RoceRequestor) -> None:
+        super().__init__(requestor.qp.endpoint.timers)
+        self._requestor = requestor
+
+    @override
+    def fire(self, now: float) -> None:
+        self._requestor.on_timeout(now)
+
+
 class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     """Send queue and go-back-N."""
+
+    __slots__ = (
+        "_ack_every", "_ack_requested_at", "_cursor", "_limit", "_mtu", "_recovery", "_resending", "_retries",
+        "_sample", "_telemetry", "_timer", "_window", "end", "high", "last_sent", "next", "next_at", "rtt", "una",
+    )  # fmt: skip
 
     message_class = RoceMessage
 
@@ -66,7 +89,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.high = 0  # first seq that was never sent
         self.end = 0  # first seq without a message
         self.next_at = float("-inf")  # time at which the rate limiter allows the next packet
-        self.incomplete = deque()  # all that are not completed, in order
+        self.incomplete = []  # all that are not completed, in order
         self._cursor: RoceMessage | None = None  # the one that `next` is in
         self._retries = 0
         self._resending = False  # gone back and not sent yet
@@ -74,7 +97,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._sample: tuple[int, float] | None = None  # a packet sent once with an ACK request, and its time
         self.rtt: float | None = None
         self.last_sent = float("-inf")
-        self._timer = qp.endpoint.timers.timer(self._on_timeout)
+        self._timer = _RetryTimer(self)
 
     # --- posting ----------------------------------------------------------------------------------
 
@@ -252,7 +275,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.rtt = sample if self.rtt is None else self.rtt + _RTT_GAIN * (sample - self.rtt)
             self._sample = None
         while self.incomplete and self.incomplete[0].last_seq < until:
-            self.qp.complete(self.incomplete.popleft(), "SUCCESS", now)
+            self.qp.complete(self.incomplete.pop(0), "SUCCESS", now)
         if self.qp.state is not QpState.RTS:
             return  # its completion queue is full
         oldest = self.incomplete[0] if self.incomplete else None
@@ -307,7 +330,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._timer.arm(now + self.qp.settings.ack_timeout)
         self.qp.wake()
 
-    def _on_timeout(self, now: float) -> None:
+    def on_timeout(self, now: float) -> None:
+        """Go back: nothing was acknowledged for too long."""
         if self.next <= self.una and self.qp.port_up():
             return  # nothing in flight: the rate limiter holds the packet back; a dead port would drop it instead
         self.qp.stats.timeouts += 1
@@ -320,13 +344,13 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     # --- the end ----------------------------------------------------------------------------------
 
     @override
-    def _clear(self, now: float) -> deque[RoceMessage]:
+    def _clear(self, now: float) -> list[RoceMessage]:
         self._timer.cancel()
         self.una = self.next = self.high = self.end
         self._cursor = None
         if self._recovery is not None:
             self._recovery.clear()
-        incomplete, self.incomplete = self.incomplete, deque()
+        incomplete, self.incomplete = self.incomplete, []
         return incomplete
 
     @override

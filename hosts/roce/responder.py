@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 _RNR_CODE: Final = 1  # IBTA's timer code for 10 µs; the requestor waits a round trip
 
 
+_NONE_EARLY: Final[dict[int, RocePacket]] = {}  # stays empty
+
+
 class RoceResponder(ReceiveHalf):
     """Expected PSN, and the current message."""
 
+    __slots__ = (
+        "_cnp_at", "_cnp_interval", "_early", "_in_message", "_keeps", "_left", "_length", "_nak_sent", "_rkey", "_va",
+        "expected", "qp",
+    )  # fmt: skip
+
     def __init__(self, qp: RoceQueuePair) -> None:
-        super().__init__()
+        super().__init__(qp.remote_psn)
         self.qp = qp
         self.expected = 0  # seq
         self._nak_sent = False  # for the gap at `expected`
-        self._early: dict[int, RocePacket] = {}  # with selective repeat: early packets by seq
+        self._early = _NONE_EARLY  # with selective repeat: early packets by seq
         self._keeps = qp.settings.recovery == "selective_repeat"
         self._in_message = False
         self._va = self._rkey = self._left = self._length = 0  # of the current message
@@ -71,7 +79,7 @@ class RoceResponder(ReceiveHalf):
             self._in_message = False
             self.msn += 1
             if packet.op in h.WITH_IMM:
-                qp.complete_receive(self.receives.popleft(), packet.imm, self._length, now)
+                qp.complete_receive(self.receives.pop(0), packet.imm, self._length, now)
         if packet.telemetry is not None:
             qp.echo = packet.telemetry
         if packet.ack_request and qp.state is not QpState.ERROR:
@@ -97,6 +105,8 @@ class RoceResponder(ReceiveHalf):
         came = packet.psn if seq - self.expected < qp.settings.mpr_psns else None
         if came is not None and seq not in self._early:
             packet.view = memoryview(bytes(packet.view))  # the frame's memory may be reused
+            if self._early is _NONE_EARLY:
+                self._early = {}
             self._early[seq] = packet
         qp.stats.nacks_sent += 1
         qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=came)

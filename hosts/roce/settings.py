@@ -9,6 +9,7 @@ from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.roce import headers as h
 from mrclab.topo.config.nodeconfig import DcqcnSection, NodeConfig, Template
+from mrclab.topo.economy import IdentityCache
 
 RECOVERIES = ("go_back_n", "selective_repeat")
 _DEFAULT_CONTROL = "dcqcn"
@@ -43,7 +44,22 @@ _LIMITS = {
 
 
 def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> RoceQpSettings:
-    """Defaults of the node config for a destination, and `overrides`: fields of RoceQpSettings."""
+    """Defaults of the node config for a destination, and `overrides`: fields of RoceQpSettings.
+
+    The same object for all QPs that have the same.
+    """
+    if not overrides.keys() <= _ALIKE:
+        return _made(config, template, overrides)
+    own = tuple(sorted([(name, type(value), value) for name, value in overrides.items()]))
+    rest = config.path_mtu, config.link.rate_pps, template.base_rtt, *own
+    return _shared.get((config.transport,), rest, lambda: _made(config, template, overrides))
+
+
+_shared: IdentityCache[RoceQpSettings] = IdentityCache(64)
+_ALIKE = frozenset({"ack_packets", "mpr", "recovery", "reorder_packets", "retry_count", "timeout_exponent", "wimm"})
+
+
+def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> RoceQpSettings:
     if "ev_profile" in overrides:
         raise VerbsError("EOPNOTSUPP", "a RoCEv2 QP has no EVs; leave ev_profile out, or use MRC")
     rc.check_names(overrides, _CALLER_MAY_SET)

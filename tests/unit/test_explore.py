@@ -106,7 +106,7 @@ def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
 
 
 def test_a_timer_that_is_armed_for_ever_is_found(monkeypatch):
-    monkeypatch.setattr(SendTimer, "_on_timer", lambda self, now: self.timer.arm(now + 0.1))
+    monkeypatch.setattr(SendTimer, "fire", lambda self, now: self.arm(now + 0.1))
     assert what_is_found().startswith("it never ends")
 
 

@@ -80,18 +80,19 @@ class Work:
         """All at once, or each some time after the one before was taken."""
         waiting = [wr_id for wr_id, _, _ in self.immediates]
         qp, sim = host.verbs.qp(self.transfer.qb), self.transfer.sim
-        complete = qp.complete_receive
+        push = qp.recv_cq.push
 
         def post():
             if waiting and host.verbs.qps.get(qp.qpn) is qp:
                 host.verbs.post_recv(qp.qpn, waiting.pop(0), sim.now)
 
-        def completed(*arguments):
-            complete(*arguments)
-            sim.at(sim.now + RTT, post)
+        def pushed(completion):
+            if completion.qp == qp.qpn and completion.opcode.startswith("RECV"):
+                sim.at(sim.now + RTT, post)
+            return push(completion)
 
         if one_by_one:
-            qp.complete_receive = completed
+            qp.recv_cq.push = pushed
         for _ in waiting[: 1 if one_by_one else None]:
             post()
 

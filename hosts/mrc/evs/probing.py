@@ -37,8 +37,17 @@ class Outstanding:
         self.path_test = path_test
 
 
+_NONE_QUEUED: Final[dict[int, list[Ev]]] = {}  # stay empty: most QPs send no probe
+_NONE_SENT: Final[dict[int, Outstanding]] = {}
+
+
 class Prober:
     """Probes of one QP."""
+
+    __slots__ = (
+        "_next_id", "_overdue", "_policy", "_qp", "_rtt", "_sent", "_slowest", "_tail_plane", "last_tail", "queued",
+        "tail_backoff", "tail_probe_due", "tail_rtt",
+    )  # fmt: skip
 
     def __init__(self, qp: MrcQueuePair) -> None:
         self._qp = qp
@@ -49,9 +58,9 @@ class Prober:
         self.tail_probe_due = False
         self.tail_rtt = 0.0  # of the last answered tail loss probe, until data gives a round-trip time
         self._tail_plane = 0  # plane of the next tail loss probe
-        self.queued: dict[int, list[Ev]] = {}  # plane -> EVs whose probe waits for the port
-        self._sent: dict[int, Outstanding] = {}
-        self._overdue: dict[int, Outstanding] = {}  # timed out, but perhaps only late
+        self.queued: dict[int, list[Ev]] = _NONE_QUEUED  # plane -> EVs whose probe waits for the port
+        self._sent: dict[int, Outstanding] = _NONE_SENT
+        self._overdue: dict[int, Outstanding] = _NONE_SENT  # timed out, but perhaps only late
         self._slowest = 0.0  # seconds of the last late answer to a path probe; 0: none since one in time
         self._next_id = 0
 
@@ -111,9 +120,8 @@ class Prober:
         """End all probes with the QP."""
         self.tail_backoff = 1
         self.tail_probe_due = False
-        self.queued.clear()
-        self._sent.clear()
-        self._overdue.clear()
+        self.queued = _NONE_QUEUED
+        self._sent = self._overdue = _NONE_SENT
         evs = self._qp.known_evs
         for ev in evs.by_value.values() if evs is not None else ():
             self.unwatch(ev)
@@ -133,6 +141,8 @@ class Prober:
                     state.reserved = True
                     state.timer.arm(slot)
                     return
+            if self.queued is _NONE_QUEUED:
+                self.queued = {}
             waiting = self.queued.setdefault(ev.plane, [])
             if ev not in waiting:
                 waiting.append(ev)
@@ -142,7 +152,9 @@ class Prober:
     def _failed(self, ev: Ev, state: ProbeState, now: float) -> None:
         given_up = self._sent.pop(state.probe_id or 0, None)
         if given_up is not None:
-            if len(self._overdue) >= _KEPT:
+            if self._overdue is _NONE_SENT:
+                self._overdue = {}
+            elif len(self._overdue) >= _KEPT:
                 del self._overdue[next(iter(self._overdue))]
             self._overdue[state.probe_id or 0] = given_up
         state.probe_id = None
@@ -200,7 +212,9 @@ class Prober:
     def _build(self, ev: Ev, now: float, path_test: bool) -> Frame:
         probe_id = self._next_id
         self._next_id = probe_id + 1 & _ID_MASK
-        if len(self._sent) >= _KEPT:
+        if self._sent is _NONE_SENT:
+            self._sent = {}
+        elif len(self._sent) >= _KEPT:
             del self._sent[next(iter(self._sent))]
         self._sent[probe_id] = Outstanding(ev, now, path_test)
         bth = wire.BTH.pack(

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
+from mrclab.hosts.rdma.timers import Timer
+
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
 
 
-class Retries:
-    """Counts retries; too many fail the QP."""
+class Retries(Timer):
+    """Counts retries; too many fail the QP. As a timer it waits for planes."""
 
-    __slots__ = ("_counted_at", "_loss", "_requestor", "_stranded")
+    __slots__ = ("_counted_at", "_loss", "_requestor")
 
     def __init__(self, requestor: MrcRequestor) -> None:
+        super().__init__(requestor.qp.endpoint.timers)
         self._requestor = requestor
         self._loss = requestor.recovery.loss
         self._counted_at = float("-inf")  # when a timeout or NACK last counted as a retry
-        self._stranded = requestor.qp.endpoint.timers.timer(self._on_stranded)
-
-    def cancel(self) -> None:
-        """Stop waiting for planes."""
-        self._stranded.cancel()
 
     def watch_paths(self, now: float) -> None:
         """Without any plane, retries are counted as if the waiting packets had been sent and not answered."""
         if not self._is_stranded():
-            self._stranded.cancel()
-        elif not self._stranded.armed:
-            self._stranded.arm(now + self._loss.timeout())
+            self.cancel()
+        elif not self.armed:
+            self.arm(now + self._loss.timeout())
 
     def _is_stranded(self) -> bool:
         """Return True if packets wait and no plane can carry them."""
@@ -36,7 +36,8 @@ class Retries:
         waits = bool(requestor.unsent) or requestor.in_flight
         return waits and not any(plane.usable for plane in requestor.qp.evs.plane_list)
 
-    def _on_stranded(self, now: float) -> None:
+    @override
+    def fire(self, now: float) -> None:
         if self._is_stranded() and self._timed_out(now):
             self.watch_paths(now)
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import override
+
 from mrclab.hosts.mrc.recovery.loss import ROUNDING
 from mrclab.hosts.mrc.recovery.sent import TAIL
 from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
+from mrclab.hosts.rdma.timers import Timer
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
@@ -18,27 +21,27 @@ if TYPE_CHECKING:
 _NEVER: Final = float("inf")
 
 
-class SendTimer:
-    """Arms the timer, and declares packets lost when it fires."""
+class SendTimer(Timer):
+    """Declares packets lost when it fires."""
 
-    __slots__ = ("_loss", "_requestor", "tail_probe", "timer")
+    __slots__ = ("_loss", "_requestor", "tail_probe")
 
     def __init__(self, requestor: MrcRequestor) -> None:
+        super().__init__(requestor.qp.endpoint.timers)
         self._requestor = requestor
         self._loss = requestor.recovery.loss
         self.tail_probe = TailLossProbe(requestor.recovery.loss, requestor.recovery.rtt)
-        self.timer = requestor.qp.endpoint.timers.timer(self._on_timer)
 
-    def arm(self, now: float) -> None:
+    def plan(self, now: float) -> None:
         """Fire at the next timeout or probe; never while nothing is in flight."""
         timeout = self._loss.next_timeout()
         if timeout is None:
-            self.timer.cancel()
+            self.cancel()
             return
         at = min(timeout, self._probe_at())
         if not self._requestor.unsent:
             at = min(at, self._tail_probe_at(timeout - self._loss.timeout()))
-        self.timer.arm(max(now, at))
+        self.arm(max(now, at))
 
     def _probe_at(self) -> float:
         """Return the time of the next reliability probe."""
@@ -50,7 +53,8 @@ class SendTimer:
         requestor = self._requestor
         return _NEVER if requestor.unresponsive else self.tail_probe.at(oldest, requestor.last_sent)
 
-    def _on_timer(self, now: float) -> None:
+    @override
+    def fire(self, now: float) -> None:
         requestor = self._requestor
         if not self._expire(now):
             return
@@ -64,7 +68,7 @@ class SendTimer:
                 requestor.in_flight_bytes.detach()
                 requestor.window_opened(now)
             prober.tail(now)
-        self.arm(now)
+        self.plan(now)
 
     def _expire(self, now: float) -> bool:
         """Declare packets lost whose ACK timeout has expired; False where that failed the QP."""

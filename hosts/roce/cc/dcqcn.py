@@ -21,6 +21,7 @@ from mypy_extensions import mypyc_attr
 from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
 from mrclab.topo.config.nodeconfig import DcqcnSection
 from mrclab.topo.config.registry import Setting
+from mrclab.topo.economy import IdentityCache
 
 _AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
 _NEVER: Final = float("inf")
@@ -135,6 +136,9 @@ def _increase(s: DcqcnState, p: DcqcnParameters) -> None:
         s.alpha_due = s.increase_due = _NEVER
 
 
+_shared: Final[IdentityCache[DcqcnParameters]] = IdentityCache(64)  # of QPs with alike ports and destinations
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Dcqcn(RateControl):
     """DCQCN: a QP's rate is cut by CNPs and raised by a timer and a byte counter."""
@@ -152,19 +156,31 @@ class Dcqcn(RateControl):
 
     def __init__(self, facts: RateFacts, now: float, **config: float) -> None:
         section = facts.dcqcn.model_copy(update=config) if config else facts.dcqcn
-        self.parameters = parameters(section, facts.line_rate, facts.base_rtt)
-        self.state = start(self.parameters)
+        line, rtt = facts.line_rate, facts.base_rtt
+        self.parameters = _shared.get((section,), (line, rtt), lambda: parameters(section, line, rtt))
+        self._state: DcqcnState | None = None
+
+    @property
+    def state(self) -> DcqcnState:
+        """State, made with the first CNP: most limiters never limit."""
+        found = self._state
+        if found is None:
+            found = self._state = start(self.parameters)
+        return found
 
     def rate(self, now: float) -> float | None:
         """Return the bytes per second that the QP may send now; None for line rate."""
-        s = self.state
+        s = self._state
+        if s is None:
+            return None
         if s.limited:
             advance(s, self.parameters, now)
         return s.limit  # read again: mypyc assumes that a fact from before a call still holds
 
     def on_sent(self, size: int, now: float) -> None:
         """A packet of `size` bytes leaves."""
-        on_sent(self.state, self.parameters, size)
+        if self._state is not None:
+            on_sent(self._state, self.parameters, size)
 
     def on_cnp(self, now: float) -> None:
         """The receiver saw a mark."""
@@ -172,7 +188,7 @@ class Dcqcn(RateControl):
 
     def snapshot(self) -> dict[str, float]:
         """Rate (bytes per second), target and alpha, for samples."""
-        s = self.state
+        s = self._state or start(self.parameters)
         return {"rate": round(s.rate), "target_rate": round(s.target), "alpha": round(s.alpha, 4)}
 
 
