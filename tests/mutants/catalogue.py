@@ -34,7 +34,7 @@ MUTANTS: Final = (
     Mutant("a trim in the core does not skip the EV", _REQ, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
     Mutant("a NACK about an older copy is obeyed", _RECOVERY, "or timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
     Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if sent_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
-    Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
+    Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq, now)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
     Mutant("a SACK that answers a probe has an empty bitmap", _RESP, "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,", "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits and item.probe_id is None else 0,", ("mrc_survivors",)),
     # --- sending half -------------------------------------------------------------------------------------------------
     Mutant("the window is one packet too large", _REQ, "            or window.next - window.una >= self.psn_window\n", "            or window.next - window.una > self.psn_window\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
@@ -73,7 +73,7 @@ MUTANTS: Final = (
     Mutant("a cumulative ACK forgets its last packet", _WINDOW, "        self.una = cack + 1\n        return newly_acked", "        self.una = cack\n        return newly_acked", ("mrc_endpoint",)),
     Mutant("a record used again keeps its last path", _WINDOW, "        packet.lost_ev = None\n", "", ("mrc_survivors", "mrc_endpoint")),
     # --- receiving half -----------------------------------------------------------------------------------------------
-    Mutant("a duplicate is placed again", _RESP, "        if distance < 0 or self.bits >> distance & 1:\n            self._on_duplicate(packet, seq)\n            return 0\n", "        if distance < 0:\n            self._on_duplicate(packet, seq)\n            return 0\n", ("mrc_endpoint", "mrc_responder", "mrc_properties")),
+    Mutant("a duplicate is placed again", _RESP, "        if distance < 0 or self.bits >> distance & 1:\n            self._on_duplicate(packet, seq, now)\n            return 0\n", "        if distance < 0:\n            self._on_duplicate(packet, seq)\n            return 0\n", ("mrc_endpoint", "mrc_responder", "mrc_properties")),
     Mutant("the receive window has no end", _RESP, "        if distance >= self.window:\n", "        if distance >= 2 * self.window:\n", ("mrc_responder",)),
     Mutant("a message is delivered before it is whole", _RESP, "while ends and ends[0][0] < self.base:", "while ends and ends[0][0] <= self.base + 1:", ("mrc_completions", "mrc_endpoint", "mrc_responder", "mrc_properties")),
     Mutant("an immediate without a receive is taken", _RESP, "        if ahead > len(self.receives):\n", "        if ahead > len(self.receives) + 1:\n", ("mrc_endpoint", "mrc_verbs", "mrc_responder")),
