@@ -83,7 +83,7 @@ class _ChannelEnd:
     """Common part of both ends of a flow."""
 
     def __init__(self, verbs: Verbs[Any], name: str, peer: str, qps: list[int], slots: Slots) -> None:
-        self.digests: list[RunningDigest] = [hashlib.sha256() for _ in qps]
+        self.digests: list[RunningDigest] = [hashlib.sha256() for _ in qps] if slots.digest else []
         """Digest of each QP's bytes, in order."""
         self.verbs = verbs
         self.name = name
