@@ -82,7 +82,8 @@ def compare_worlds(
         runs = [scenario.slower(run, slower) for run in found if work.called(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
-        numbers, more = parse_seeds(seeds), parse_seeds(sim_seeds, "--sim-seeds") if sim_seeds else []
+        numbers = parse_seeds(seeds)
+        more = [seed for seed in parse_seeds(sim_seeds, "--sim-seeds") if seed not in numbers] if sim_seeds else []
         late = [work.with_jitter(run, jitter) for run in runs] if jitter else []
         store = Store(results_dir)
         if not only_page:

@@ -339,7 +339,7 @@ def test_new_runs_take_the_place_of_one_scenario_among_the_figures_of_a_file(run
     put(run, kept, "wire", "wire", goodput=0.9, seed=2)
     put(run, kept, "again", "sim", seed=2)
     put(run, kept, "more", "sim", seed=3)
-    words = ["--only-page", "--from", str(old.with_suffix(".json")), "--sim-seeds", "3", "--page", str(new)]
+    words = ["--only-page", "--from", str(old.with_suffix(".json")), "--sim-seeds", "2,3", "--page", str(new)]
     invoke(file, kept, *words, seeds="1,2")
     first, second = json.loads(new.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
     assert first == other
