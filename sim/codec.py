@@ -153,7 +153,7 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
     at_t1 = _t1_words.get(key)
     if at_t1 is None:
         at_t1 = _t1_words[key] = word(srv6.usid(srv6.UsidType.T1, plane, number))
-    return (words[0], at_t1, *words[2:])
+    return (words[0], at_t1, words[2], words[3], words[4], words[5], words[6], words[7])
 
 
 _t1_words: dict[int, int] = {}
@@ -243,6 +243,18 @@ def _read_write(packet: MrcPacket, body: bytes) -> int:
     return int(flags_psn)
 
 
+class ObjectCodec(mrc.MrcCodec):
+    """Codec of frames as objects."""
+
+    def path(self, value: int, port: int, macs: bytes, ends: Ends) -> ObjectPath:
+        """A path."""
+        return ObjectPath(value, port, macs, ends)
+
+    def parser(self, port: int, route: bytes, address: bytes, verifier: Verifier) -> ObjectParser:
+        """The parser of a port."""
+        return ObjectParser(port, route, address, verifier)
+
+
 # --- RoCEv2 -----------------------------------------------------------------------------------------------------------
 
 
@@ -308,4 +320,4 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacke
     return packet
 
 
-OBJECTS: Final = Codecs(mrc.MrcCodec(ObjectPath, ObjectParser), rp.RoceCodec(ObjectPlainPath, parse))
+OBJECTS: Final = Codecs(ObjectCodec(), rp.RoceCodec(ObjectPlainPath, parse))

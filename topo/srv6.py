@@ -114,8 +114,17 @@ def ev(plane: int, uplink: int, tag: int) -> int:
 @functools.lru_cache(_EVS)
 def ev_fields(value: int) -> EvFields:
     """Unpack an EV."""
-    uplink = value >> _HIGH_SHIFT_IN_EV & MAX_INDEX & ~_LOW | value >> _UPLINK_SHIFT_IN_EV & _LOW
-    return EvFields(value >> 28 & MAX_PLANE, uplink, value & MAX_TAG)
+    return EvFields(ev_plane(value), ev_uplink(value), value & MAX_TAG)
+
+
+def ev_plane(value: int) -> int:
+    """Plane of an EV, which calls less than all of its fields."""
+    return value >> 28 & MAX_PLANE
+
+
+def ev_uplink(value: int) -> int:
+    """Uplink of an EV."""
+    return value >> _HIGH_SHIFT_IN_EV & MAX_INDEX & ~_LOW | value >> _UPLINK_SHIFT_IN_EV & _LOW
 
 
 def ev_tag(index: int) -> int:

@@ -179,8 +179,7 @@ class Peer:
 
     def use_reverse(self, entropy: int) -> None:
         """Use the path of a packet that is known to have arrived for control packets of its plane."""
-        plane, uplink, _tag = srv6.ev_fields(entropy)
-        self.take_reverse(plane, uplink)
+        self.take_reverse(srv6.ev_plane(entropy), srv6.ev_uplink(entropy))
 
     def take_reverse(self, plane: int, uplink: int) -> None:
         """Use the path by this uplink for control packets of its plane."""
@@ -194,7 +193,7 @@ class Peer:
         First the path through the same T1, since most cables fail in both directions; then each in turn. §1.4.6 learns
         good reverse paths from answered probes only, none of which returns while all responses are lost.
         """
-        plane, uplink, _tag = srv6.ev_fields(entropy)
+        plane, uplink = srv6.ev_plane(entropy), srv6.ev_uplink(entropy)
         uplinks = self.uplinks_to_use(plane)
         if not uplinks or plane not in self.reverse:
             return

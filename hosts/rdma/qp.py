@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.events import AsyncEvents
@@ -79,13 +79,16 @@ class ReceiveHalf:
         return {"last_placed": self.last_placed, "max_gap": self.max_gap}
 
 
-class QpInit(NamedTuple):
+class QpInit:
     """Number and objects of a new QP, as in `ibv_qp_init_attr`."""
 
-    qpn: int
-    pd: int
-    send_cq: CompletionQueue
-    recv_cq: CompletionQueue
+    __slots__ = ("pd", "qpn", "recv_cq", "send_cq")
+
+    def __init__(self, qpn: int, pd: int, send_cq: CompletionQueue, recv_cq: CompletionQueue) -> None:
+        self.qpn = qpn
+        self.pd = pd
+        self.send_cq = send_cq
+        self.recv_cq = recv_cq
 
 
 NO_ARRIVALS: Final = {"last_placed": 0.0, "max_gap": 0.0}
@@ -105,7 +108,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
 
     def __init__(self, events: AsyncEvents, init: QpInit, peer_text: str) -> None:
         self.events = events
-        self.qpn, self.pd, self.send_cq, self.recv_cq = init
+        self.qpn, self.pd, self.send_cq, self.recv_cq = init.qpn, init.pd, init.send_cq, init.recv_cq
         self.peer_text = peer_text  # address of the peer
         self.state = QpState.RESET
         self.owner_died = False  # owner died: the peer gets no responses, as if there were no QP

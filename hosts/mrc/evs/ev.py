@@ -97,7 +97,7 @@ class Ev:
         """Path, made with its first packet: a short transfer uses few EVs of a large set."""
         path = self._path
         if path is None:
-            path = self._path = self._paths.path(self.plane, self.uplink, srv6.ev_fields(self.value).tag)
+            path = self._path = self._paths.path(self.plane, self.uplink, self.value & srv6.MAX_TAG)
         return path
 
     @property

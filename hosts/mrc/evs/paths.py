@@ -58,7 +58,7 @@ class EvRoute(Route):
     def __init__(self, value: int, port: int, macs: bytes, ends: Ends) -> None:
         super().__init__()
         self.value = value
-        self.plane, self.uplink, _ = srv6.ev_fields(value)
+        self.plane, self.uplink = srv6.ev_plane(value), srv6.ev_uplink(value)
         self.port = port
         self.source = ends.source
         self._macs = macs  # destination and source

@@ -62,18 +62,19 @@ class Plane:
 def pick(items: Sequence[T], rng: random.Random) -> T:
     """Return what `rng.choice` does, without its two Python calls."""
     count = len(items)
-    bits = count.bit_length()
-    place = rng.getrandbits(bits)
+    bits, draw = count.bit_length(), rng.getrandbits
+    place: int = draw(bits)
     while place >= count > 0:  # of nothing, as there: IndexError
-        place = rng.getrandbits(bits)
+        place = draw(bits)
     return items[place]
 
 
 def shuffle(evs: list[T], rng: random.Random) -> None:
     """Shuffle as `rng.shuffle` does, draw by draw, without its three Python calls for each."""
+    draw = rng.getrandbits
     for at in range(len(evs) - 1, 0, -1):
         bits = (at + 1).bit_length()
-        other = rng.getrandbits(bits)
+        other: int = draw(bits)
         while other > at:
-            other = rng.getrandbits(bits)
+            other = draw(bits)
         evs[at], evs[other] = evs[other], evs[at]

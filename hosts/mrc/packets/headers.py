@@ -248,12 +248,18 @@ class Probe(NamedTuple):
         return cls(probe_id, ts, vendor)
 
 
-class EndpointRequest(NamedTuple):
-    """ERTH; the request id is in the PSN field of the BTH."""
+class EndpointRequest:
+    """ERTH; the request id is in the PSN field of the BTH. Bit n−1 of the mask: port n is up.
 
-    op: int
-    port_mask: int = 0  # bit n−1: port n is up
-    timestamp: int = 0
+    No tuple, as EndpointResponse: to make a NamedTuple is a call of Python.
+    """
+
+    __slots__ = ("op", "port_mask", "timestamp")
+
+    def __init__(self, op: int, port_mask: int = 0, timestamp: int = 0) -> None:
+        self.op = op
+        self.port_mask = port_mask
+        self.timestamp = timestamp
 
     def pack(self) -> bytes:
         """Return the 16 bytes."""
@@ -266,14 +272,17 @@ class EndpointRequest(NamedTuple):
         return cls(op, mask, ts)
 
 
-class EndpointResponse(NamedTuple):
-    """EETH: the EV of the request, and the time that the responder needed."""
+class EndpointResponse:
+    """EETH: the EV of the request, and the time that the responder needed, in ns."""
 
-    op: int
-    entropy: int
-    port_mask: int = 0
-    timestamp: int = 0
-    service_time: int = 0  # ns
+    __slots__ = ("entropy", "op", "port_mask", "service_time", "timestamp")
+
+    def __init__(self, op: int, entropy: int, port_mask: int = 0, timestamp: int = 0, service_time: int = 0) -> None:
+        self.op = op
+        self.entropy = entropy
+        self.port_mask = port_mask
+        self.timestamp = timestamp
+        self.service_time = service_time
 
     def pack(self) -> bytes:
         """Return the 36 bytes."""

@@ -47,6 +47,7 @@ class LossDetector:
         self.newest_arrived = -1.0  # sending time of the latest packet known to have arrived
         self.retries = 0
         self._expiries = 0  # timeouts since the last progress
+        self._timeout = self._doubled()
         self.grace_rtts = _GRACE_RTTS
         self._suspects: deque[tuple[float, Entry]] = EMPTY_QUEUE
         self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> suspects, to be confirmed by a SACK
@@ -222,27 +223,35 @@ class LossDetector:
 
     def timeout(self) -> float:
         """Return the local ACK timeout: fixed for the linear retries, then doubled each time."""
+        return self._timeout
+
+    def _doubled(self) -> float:
         doublings = max(0, self._expiries - self._settings.retry_linear)
         return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
 
     def next_timeout(self) -> float | None:
         """Return the time at which the oldest packet in flight times out."""
-        for waiting in (self._passed, self._ranked):
-            while waiting and _stale(waiting[0]):
-                waiting.popleft()
-            if waiting:
-                return waiting[0][1].sent_at + self.timeout()
+        oldest = _head(self._passed) if self._passed else None
+        if oldest is None:
+            oldest = _head(self._ranked)
+        if oldest is not None:
+            return oldest.sent_at + self._timeout
         self._passed = self._ranked = EMPTY_QUEUE
         return None
 
     def progress(self) -> None:
         """Something new was acknowledged: reset the retries."""
-        self.retries = self._expiries = 0
+        self.retries = 0
+        if self._expiries:
+            self._expiries = 0
+            self._timeout = self._doubled()
 
     def retry(self, after_timeout: bool = True) -> bool:
         """Count a retry; False when the counter is exhausted."""
         self.retries += 1
-        self._expiries += after_timeout
+        if after_timeout:
+            self._expiries += 1
+            self._timeout = self._doubled()
         if self._settings.retry_exponential >= RETRY_ENDLESS:
             return True
         return self.retries <= self._settings.retry_linear + self._settings.retry_exponential
@@ -259,6 +268,16 @@ def _take_older(queue: deque[Entry], limit: float) -> list[Entry]:
             found.append(entry)
         queue.popleft()
     return found
+
+
+def _head(queue: deque[Entry]) -> SentPacket | None:
+    """Return the first packet of a queue that is still in flight; remove those before it."""
+    while queue:
+        entry = queue[0]
+        if not _stale(entry):
+            return entry[1]
+        queue.popleft()
+    return None
 
 
 def _stale(entry: Entry) -> bool:
