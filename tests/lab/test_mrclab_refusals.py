@@ -58,7 +58,7 @@ def test_a_file_that_is_not_there_is_said(mrclab, tmp_path):
 def test_a_place_where_no_result_can_go_is_said_before_anything_starts(mrclab, tmp_path):
     scenario = small_scenario(tmp_path, "1")
     refused(mrclab.run("run", scenario, "--results", scenario / "x"), f"{scenario} is no directory that can be written")
-    refused(mrclab.run("run", scenario, "--target", "bmv3"), "unknown target 'bmv3'; choose soft or bmv2")
+    refused(mrclab.run("run", scenario, "--target", "bmv3"), "'bmv3' is none of soft, bmv2")
     refused(mrclab.run("frobnicate"), "No such command 'frobnicate'")
     assert not mrclab.run_dir.parent.exists()
 
