@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
-_RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)B/s\s*")
+_RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)(B|b|bit)/s\s*")
 _FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 LINE = "line"
 MEASURED = " (measured)"  # ends what is expected of a figure without a limit
@@ -68,7 +68,7 @@ class Level:
 
 
 def parse_level(value: object) -> object:
-    """`90% of line`, `75% of before`, `5 MB/s` → Level."""
+    """`90% of line`, `75% of before`, `5 MB/s`, `40 Gb/s` → Level."""
     if isinstance(value, Level):
         return value
     match = _LEVEL.fullmatch(brief(value))
@@ -76,9 +76,9 @@ def parse_level(value: object) -> object:
         return Level(float(match[1]) / 100, match[2])
     rate = _RATE.fullmatch(brief(value))
     if rate:
-        return Level(float(rate[1]) * _FACTOR[rate[2]], "")
+        return Level(float(rate[1]) * _FACTOR[rate[2]] / (1 if rate[3] == "B" else 8), "")
     raise ValueError(
-        f"{value!r} is no level; write for example 90% of line, 75% of NAME (an expectation's name), or 5 MB/s"
+        f"{value!r} is no level; write for example 90% of line, 75% of NAME (an expectation's name), 5 MB/s or 40 Gb/s"
     )
 
 

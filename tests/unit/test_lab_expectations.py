@@ -4,6 +4,7 @@ import pytest
 from lab_history import CORE, END, HEALED, NIC, PLANE_RATE, RTT, START, measures, records, scenario
 
 from mrclab.lab.expectations import Verdict, judge_all
+from mrclab.lab.expectations.base import Level, parse_level
 from mrclab.lab.history import Record
 from mrclab.lab.measure import Selection
 from mrclab.lab.scenario.units import show_rate, show_seconds
@@ -33,6 +34,13 @@ def test_goodput_is_told_in_bytes_and_as_a_share_with_its_window():
 @pytest.mark.parametrize(("level", "holds"), [("74%", True), ("74.9%", True), ("75.1%", False)])
 def test_a_floor_is_kept_or_not(level, holds):
     assert judge(f"  - {{kind: goodput, window: nic-link .. nic-link.end, at_least: {level} of line}}\n").ok is holds
+
+
+@pytest.mark.parametrize("text", ["40 Gb/s", "40Gbit/s", "5 GB/s", "5000 MB/s"])
+def test_a_level_is_in_bits_or_bytes(text):
+    level = parse_level(text)
+    assert level == Level(5e9, "")
+    assert parse_level(str(level)) == level
 
 
 @pytest.mark.parametrize(("share", "within", "holds"), [(75, 1, True), (80, 5, False), (80, 7, True), (70, 5, False)])
