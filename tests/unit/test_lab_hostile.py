@@ -24,7 +24,7 @@ FILES = {
     "empty": ("", ":1: a scenario is a mapping"),
     "list": ("- a\n- b\n", ":1: a scenario is a mapping"),
     "latin": (b"name: \xff\xfe\n", "byte 7 is not UTF-8; save it as UTF-8"),
-    "zero byte": ("name: x\0\n", "no valid YAML"),
+    "zero byte": ("name: x\0\n", "not valid YAML"),
     "aliases": (BOMB + BASE, "repeated by aliases; write what is meant in full"),
     "deep": (BASE + "faults: " + "[" * 100 + "]" * 100 + "\n", ":4: this is nested too deeply"),
     "very deep": (BASE + "faults: " + "{a: " * 900 + "1" + "}" * 900 + "\n", "nested too deeply"),

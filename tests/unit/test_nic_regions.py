@@ -176,10 +176,10 @@ def test_a_file_that_is_cut_short_under_its_mapping_costs_the_region_and_not_the
 
 CUT_SHORT = """
 import mmap, os, sys, zlib
-from mrclab.hosts.memory import guard
+from mrclab.hosts.memory import regions
 from mrclab.hosts.memory.regions import Mapped
 path, access = sys.argv[1:]
-guard._take_lease = lambda descriptor: None  # as after a lease that was broken while the process was stopped
+regions._take_lease = lambda descriptor: None  # as after a lease that was broken while the process was stopped
 memory, told = Mapped(), []
 buffer = memory.map(path, 100_000, access)
 memory.watch(buffer, lambda: told.append("told"))

@@ -83,7 +83,6 @@ def test_queues_in_which_nothing_waits_any_more_keep_no_memory_and_a_receiver_ha
     assert other.verbs.qp(there).known_requestor is None
 
 
-
 def test_node_configs_share_what_is_kept_of_the_fields_that_were_given(paper):
     configs = Configs(paper.fabric, 1, {}, None, TransportSpec())
     first, last = configs["h1"], configs["h131072"]
