@@ -1,5 +1,6 @@
 """Bugs that no test noticed once: the path of a retransmission, skips, late and stale feedback."""
 
+import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from mrclab.hosts.mrc.evs.states import EvState
@@ -56,6 +57,7 @@ def test_a_retransmission_takes_another_path_and_says_what_it_is():
         assert not lost[0].data[h.BTH_AT + 8] & h.FLAG_RTX
 
 
+@pytest.mark.sources
 def test_a_trim_in_the_core_skips_its_ev_and_one_at_the_last_hop_does_not():
     for last_hop in (False, True):
         sim, transfer = start(40, trimming=True)
@@ -327,6 +329,7 @@ def test_a_count_of_the_receiver_that_comes_late_takes_nothing_back():
     assert account.received(10) == 2 * h.RCVD_UNIT
 
 
+@pytest.mark.sources
 def test_a_record_that_is_used_again_knows_no_path_that_its_packet_before_was_lost_on():
     window = SendWindow(4)
     for _ in range(64):

@@ -66,6 +66,7 @@ def test_a_flowlet_keeps_its_uplink_until_it_pauses(tmp_path):
     assert min(moved) > 32
 
 
+@pytest.mark.sources
 def test_adaptive_routing_takes_one_of_the_least_loaded_in_whole_packets():
     unit = 4238
 
