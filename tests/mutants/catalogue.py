@@ -62,7 +62,7 @@ MUTANTS: Final = (
     Mutant("what no SACK shows missing is lost at once", _LOSS, "        if shown <= seq < end or seq == una:\n", "        if True:\n", ("mrc_loss",)),
     Mutant("an answered probe proves nothing", _LOSS, "        self.newest_arrived = max(self.newest_arrived, sent_at)\n\n    def clear", "        del sent_at\n\n    def clear", ("mrc_loss",)),
     Mutant("timeouts do not double", _LOSS, "max(0, self._expiries - self._settings.retry_linear)", "0", ("mrc_loss",)),
-    Mutant("progress does not forgive retries", _LOSS, "        self.retries = self._expiries = 0\n\n    def retry", "        pass\n\n    def retry", ("mrc_loss", "mrc_retries")),
+    Mutant("progress does not forgive retries", _LOSS, "        self.retries = 0\n        if self._expiries:\n", "        if self._expiries:\n", ("mrc_loss", "mrc_retries")),
     Mutant("the rules never come back to their start", _LOSS, "        if self._true_rounds >= _FORGET_AFTER:", "        if False:", ("mrc_loss",)),
     # --- window and account -------------------------------------------------------------------------------------------
     Mutant("a lost packet's bytes stay in flight", _IN_FLIGHT, "        self.bytes -= packet.nominal\n        return 0 if self.detached", "        return 0 if self.detached", ("mrc_survivors", "mrc_shared_window", "explore")),
