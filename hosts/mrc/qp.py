@@ -145,7 +145,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @property
     def prober(self) -> Prober:
-        """Its probes, which a QP that only receives has none of."""
+        """Its probes, made at their first use: a QP that only receives sends none."""
         found = self.known_prober
         if found is None:
             found = self.known_prober = Prober(self)

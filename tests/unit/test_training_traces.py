@@ -9,7 +9,7 @@ from mrclab.bench import astrasim
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.training.job import JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
-from mrclab.lab.training.traces.recorded import ANY
+from mrclab.lab.training.traces.nodes import ANY
 
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
 CYCLE = 1e-9

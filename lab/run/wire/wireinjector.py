@@ -5,7 +5,7 @@ from typing import Protocol
 
 from mrclab.events.event import Event
 from mrclab.events.processes import HelperLate
-from mrclab.topo.cables import cablefaults, cables, helper
+from mrclab.topo.cables import cablefaults, cables, relays, senders
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux import channels
@@ -45,7 +45,7 @@ class _WireInjected:
 
 
 class _WireImpaired:
-    def __init__(self, relayed: helper.Relayed, supervisor: Supervisor) -> None:
+    def __init__(self, relayed: relays.Relayed, supervisor: Supervisor) -> None:
         self._relayed, self._supervisor = relayed, supervisor
 
     def clear(self) -> tuple[int, int, int]:
@@ -56,7 +56,7 @@ class _WireImpaired:
 
 
 class _Sending:
-    def __init__(self, sender: helper.FrameSender, supervisor: Supervisor) -> None:
+    def __init__(self, sender: senders.FrameSender, supervisor: Supervisor) -> None:
         self._sender, self._supervisor = sender, supervisor
 
     def clear(self) -> tuple[int, int]:
@@ -94,7 +94,7 @@ class WireFaultInjector:
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _WireImpaired:
         """Put a relay process into the cable."""
-        relayed = helper.impair(self._emulation, link, impairment, direction=direction, seed=seed)
+        relayed = relays.impair(self._emulation, link, impairment, direction=direction, seed=seed)
         return _WireImpaired(relayed, self._supervisor)
 
     def swap(self, one: str, other: str) -> None:
@@ -105,7 +105,7 @@ class WireFaultInjector:
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
     ) -> _Sending:
         """Start a sending process in the host's namespace."""
-        sender = helper.send(self._emulation, source, destination, path, rate_pps, size, name)
+        sender = senders.send(self._emulation, source, destination, path, rate_pps, size, name)
         return _Sending(sender, self._supervisor)
 
     def kill(self, node: str) -> None:

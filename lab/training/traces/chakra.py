@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
-from mrclab.lab.training.traces.recorded import DELAY, MAX_NODES, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import DELAY, MAX_NODES, RecordedNode, RecordedRank
 
 SUFFIX: Final = ".et"
 

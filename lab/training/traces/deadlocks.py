@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from mrclab.hosts.workloads.schedules import COLLECTIVE, RECV, SEND
 from mrclab.lab.training.job import JobError
-
-if TYPE_CHECKING:
-    from mrclab.lab.training.traces.recorded import RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import RecordedNode, RecordedRank
 
 _MAX_NODES = 1_000_000  # nodes; of larger jobs the run's time limit tells
 _Place = tuple[int, int]  # rank, and number of a node in it

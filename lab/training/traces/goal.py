@@ -25,7 +25,7 @@ from typing import Final
 
 from mrclab.hosts.workloads.schedules import COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
-from mrclab.lab.training.traces.recorded import ANY, MAX_NODES, RecordedNode, RecordedRank
+from mrclab.lab.training.traces.nodes import ANY, MAX_NODES, RecordedNode, RecordedRank
 
 MAGIC: Final = 4223
 MAX_RANKS: Final = 1 << 17

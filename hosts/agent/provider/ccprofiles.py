@@ -1,0 +1,106 @@
+"""Congestion control profiles of a host, by the numbers that programs choose."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from mrclab.hosts.agent.provider.ctlprofile import (
+    MAX_PROFILES,
+    CcProfileMask,
+    CtlProfileState,
+    TransportProfile,
+    invalid,
+)
+from mrclab.hosts.mrc.ctl import Ctl
+
+NSCC: Final = "uet-1.0-nscc"
+_CONFIG: Final = (
+    ("disable_qa", "flag"), ("adjust_bytes_threshold", "int"), ("adjust_period_threshold", "ns"), ("base_rtt", "ns"),
+    ("eta", "float"), ("fi", "float"), ("fi_scale", "float"), ("gamma", "float"), ("max_md_jump", "float"),
+    ("max_cwnd", "int"), ("qa_gate", "int"), ("qa_threshold", "ns"), ("target_delay", "ns"),
+)  # fmt: skip
+
+
+@dataclass
+class CcProfile(TransportProfile):
+    """A congestion control profile; `algorithm` empty: none."""
+
+    title: ClassVar[str] = "congestion control"
+
+    algorithm: str | None = None
+    config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
+    configured: bool = False
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the transport's controller. A field that is 0 keeps the lab's scaled default."""
+        found: dict[str, Any] = {}
+        for (name, kind), number in zip(_CONFIG, self.config, strict=False):
+            if not number:
+                continue
+            if kind == "flag":
+                found[name] = True
+            elif kind == "ns":
+                found[name] = number * 1e-9
+            else:
+                found[name] = struct.unpack("=f", struct.pack("=I", number))[0] if kind == "float" else number
+        return found
+
+
+class CcProfiles:
+    """All congestion control profiles of a host."""
+
+    def __init__(self, ctl: Ctl) -> None:
+        self._ctl = ctl
+        self.profiles = {number: CcProfile(number) for number in range(1, MAX_PROFILES + 1)}
+
+    def profile(self, number: int) -> CcProfile:
+        """EINVAL if there is none of this number."""
+        if number not in self.profiles:
+            raise invalid(f"there is no congestion control profile {number}; there are 1…{MAX_PROFILES}")
+        return self.profiles[number]
+
+    def modify(
+        self, number: int, mask: CcProfileMask, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
+    ) -> None:
+        """mrc_ctl_modify_cc_profile."""
+        profile = self.profile(number)
+        target = profile.target(bool(mask & CcProfileMask.STATE), to, bool(mask & CcProfileMask.CUR_STATE), current)
+        if profile.state is CtlProfileState.INIT and (
+            target is CtlProfileState.INIT or not mask & CcProfileMask.ALGORITHM
+        ):
+            raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
+        if profile.state is CtlProfileState.ONLINE:
+            self._take_offline(profile, target, mask)
+            return
+        made = CcProfile(
+            number, target, profile.vendor, algorithm=profile.algorithm, config=profile.config,
+            configured=profile.configured,
+        )  # fmt: skip
+        if mask & CcProfileMask.ALGORITHM:
+            if algorithm not in {"", NSCC}:
+                raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
+            made.algorithm = algorithm
+        if mask & CcProfileMask.CONFIG:
+            made.config, made.configured = config, True
+        if mask & CcProfileMask.VENDOR_CFG:
+            made.vendor = vendor
+        if target is CtlProfileState.ONLINE:
+            if not made.configured:
+                raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
+            parameters = made.parameters() if made.algorithm else {}
+            made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
+        self.profiles[number] = CcProfile(number) if target is CtlProfileState.INIT else made
+
+    def _take_offline(self, profile: CcProfile, target: CtlProfileState, mask: CcProfileMask) -> None:
+        if mask & ~(CcProfileMask.STATE | CcProfileMask.CUR_STATE):
+            raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
+        if target is CtlProfileState.OFFLINE:
+            self._ctl.destroy_cc_profile(profile.number_online)
+            profile.number_online = 0
+            profile.state = target
+
+    def online(self, number: int) -> int | None:
+        """The transport's number of an ONLINE profile; None for 0."""
+        return self.profile(number).use() if number else None
