@@ -7,8 +7,8 @@ Times in tables are seconds after the first traffic began, sizes are bytes, rate
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 from typing_extensions import Self
 
 from mrclab.lab import tables
+from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
@@ -46,7 +47,7 @@ class Scenario:
         """
         if isinstance(source, str) and "\n" in source:
             return cls(files.loads(source))
-        return cls(files.load(suite.find_one(Path(source))))
+        return cls(files.load(suite.find_one(path_of(source, "source"))))
 
     @property
     def name(self) -> str:
@@ -82,7 +83,9 @@ class Scenario:
 
         Raises ScenarioError for an unknown path and for an invalid value.
         """
-        return Scenario(files.with_values(self.loaded, values))
+        if not isinstance(values, Mapping):
+            raise LabError(f"values are a dict of dotted paths, such as {{'fabric.t1s': 4}}, not {values!r:.60}")
+        return Scenario(files.with_values(self.loaded, {path: plain(v, str(path)) for path, v in values.items()}))
 
     def _placed(self, world: WorldName | None, seed: int | None) -> Loaded:
         """One run of it, in a world and with a seed; None: as in the scenario."""
@@ -92,7 +95,7 @@ class Scenario:
                 [f"{self.name} has variants: {names}; run scenario.variant(NAME), or each of .variants"]
             )
         given = {name: value for name, value in (("world", world), ("seed", seed)) if value is not None}
-        checked = files.setting(given)[0]
+        checked = files.setting(plain(given, "run"))[0]
         placed = files.in_world(self.loaded, world)
         return placed if seed is None else files.with_seed(placed, checked.seed)
 
@@ -113,13 +116,10 @@ def scenario(
 
     Raises ScenarioError with the messages that the file would get; its lines count in `Scenario.yaml`.
     """
-    given = {"fabric": fabric and dict(fabric), "faults": _dicts(faults), "expect": _dicts(expect), **fields}
-    sections = {key: value for key, value in given.items() if value not in (None, [], {})}
-    return Scenario(files.from_data({"name": name, **sections, "traffic": _dicts(traffic)}, name))
-
-
-def _dicts(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [dict(entry) for entry in entries]
+    given = {"name": name, "fabric": fabric, "faults": faults, "expect": expect, **fields, "traffic": traffic}
+    sections = {key: plain(value, key) for key, value in given.items()}
+    needed = {key: value for key, value in sections.items() if key == "traffic" or value not in (None, [], {})}
+    return Scenario(files.from_data(needed, name))
 
 
 class Run:
@@ -232,28 +232,33 @@ def run(
     """
     if not isinstance(scenario, Scenario):
         raise LabError(f"run takes a Scenario, not {scenario!r:.60}; make one with mrclab.Scenario.from_yaml(…)")
+    _check_target(target)
+    need_main_thread("mrclab.run")
+    with arguments_named():
+        loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
+        worlds.check(loaded)
+        worlds.check_machine(loaded)
+        if results is not None:
+            outcome = runner.run_scenario(loaded, path_of(results, "results"), _unwatched, _unheard, target)
+            return Run(loaded, outcome, outcome.directory)
+        with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
+            outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _unheard, target, report=False)
+            return Run(loaded, outcome, None)
+
+
+def _check_target(target: object) -> None:
     if target not in {None, "soft", "bmv2"}:
         raise LabError(f"target: {target!r} is unknown; known here: soft, bmv2")
-    loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
-    worlds.check(loaded)
-    worlds.check_machine(loaded)
-    if results is not None:
-        outcome = runner.run_scenario(loaded, Path(results), _unwatched, _unheard, target)
-        return Run(loaded, outcome, outcome.directory)
-    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-        outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _unheard, target, report=False)
-        return Run(loaded, outcome, None)
 
 
 def read(directory: str | Path) -> Run:
     """Read a result directory and judge it again; LabError where it is none."""
-    place = Path(directory)
+    place = path_of(directory, "directory")
     with directories.foreign(place):
         collected = directories.load(place)
         return Run(collected.loaded, runner.judged(place), place)
 
 
-@contextmanager
 def up(
     fabric: Mapping[str, Any] | None = None,
     world: WorldName = "sim",
@@ -261,16 +266,39 @@ def up(
     seed: int = 1,
     target: Literal["soft", "bmv2"] | None = None,
     **options: Any,
-) -> Iterator[Lab]:
+) -> LabBlock:
     """Bring up a lab for the block, to be stepped live; it is gone after the block.
 
     `fabric` has the fields of a scenario's section, and so have the `options` transport, mapper and repeatable. Raises
     ScenarioError for an invalid field, Refused where this machine cannot run the world.
     """
-    setting, made = files.setting({"world": world, "seed": seed, "fabric": dict(fabric or {}), **options})
-    worlds.check_machine_for(setting.world)
-    with lab_up(setting, made, _unwatched, target, RUN_DIR) as lab:
-        yield lab
+    _check_target(target)
+    need_main_thread("mrclab.up")
+    with arguments_named():
+        fields = {"world": world, "seed": seed, "fabric": {} if fabric is None else fabric, **options}
+        setting, made = files.setting({name: plain(value, name) for name, value in fields.items()})
+        worlds.check_machine_for(setting.world)
+    return LabBlock(lab_up(setting, made, _unwatched, target, RUN_DIR))
+
+
+class LabBlock(AbstractContextManager[Lab]):
+    """A lab for one block, which `up` returns."""
+
+    def __init__(self, block: AbstractContextManager[Lab]) -> None:
+        self._block = block
+        self._entered = False
+
+    def __enter__(self) -> Lab:
+        if self._entered:
+            raise LabError("this lab was up already; call mrclab.up again for another one")
+        self._entered = True
+        return self._block.__enter__()
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._block.__exit__(*raised)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name} of a lab that is not up; write `with mrclab.up(…) as lab:`, and use lab inside")
 
 
 def _unwatched(stage: str, done: int, total: int) -> None:

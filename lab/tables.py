@@ -101,7 +101,24 @@ def flows(measures: Measures) -> Table:
             *packets,
             str(end.get("error", "")) if end is not None else "",
         ))  # fmt: skip
-    return Table(columns, rows)
+    return Table(columns, [*rows, *_ended(measures)])
+
+
+def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
+    """Flows of open loops, which are known by their ends alone, in that order; their QPs are not counted."""
+    kinds = {r["traffic"]: r["traffic_kind"] for r in measures.history.of("traffic.start") if r.get("flows") == []}
+    for end in measures.history.of("flow.end"):
+        if end["traffic"] not in kinds:
+            continue
+        source, _, rest = end["flow"].rpartition("/")[2].partition(">")
+        destination, size, seconds = rest.partition("#")[0], int(end["bytes"]), float(end["seconds"])
+        ended, arrived = measures.since_start(end.t), not end["error"] and size and seconds
+        yield (
+            end["flow"], end["traffic"], kinds[end["traffic"]], source, destination, None, size, size,
+            ended - seconds, ended, seconds, size / seconds if arrived else None,
+            seconds / slowdown.idle_of(measures.fabric, source, destination, size) if arrived else None,
+            None, None, end["error"],
+        )  # fmt: skip
 
 
 def _counted(measures: Measures, senders: Iterable[tuple[str, int]], name: str) -> int:

@@ -228,7 +228,8 @@ class SimWorld:
         for name, host in self.hosts.items():
             for number, qp in host.transport.verbs.qps.items():
                 if waiting := qp.outstanding:
-                    found.append(f"{name} QP {number} ({qp.state.value}) has {waiting} writes without acknowledgement")
+                    writes = "1 write" if waiting == 1 else f"{waiting} writes"
+                    found.append(f"{name} QP {number} ({qp.state.value}) has {writes} without acknowledgement")
         return found
 
     def deadlocked(self) -> bool:

@@ -4,11 +4,12 @@ A rule says where it holds and what is different there; of several that hold for
 in bits per second, so rules need `link.rate` (virtual time).
 """
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from mrclab.topo.input.quantities import BitRate, Delay, Length
+from mrclab.topo.input.truth import as_words
 
 LinkTier = Literal["nic", "t0-t1", "t1-t2"]
 """Cables of NICs, those between T0s and T1s, and those between T1s and T2s."""
@@ -36,6 +37,11 @@ class LinkRule(BaseModel):
     """Cables whose links are not as `link` says, and how they are."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, data: Any) -> Any:
+        return as_words(cls, data)
 
     tier: LinkTier | None = Field(
         default=None, description="nic: cables of hosts; the others: those between switches of two tiers"

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input.quantities import BitRate, Delay, Duration
 from mrclab.topo.input.sentences import nearest, shown
+from mrclab.topo.input.truth import as_words
 from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
@@ -31,6 +32,11 @@ class SpecError(TopoError, ValueError):
 
 class _Strict(BaseModel):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, data: Any) -> Any:
+        return as_words(cls, data)
 
 
 class LinkSpec(_Strict):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.campaign import figure, journal, plan, work
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.api import Scenario
+from mrclab.lab.callers import arguments_named, path_of, plain
 from mrclab.lab.run import worlds
 from mrclab.lab.tables import Table
 
@@ -34,9 +35,12 @@ def campaign(
     is refused, RunError where the machine fails.
     Programs that call it need the guard `if __name__ == "__main__":`, as for every use of multiprocessing.
     """
-    planned = plan.make(scenario.loaded, list(seeds), sweep or {}, of_variants=variants, flows=flows)
-    worlds.check(*(setting.loaded() for setting in planned.settings))
-    table = journal.Journal(Path(directory)).begin(planned)
+    given = [plain(seed, "seeds") for seed in seeds]
+    with arguments_named():
+        swept, own = plain(sweep or {}, "sweep"), plain(variants, "variants")
+        planned = plan.make(scenario.loaded, given, swept, of_variants=own, flows=flows)
+        worlds.check(*(setting.loaded() for setting in planned.settings))
+        table = journal.Journal(path_of(directory, "directory")).begin(planned)
     work.do(table, planned, workers or os.cpu_count() or 1)
     return table.of(planned)
 

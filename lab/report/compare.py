@@ -17,10 +17,11 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
+from mrclab.lab.scenario.units import Units
 from mrclab.topo.input import files
 
 if TYPE_CHECKING:
-    from mrclab.lab.report.plots.compare import Bar
+    from mrclab.lab.report.plots.compare import Bar, BarGroup
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,21 @@ def unnamed(members: Sequence[Member]) -> list[str]:
 
 
 def show(figure: Figure | None, unit: str = "") -> str:
-    """Format a figure: the median, and half the interval's width. Shares as percent, seconds as ms."""
+    """Format a figure: the median, and half the interval's width. Shares as percent, times in the unit that fits."""
     if figure is None:
         return "–"
-    factor, sign = (100, "%") if unit.startswith("of ") else (1000, " ms") if unit == "s" else (1, "")
+    factor, sign = _scale(figure.median, unit)
     spread = (figure.high - figure.low) / 2 if figure.low is not None and figure.high is not None else 0.0
     half = f" ± {factor * spread:.2g}" if spread else ""
     return f"{factor * figure.median:.4g}{half}{sign}"
+
+
+def _scale(largest: float, unit: str) -> tuple[float, str]:
+    """Return what figures of a unit are multiplied by to be shown, and the sign after them."""
+    if unit == "s":
+        units = Units.of(abs(largest), true_speed=True)
+        return 1 / units.seconds, f" {units.time}"
+    return (100, "%") if unit.startswith("of ") else (1, "")
 
 
 def _draw(
@@ -132,7 +141,7 @@ def _draw(
     for place, row in enumerate(table):
         bars = [_bar(label, row.figures[label], members, place) for label in runs if label in row.figures]
         if len(bars) > 1 and any(bar.value for bar in bars):
-            groups.append(plots.BarGroup(row.title, bars, row.unit))
+            groups.append(_group(row, bars))
     figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
     if plots.bars(groups, figures):
         made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures
@@ -141,9 +150,19 @@ def _draw(
     for traffic in dict.fromkeys(flow.traffic for run in runs.values() for flow in run.flows):
         path = stem.with_name(f"{stem.name}-{traffic}.png")
         what, times = _completions(runs, traffic)
-        if plots.distributions(times, path, f"milliseconds, {what}"):
+        if plots.distributions(times, path, what):
             made[f"Time until done: {what}"] = path
     return made
+
+
+def _group(row: ComparisonRow, bars: Sequence["Bar"]) -> "BarGroup":
+    """Bars of one expectation; times in the unit that fits the longest."""
+    from mrclab.lab.report.plots.compare import BarGroup  # noqa: PLC0415
+
+    if row.unit != "s":
+        return BarGroup(row.title, bars, row.unit)
+    factor, sign = _scale(max(bar.value for bar in bars), row.unit)
+    return BarGroup(row.title, [bar.times(factor) for bar in bars], sign.strip())
 
 
 def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "Bar":

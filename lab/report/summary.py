@@ -186,7 +186,8 @@ def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
 def _carried(measures: Measures) -> int:
     """Bytes of all flows, as each reports at its end; else as far as hosts were sampled."""
     sizes = [int(record["bytes"]) for record in measures.history.of("flow.end")]
-    if "end" in measures.times and all(sizes) and len(sizes) >= len(measures.flows):
+    counted = all(sizes) or not measures.flows  # of an open loop each flow that did not fail is counted
+    if "end" in measures.times and counted and len(sizes) >= len(measures.flows):
         return sum(sizes)
     return round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
 

@@ -1,8 +1,11 @@
 """Base class of all models of a scenario file."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from mrclab.lab.kinds import kind_of
+from mrclab.topo.input.truth import as_words
 
 
 class Strict(BaseModel):
@@ -16,6 +19,11 @@ class Strict(BaseModel):
         populate_by_name=True,
         allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, data: Any) -> Any:
+        return as_words(cls, data)
 
 
 class OfKind(Strict):

@@ -167,7 +167,8 @@ class Lab:
         kinds: Collection[str] = (*KINDS, *PROGRESS_KINDS),
         mortal: Collection[str] | None = None,
     ) -> None:
-        self.world = world
+        self._world = world
+        self._is_down = False
         self.fabric = world.fabric
         self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
@@ -186,24 +187,32 @@ class Lab:
         self.close()
 
     def close(self) -> None:
-        """End all traffic, clear all faults, and unsubscribe from the hosts."""
+        """End all traffic, clear all faults, and unsubscribe from the hosts; afterwards nothing can begin."""
         try:
             for running in self.active:
                 self.finish(running, "the lab was taken down")
         finally:
             self.leave()
             self.time_line.clear_all()
+            self._is_down = True
 
     def leave(self) -> None:
         """Unsubscribe from the hosts; everything else continues."""
         self._events.close()
+
+    @property
+    def world(self) -> World:
+        """The world that it runs in; RunError once the lab was taken down."""
+        if self._is_down:
+            raise RunError("this lab is down: its block has ended; bring up another one")
+        return self._world
 
     # --- time -------------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
         """Time on the lab's clock, seconds; virtual time begins at 0."""
-        return self.world.now
+        return self._world.now
 
     def advance(self, duration: float | str) -> float:
         """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for an invalid duration."""
@@ -241,10 +250,11 @@ class Lab:
 
         Returns the traffics that this ended. RunError where a host ended that may not.
         """
+        world = self.world
         events = self._events.wait(until)
         self.received_events = bool(events)
         if (late := self.now - until) > _LATE:
-            self.world.record(LabLate(late=round(late, 6)))
+            world.record(LabLate(late=round(late, 6)))
         for host, event in events:
             self._take(host, event)
         over = [running for running in self.active if running.over]

@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy
 import pytest
 
 import mrclab
@@ -264,3 +266,97 @@ def test_a_run_with_a_wrong_argument_is_refused_in_a_sentence(scenario, argument
     made = scenario or mrclab.Scenario.from_yaml("true-speed")
     with pytest.raises(mrclab.LabError, match=re.escape(said)):
         mrclab.run(made, **arguments)
+
+
+def made_with(**sections):
+    return mrclab.scenario(**{"fabric": FABRIC, "traffic": [FILE]} | sections)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: made_with(fabric=3), "fabric: a mapping of fields is expected here (got 3)"),
+        (lambda: made_with(traffic=None), "traffic: a list is expected here"),
+        (lambda: made_with(traffic=[FILE | {"size": object}]), "traffic[1].size: <class 'object'> cannot be in a"),
+        (lambda: made_with(traffic=[FILE | {"size": True}]), "traffic[1].size: 'true' is no size"),
+        (lambda: made_with(fabric=FABRIC | {"planes": True}), "whole number is expected here (got 'true'"),
+        (lambda: made_with(transport={"ev_profile": {"active_per_plane": True}}), "whole number is expected here"),
+        (lambda: mrclab.Scenario.from_yaml(3), "source is the path of a file or folder as text, not 3"),
+        (lambda: mrclab.read(None), "directory is the path of a file or folder as text, not None"),
+        (lambda: mrclab.up(3), "fabric: a mapping of fields is expected here (got 3)"),
+        (lambda: mrclab.up(FABRIC, target="foo"), "target: 'foo' is unknown; known here: soft, bmv2"),
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_with_their_place(make, said):
+    with pytest.raises(mrclab.LabError, match=re.escape(said)):
+        make()
+
+
+def test_numbers_of_numpy_are_numbers():
+    made = mrclab.scenario(fabric=FABRIC | {"planes": numpy.int64(2)}, traffic=[FILE | {"size": numpy.array(1000)}])
+    assert "planes: 2\n" in made.yaml
+    assert "size: 1000\n" in made.yaml
+    assert made.with_values({"traffic.file.size": numpy.int32(7)}).loaded.scenario.traffic[0].size == 7
+
+
+def test_errors_name_arguments_not_options(scenario):
+    with pytest.raises(mrclab.LabError, match=r"no directory that can be written; choose another for results=$"):
+        mrclab.run(scenario, results="/dev/null")
+    faults = [{"name": "gone", "kind": "controller_partition", "switch": "t0-p1-1", "at": "0s"}]
+    with pytest.raises(mrclab.ScenarioError, match='run it with world="wire"'):
+        mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=[FILE], faults=faults))
+
+
+def test_a_lab_that_is_down_does_nothing_more():
+    with mrclab.up(FABRIC) as lab:
+        flow = lab.start("stream", **{"from": "h1", "to": "h2"}, size="1 GiB")
+        down = lab.link("h1-p1").down()
+    calls = (
+        lambda: lab.start("write", **{"from": "h1", "to": "h2"}, size="1 KiB"),
+        lambda: lab.transfer("h1", "h2", "1 KiB"),
+        lambda: lab.advance("1us"),
+        lambda: lab.paths("h1"),
+        lambda: flow.share,
+        down.__enter__,
+    )
+    for call in calls:
+        with pytest.raises(mrclab.RunError, match="this lab is down: its block has ended; bring up another one"):
+            call()
+    assert lab.now == 0.0
+    assert flow.wait().error == "the lab was taken down"
+
+
+def test_a_block_is_for_one_lab_and_for_the_main_thread():
+    block = mrclab.up(FABRIC)
+    with pytest.raises(AttributeError, match=r"write `with mrclab.up\(…\) as lab:`"):
+        block.transfer("h1", "h2", 1)
+    with block:
+        pass
+    with pytest.raises(mrclab.LabError, match=r"up already; call mrclab\.up again"), block:
+        pass
+    said = []
+
+    def elsewhere():
+        try:
+            mrclab.up(FABRIC)
+        except mrclab.LabError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert said[0].startswith("mrclab.up works in the main thread only")
+
+
+def test_flows_of_an_open_loop_are_rows_and_a_failed_one_hides_no_bytes(tmp_path):
+    fabric = FABRIC | {"hosts_per_t0": 4}
+    traffic = [{"name": "s", "kind": "open_loop", "sizes": "web_search", "load": "40%", "flows": 30}]
+    made = mrclab.scenario(fabric=fabric, traffic=traffic)
+    rows = mrclab.run(made).flows
+    assert len(rows) == 30
+    assert {row["kind"] for row in rows} == {"open_loop"}
+    assert all(row["slowdown"] > 0.9 and row["destination"] in made.hosts and row["bytes"] for row in rows)
+    lost = [{"name": "gone", "kind": "nic_down", "host": "h1", "at": "20us"}]
+    broken = mrclab.run(mrclab.scenario(fabric=fabric, traffic=traffic, faults=lost), results=tmp_path)
+    assert any(row["error"] for row in broken.flows)
+    assert " 0 bytes" not in (broken.directory / "result.json").read_text(encoding="utf-8")

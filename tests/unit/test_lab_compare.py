@@ -9,6 +9,7 @@ from PIL import Image
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.history import History, Record
+from mrclab.lab.measure.intervals import Figure
 from mrclab.lab.report import compare
 from mrclab.lab.report.plots import compare as plots
 from mrclab.lab.run import runner
@@ -142,3 +143,20 @@ def test_results_of_earlier_versions_are_read(runs, tmp_path):
             row["wanted"], row["saw"] = row.pop("expected"), row.pop("observed")
         path.write_text(json.dumps(result))
     assert [compare.read(tmp_path / name).verdicts for name in "abc"] == [run.verdicts for run in runs]
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(12.5e-6, "12.5 µs"), (0.0452, "45.2 ms"), (31.0, "31 s")])
+def test_times_are_shown_in_the_unit_that_fits_them(seconds, shown):
+    assert compare.show(Figure(1, seconds, None, None), "s") == shown
+
+
+def test_pictures_of_times_name_the_unit_that_fits_them(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(plots.style, "save", lambda figure, path: drawn.update({path.stem: figure}) or True)
+    plots.distributions({"a": [10e-6, 30e-6], "b": [20e-6, 90e-6]}, tmp_path / "times.png", "flows of jobs")
+    (axes,) = drawn["times"].axes
+    assert axes.get_xlabel() == "µs, flows of jobs"
+    assert max(axes.lines[1].get_xdata()) == pytest.approx(90)
+    row = compare.ComparisonRow("p99", "s", {}, {})
+    group = compare._group(row, [plots.Bar("a", 30e-6), plots.Bar("b", 90e-6, 80e-6, 100e-6, [80e-6, 100e-6])])
+    assert (group.unit, group.bars[1].value, group.bars[1].runs) == ("µs", pytest.approx(90), pytest.approx([80, 100]))

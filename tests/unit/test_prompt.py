@@ -194,6 +194,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("stop it", "no traffic is named 'it'"),
         ("pace never", "'never' is no number"),
         ("wait soon", "'soon' is no duration"),
+        ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
         ("send h1 'h2", "the line cannot be read"),
     ],

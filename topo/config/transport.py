@@ -16,6 +16,7 @@ from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.registry import OneOf, Registry, checked
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input import files
+from mrclab.topo.input.truth import as_words
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
@@ -56,6 +57,11 @@ class TransportSpec(BaseModel):
     """
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, data: Any) -> Any:
+        return as_words(cls, data)
 
     kind: Kind = "mrc"
     congestion_control: Annotated[str, OneOf(*CONGESTION_CONTROLS.values())] | None = Field(

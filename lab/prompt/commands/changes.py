@@ -23,6 +23,7 @@ from mrclab.topo.model import Link
 _DRAIN = 30.0  # seconds until traffic must have left, or returned
 _PRECHECK = 10.0
 _LONGEST_SEND = 3600.0
+_LONGEST_WAIT = 3600.0  # seconds of virtual time
 _TRAFFIC = "from=h1 to=h3 size=1GiB"  # example of fields, for usage messages
 
 
@@ -153,6 +154,8 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     if name and name not in session.lab.traffics:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
+        if session.pace is not None and seconds > _LONGEST_WAIT:
+            raise ValueError(f"{name} of virtual time is too long to wait for at once; at most {_LONGEST_WAIT:g} s")
         session.wait_until(lambda: None, seconds, f"wait {name}")
     else:
         traffics = [session.lab.traffics[name]] if name else session.lab.active

@@ -13,6 +13,7 @@ from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
 from mrclab.lab.report.summary import bins
+from mrclab.lab.scenario.units import Units
 
 _ROW = 0.26  # inches per bar
 _COLUMNS = 2
@@ -28,6 +29,13 @@ class Bar:
     high: float | None = None
     runs: Sequence[float] = ()
     reference: float | None = None
+
+    def times(self, factor: float) -> "Bar":
+        """Return the same in another unit."""
+        low, high, reference = (
+            None if value is None else factor * value for value in (self.low, self.high, self.reference)
+        )
+        return Bar(self.label, factor * self.value, low, high, [factor * value for value in self.runs], reference)
 
 
 @dataclass(frozen=True)
@@ -159,25 +167,26 @@ def over_time(runs: Mapping[str, Measures], path: Path, chosen: Selection | None
     return style.save(figure, path)
 
 
-def distributions(times: Mapping[str, Sequence[float]], path: Path, what: str = "milliseconds") -> bool:
-    """Completion times of several runs as distributions. Times are in seconds."""
+def distributions(times: Mapping[str, Sequence[float]], path: Path, what: str) -> bool:
+    """Completion times of several runs as distributions. Times are in seconds, drawn in the unit that fits them."""
     shown = {label: sorted(seconds) for label, seconds in times.items() if len(seconds) > 1}
     if not shown:
         return False
+    everything = [t for ordered in shown.values() for t in ordered]
+    units = Units.of(max(everything), true_speed=True)
     figure, (axes,) = style.panels([2.8])
     ends: list[style.Label] = []
     for number, (label, ordered) in enumerate(shown.items()):
         share = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
-        axes.step([1e3 * t for t in ordered], share, where="post", color=colour(number), linewidth=1.4)
-        p50, p99 = (1e3 * quantile(ordered, q) for q in (0.5, 0.99))
+        axes.step([t / units.seconds for t in ordered], share, where="post", color=colour(number), linewidth=1.4)
+        p50, p99 = (quantile(ordered, q) / units.seconds for q in (0.5, 0.99))
         ends.append((95 - 22 * number, f"{label}\np50 {p50:.4g}, p99 {p99:.4g}", colour(number)))
-    everything = [t for ordered in shown.values() for t in ordered]
     if max(everything) > 20 * max(min(everything), 1e-9):
         style.logarithmic(axes)
     else:
         axes.set_xlim(left=0)
     axes.set_ylim(0, 101)
     axes.set_ylabel("% done within")
-    axes.set_xlabel(what)
+    axes.set_xlabel(f"{units.time}, {what}")
     style.label_lines(axes, ends)
     return style.save(figure, path)

@@ -28,6 +28,8 @@ def ev_states(measures: Measures) -> Figure | None:
         return None
     evs = measures.paths.sender_evs
     keys = chosen(spans, evs)
+    if not keys:
+        return None
     image = raster([spans[key] for key in keys], measures.start, last)
     figure, (axes,) = style.panels([min(0.4 + 0.19 * len(keys), 9.0)])
     extent = (0.0, last - measures.start, len(keys) - 0.5, -0.5)

@@ -1,10 +1,11 @@
 """Clustermapper in a scenario: how often the hosts probe, and which of its findings are denied."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mrclab.lab.scenario.units import Duration
+from mrclab.topo.input.truth import as_words
 
 Deny = bool | Literal["all"]
 
@@ -18,6 +19,11 @@ class MapperSpec(BaseModel):
     """
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth(cls, data: Any) -> Any:
+        return as_words(cls, data)
 
     cycle: Duration = Field(
         default=0.5,

@@ -8,12 +8,13 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
 from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.transport import SECTION_FIELDS, SETTINGS, TransportSpec
 from mrclab.topo.input.quantities import parse_duration
+from mrclab.topo.input.truth import as_words
 
 MAX_QPS = 64  # of one flow
 SET_ELSEWHERE = frozenset({*SECTION_FIELDS, "ev_profile", "trim_threshold", "drop_threshold"})
@@ -27,6 +28,7 @@ class Overrides:
         fields = {name: info for name, info in model.model_fields.items() if name not in without}
         self._types: dict[str, Any] = {name: _type(name, info) for name, info in fields.items()} | more
         self._name = f"{model.__name__}Overrides"
+        self._model = model
 
     @property
     def names(self) -> list[str]:
@@ -34,7 +36,8 @@ class Overrides:
         return list(self._types)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(self._typed_dict)
+        schema = handler.generate_schema(self._typed_dict)
+        return core_schema.no_info_before_validator_function(functools.partial(as_words, self._model), schema)
 
     @functools.cached_property
     def _typed_dict(self) -> Any:
