@@ -1,8 +1,8 @@
 """Cost of a write by lib_mrc.so beside the same by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
 
-Two agents on a veth pair, as in the benchmark of hosts. First as fast as they go, in messages of one packet: what
-mrc_post_send costs the program, and what a message costs the agents. Then at the rate of a lab, in messages of 1 MiB:
-how much of the bandwidth of the agent's own stream a program gets.
+Two agents on a veth pair, as in the benchmark of hosts. First as fast as they go, in messages of one packet: the cost
+of mrc_post_send to the program, and of a message to the agents. Then at the rate of a lab, in messages of 1 MiB: how
+much of the bandwidth of the agent's own stream a program gets.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def _line(end: "subprocess.Popen[str]") -> str:
     assert end.stdout is not None
     line = end.stdout.readline()
     if not line:
-        raise RuntimeError("verbs_bench ended early; its words are above")
+        raise RuntimeError("verbs_bench ended early; its output is above")
     return line.strip()
 
 

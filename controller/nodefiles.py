@@ -60,7 +60,7 @@ def node_configs(
 class Configs(Mapping[str, NodeConfig]):
     """The same, each created on first use.
 
-    Hosts of one T0 group share what they know of the fabric, and all share one directory: it is no dict of their own.
+    Hosts of one T0 group share their view of the fabric, and all hosts share one directory, not a dict each.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 
 class EventError(ValueError):
-    """A line that is no record of its kind; the text names the kind and the field."""
+    """A line that is not a record of its kind; the text names the kind and the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def decode(line: str) -> Entry[Event]:
         record = json.loads(line)
         t, node, kind = (record.pop(name) for name in _HEAD)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise EventError("this line is no record: it needs t, node and kind") from None
+        raise EventError("this line is not a record: a record has t, node and kind") from None
     if kind not in EVENTS:
         raise EventError(f"no class of mrclab.events has the kind {kind!r}")
     return Entry(t, node, typed(EVENTS[kind], record))

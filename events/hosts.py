@@ -132,8 +132,9 @@ class PortRow(TypedDict):
 class HostSample(Event):
     """All counters of a host, every 100 ms (and in proportion at true link speeds).
 
-    Rows of `qps` and `paths` hold what changed since the row before, `ports` everything. `late` and `receive_late`:
-    the longest that the NIC's loop and its receiver woke up too late since the sample before; `cpu`: CPU time so far.
+    Rows of `qps` and `paths` hold the fields that changed since the row before, `ports` everything. `late` and
+    `receive_late`: the longest that the NIC's loop and its receiver woke up too late since the sample before; `cpu`:
+    CPU time so far.
     """
 
     kind: ClassVar[str] = "sample"

@@ -7,7 +7,7 @@ from mrclab.events.event import At, Event, Seconds, event
 
 @event
 class ProcessDied(Event):
-    """Unexpected end of a process: the run is [no result](expectations.md#a-run-that-is-no-result)."""
+    """Unexpected end of a process: the run is [INVALID](expectations.md#an-invalid-run)."""
 
     kind: ClassVar[str] = "process.died"
     process: str

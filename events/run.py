@@ -39,7 +39,7 @@ class RunBroken(Event):
 
 @event
 class LabLate(Event):
-    """Lateness of the lab's own process, which makes a run [no result](expectations.md#a-run-that-is-no-result)."""
+    """Lateness of the lab's own process, which makes a run [INVALID](expectations.md#an-invalid-run)."""
 
     kind: ClassVar[str] = "lab.late"
     late: Seconds

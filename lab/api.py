@@ -225,7 +225,7 @@ def run(
 ) -> Run:
     """Run a scenario to its end.
 
-    `world`: `sim` is virtual time, `wire` real frames (root, Linux), None what the scenario says. `results`: folder
+    `world`: `sim` is virtual time, `wire` real frames (root, Linux), None the scenario's choice. `results`: folder
     below which a result directory with a report is written; None keeps nothing on disk. `target`: P4 switch on the
     wire. Raises ScenarioError for a scenario that the world does not support, Refused where this machine cannot run the
     world. A run that is aborted raises nothing; its `state` says so. Call it in the main thread: it handles Ctrl-C.

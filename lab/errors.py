@@ -57,7 +57,7 @@ class Stopped(NoResult):
 
 
 def as_run_error(error: TopoError, what: str = "") -> RunError:
-    """Return a fabric's error as the lab's: `what` went wrong (`x could not be injected`), and why."""
+    """Return a fabric's error as the lab's: `what` failed (`x could not be injected`), and why."""
     known = {MachineTooSlow: TooSlow, ProcessStopped: Stopped}
     kind = next((made for cause, made in known.items() if isinstance(error, cause)), RunError)
     return kind(f"{what}: {error}" if what else str(error))
@@ -66,8 +66,8 @@ def as_run_error(error: TopoError, what: str = "") -> RunError:
 _UNMAPPED = ("failed to map segment", "cannot allocate memory")  # as the dynamic linker says it, in an ImportError
 _THREADS = "can't start new thread"  # as CPython says it, in a RuntimeError without a number
 _EXHAUSTED = {
-    errno.EMFILE: "open files; allow more, as by `ulimit -n 65536`",
-    errno.ENFILE: "open files; allow more, as by `sysctl fs.file-max`",
+    errno.EMFILE: "open files; allow more, for example with `ulimit -n 65536`",
+    errno.ENFILE: "open files; allow more, for example with `sysctl fs.file-max`",
     errno.EAGAIN: "processes and threads; allow more (`ulimit -u`, pids.max of the control group), or close what runs",
     errno.ENOMEM: "memory; close what else runs, or give it more",
 }
@@ -113,9 +113,9 @@ def no_result(directory: Path, error: Exception) -> str:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         there = directory.is_dir()
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
-        return f"{directory} is no result directory of a run that ended: {why}; name one that `mrclab run` printed"
+        return f"{directory} is not the result directory of a finished run: {why}; name one that `mrclab run` printed"
     why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    return f"{directory} is no result directory of a run that ended: {why}; run its scenario again"
+    return f"{directory} is not the result directory of a finished run: {why}; run its scenario again"
 
 
 @contextmanager

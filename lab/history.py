@@ -95,7 +95,7 @@ def parse(lines: Iterable[str]) -> Iterator[Record]:
 
 
 def _record(line: str) -> Record | None:
-    """Parse a line; None where it is no record."""
+    """Parse a line; None where it is not a record."""
     try:
         data = json.loads(line)
         node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
@@ -105,7 +105,7 @@ def _record(line: str) -> Record | None:
 
 
 def load(path: Path) -> History:
-    """Read one file, or all `*.jsonl` of a directory; ValueError names a line that is no record, but a last one cut."""
+    """Read a file, or a directory's `*.jsonl`; ValueError names a line that is not a record, unless cut at the end."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     return History(record for file in files for record in _stored(file))
 
@@ -133,7 +133,7 @@ def _stored(path: Path) -> Iterator[Record]:
 
 
 def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
-    """Records of whole lines, samples packed; ValueError names one that is no record, unless it was cut."""
+    """Records of whole lines, samples packed; ValueError names one that is not a record, unless it was cut."""
     samples = CompressedLog()
     for number, line in enumerate(lines, 1):
         head = _STORED.fullmatch(line)
@@ -141,7 +141,7 @@ def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
             if record := _record(line):
                 yield record
             elif line.endswith("\n"):
-                raise ValueError(f"{name}, line {number} is no record")
+                raise ValueError(f"{name}, line {number} is not a record")
         else:
             samples.append(0.0, line[:-1])
             yield _StoredSample(float(head[1]), sys.intern(head[2]), samples, len(samples) - 1)
@@ -158,7 +158,7 @@ def digest(path: Path) -> str:
 
 def merge(directory: Path, path: Path) -> None:
     """Write all `*.jsonl` of a directory as one file in the order of time, leaving out lines that are no records.
-    OSError where one is no regular file; no link is followed, and one in the place of `path` is replaced.
+    OSError where one is not a regular file; no link is followed, and one in the place of `path` is replaced.
 
     Lines are moved as they are: every writer puts `t` first, so that most need not be parsed.
     """

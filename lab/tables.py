@@ -76,7 +76,7 @@ def _library(name: str) -> ModuleType:
 
 
 def flows(measures: Measures) -> Table:
-    """Flows in the order in which they started; `ended` and what follows from it are None where one never ended.
+    """Flows in the order in which they started; `ended` and columns computed from it are None where a flow never ended.
 
     `slowdown` is the time that a flow took over that of its bytes on an idle fabric.
     """

@@ -1,10 +1,10 @@
 """The compiled form of transport and simulator: extension modules that pip or `make setup` made of these very sources.
 
-A build is for one kind of Python and machine, TAG: what pip installs has it in mrclab/compiled_form/TAG, a checkout in
-build/compiled/TAG. Its manifest names the digest of every source that it was made of. Where one of them has changed
-since, or the library does not load, all of the build is left alone and the sources run as they are. So a process has
-either all modules of the list compiled or none. MRCLAB_COMPILED=0 leaves a build alone; MRCLAB_COMPILED=1 refuses to
-run without.
+A build is for one kind of Python and machine, TAG: an installation by pip has it in mrclab/compiled_form/TAG, a
+checkout in build/compiled/TAG. Its manifest names the digest of every source that it was made of. Where one of them has
+changed since, or the library does not load, all of the build is left alone and the sources run as they are. So a
+process has either all modules of the list compiled or none. MRCLAB_COMPILED=0 leaves a build alone; MRCLAB_COMPILED=1
+refuses to run without.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def missing_compiler() -> str:
     if not shutil.which(compiler):
         return f"there is no C compiler ({compiler}; package gcc)"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        return "the headers of Python are not there (package python3-dev)"
+        return "the headers of Python are not installed (package python3-dev)"
     return ""
 
 
 def _missing_package() -> str:
     if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
-        return "mypyc and setuptools are not there (pip install '.[dev]')"
+        return "mypyc and setuptools are not installed (pip install '.[dev]')"
     from importlib.metadata import version  # noqa: PLC0415 - it takes a moment
 
     if int((found := version("setuptools")).split(".")[0]) < SETUPTOOLS:

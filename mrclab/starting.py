@@ -14,7 +14,7 @@ _LOADER = "pydantic.plugin._loader"
 
 
 class _NoPlugins(ModuleType):
-    """Takes the place of pydantic's loader of plugins, which imports what reads the metadata of packages."""
+    """Takes the place of pydantic's loader of plugins, which imports importlib.metadata and takes long."""
 
     get_plugins = tuple
 

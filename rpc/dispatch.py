@@ -43,7 +43,7 @@ class Subscription:
     """Subscription of a client: all events, or those of some kinds."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
-        """Read a subscribe request; raise RpcError when its `kinds` is no list of names."""
+        """Read a subscribe request; raise RpcError when its `kinds` is not a list of names."""
         extra = sorted(set(request) - {"id", "op", "kinds"})
         kinds = request.get("kinds")
         if extra:

@@ -82,7 +82,7 @@ def name_of(path: Path) -> str:
 
 
 def reached(paths: list[Path]) -> dict[str, str]:
-    """These sources and all of ours that they import, as file and digest: what one says is built into others."""
+    """These sources and all of ours that they import, as file and digest: constants of one are built into others."""
     waiting, found = list(paths), {}
     while waiting:
         path = waiting.pop()
@@ -200,9 +200,9 @@ def compare(known: Path) -> str:
             cwd=TREE, env={**os.environ, compiled.VARIABLE: use}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            return f"the build does not run ({(done.stderr.strip().splitlines() or ['no word'])[-1]})"
+            return f"the build does not run ({(done.stderr.strip().splitlines() or ['no message'])[-1]})"
         outputs.append(done.stdout)
-    return "" if outputs[0] == outputs[1] else "a run over the build is another than over the sources"
+    return "" if outputs[0] == outputs[1] else "a run of the build differs from one of the sources"
 
 
 def make(paths: list[Path], sources: dict[str, str], home: Path, lock: int) -> str:
@@ -261,7 +261,7 @@ def lay(into: Path) -> str:
     home, found = compiled.folder(), into / compiled.INSTALLED / compiled.TAG
     known = compiled.read(home / compiled.MANIFEST)
     if known is None:  # another build took its place
-        return "another process compiles other sources"
+        return "another process is compiling other sources"
     build_name = Path(known.modules[compiled.LIBRARY]).parts[0]
     shutil.rmtree(found, ignore_errors=True)
     shutil.copytree(home / build_name, found / build_name)

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the root folder's pages are pages of the site, and what is only in the sources is no link there."""
+"""A hook of mkdocs: pages of the root folder become pages of the site, and links to sources become text."""
 
 import html
 import posixpath

@@ -296,5 +296,5 @@ class Instance:
         width = self.compiled.program.registers[name].width if name in self.registers else 0
         array = self.cell("register", self.registers, name, index)
         if not 0 <= value < 1 << width:
-            raise InvalidRequestError(f"register {name}: {value} is no {width}-bit value")
+            raise InvalidRequestError(f"register {name}: {value} is not a value of {width} bits")
         array[index] = value

@@ -63,7 +63,7 @@ class SoftSwitch(DataPlane):
     """Owner of the data plane. All but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
 
     No packet is forwarded during a `run`: batches of updates are best kept near 100. Callbacks (packet-in, digest,
-    idle) are called in such a thread, and must neither block nor raise. What is refused is a `RuntimeApiError`.
+    idle) are called in such a thread, and must neither block nor raise. A refused call raises `RuntimeApiError`.
 
     `clock` is the time of queues, meters, idle timeouts and timestamps.
     """
@@ -101,7 +101,7 @@ class SoftSwitch(DataPlane):
                 self._thread = None
 
     def _forward(self) -> None:
-        """Wait and do what is due, in few steps, because a switch that mostly waits has cold caches.
+        """Wait and do due work, in few steps, because a switch that mostly waits has cold caches.
 
         Ports with more than one waiting frame are `hot`: their rings, which are memory, are read again before the
         kernel is asked.

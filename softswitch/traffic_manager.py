@@ -50,7 +50,7 @@ class Queue:
 class TrafficManager:
     """All queues of a switch. A queue state begins with the egress function that continues with it.
 
-    `clock_us` is what the program sees as time, `clock` what the queues go by.
+    `clock_us` is the program's clock, `clock` the queues'.
     """
 
     def __init__(self, priorities: int, clock_us: Callable[[], int], clock: SwitchClock = REAL) -> None:

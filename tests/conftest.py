@@ -35,7 +35,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_outlives_the_tests() -> Iterator[None]:
-    """Python would wait for such threads and processes before it ends, for ever where they wait for something too."""
+    """Python would wait for such threads and processes before it ends, forever where they wait for something too."""
     yield
     threads = [thread for thread in threading.enumerate() if not thread.daemon and thread.is_alive()]
     threads.remove(threading.main_thread())

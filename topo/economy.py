@@ -1,4 +1,4 @@
-"""Memory economy for fabrics of 131,072 NICs: what follows from something else is not kept, what is alike is shared.
+"""Memory economy for fabrics of 131,072 NICs: derived values are not kept, equal ones are shared.
 
 `LazySequence` makes items when they are needed, `EMPTY_QUEUE` is the shared empty deque, `SeededSecrets` a
 generator without its 2.5 kB, `IdentityCache` shares values between hosts, `CompressedLog` packs a growing history.
@@ -82,7 +82,7 @@ class LazySequence(Sequence[T]):
 
 
 class _EmptyQueue(deque[Any]):
-    """Empty, and stays so: a deque that is merely bounded by 0 would lose what is put in without a word."""
+    """Empty, and stays so: a deque that is merely bounded by 0 would lose its items without an error."""
 
     def append(self, _: Any) -> NoReturn:
         raise TypeError("this empty queue is shared: put a deque of your own in its place first")

@@ -14,11 +14,11 @@ class UntrustedPlace(TopoError):  # noqa: N818 - reads as the state it reports
 
 
 class MachineTooSlow(EmulationError):  # noqa: N818 - reads as the state it reports
-    """Timeout because of the machine: no result of the network's."""
+    """Timeout because of the machine: says nothing about the network."""
 
 
 class ProcessStopped(EmulationError):  # noqa: N818 - reads as the state it reports
-    """Timeout because a signal had stopped the process: no result of the network's."""
+    """Timeout because a signal had stopped the process: says nothing about the network."""
 
 
 class LabRunning(TopoError):  # noqa: N818 - reads as the state it reports

@@ -1,4 +1,4 @@
-"""The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by what joins it."""
+"""The file `fabric.yaml`: the resolved description of a lab's fabric, written by the lab, read by other processes."""
 
 import warnings
 from pathlib import Path
@@ -16,7 +16,7 @@ warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows i
 
 _MAX_BYTES = 1 << 20
 UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)
-"""Exceptions that ruamel.yaml's constructors raise on text that is no YAML, or holds a number or date that is none."""
+"""Exceptions that ruamel.yaml's constructors raise on text that is not YAML, or holds a number or date that is none."""
 
 
 def store(described: FabricSpec, path: Path) -> None:

@@ -24,7 +24,7 @@ FRAME_LENGTH = _LAYOUT.size  # 60: no padding needed on Ethernet
 
 
 class LinkCheckError(ValueError):
-    """The frame is no link check, or one we cannot read."""
+    """The frame is not a link check, or one we cannot read."""
 
 
 class Kind(IntEnum):
@@ -87,7 +87,7 @@ def parse(frame: bytes | memoryview) -> LinkCheck:
         raise LinkCheckError(f"{len(frame)} bytes are too few for a link check of {FRAME_LENGTH}")
     to, source, ethertype, magic, version, kind, nonce, port, origin, answer_port, name = _LAYOUT.unpack_from(frame)
     if ethertype != LINK_CHECK_ETHERTYPE or magic != MAGIC or version != VERSION:
-        raise LinkCheckError("frame is no link check of this version")
+        raise LinkCheckError("frame is not a link check of this version")
     try:
         return LinkCheck(Kind(kind), nonce, _text(origin), port, _text(name), answer_port, source, to)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Links that differ from the fabric's: rate and length by tier, plane or cable.
 
-A rule says where it holds and what is different there; of several that hold for a cable each later one wins. Rates are
-in bits per second, so rules need `link.rate` (virtual time).
+A rule has the links it applies to and the settings that differ; of several that hold for a cable each later one wins.
+Rates are in bits per second, so rules need `link.rate` (virtual time).
 """
 
 from typing import Annotated, Any, Literal, NamedTuple

@@ -85,9 +85,11 @@ class PfcSpec(_Strict):
     """Priority flow control of data (IEEE 802.1Qbb) at every port, in bytes."""
 
     xoff: int = Field(
-        default=0, ge=0, description="an ingress port with so much in the switch pauses its peer; default: queue.alpha"
+        default=0, ge=0, description="buffered bytes at which an ingress port pauses its peer; default: queue.alpha"
     )
-    xon: int = Field(default=0, ge=0, description="and lets it go on at so much; default: two packets below")
+    xon: int = Field(
+        default=0, ge=0, description="buffered bytes at which it resumes its peer; default: two packets below"
+    )
     headroom: int = Field(
         default=0, ge=0, description="of each port, for data in flight when the pause is sent; default: that"
     )
@@ -348,7 +350,7 @@ class FabricSpec(_Strict):
     def headroom(self) -> int:
         """Bytes of a port for data that arrives after it paused its peer; 0 without PFC.
 
-        By default what a link carries until the pause has come, behind a frame that is being sent, and stopped one.
+        Default: the bytes that a link carries until a pause arrives behind a frame in transmission and takes effect.
         """
         pfc = self.queue.pfc
         if pfc is None or self.link.rate is None:
@@ -385,12 +387,12 @@ class FabricSpec(_Strict):
         return self.switch_latency
 
     def base_rtt(self, links: int) -> float:
-        """Seconds over `links` links and back on an idle fabric, what NICs take at both ends included.
+        """Seconds over `links` links and back on an idle fabric, with the delays of NICs at both ends.
 
         Of the slowest plane, single cables that differ apart.
 
-        At a rate in bits, for a full packet and its SACK, what switches take and what links take for the bytes
-        included; else without, since switches and hosts then are processes that take what they take.
+        At a rate in bits, for a full packet and its SACK, with the delays of switches and serialization delays;
+        else without, since switches and hosts then are processes with delays of their own.
         """
         there_and_back = 2 * links * self.link.delay + 4 * self.nic_latency
         if self.link.rate is None:
@@ -468,7 +470,7 @@ def _sentence(item: Any, model: type[BaseModel], root: str) -> str:
     where = ".".join(str(part) for part in (root, *item["loc"]))
     if item["type"] == "extra_forbidden":
         known = _fields_at(model, item["loc"][:-1])
-        return f"{where} is no known field; {nearest(str(item['loc'][-1]), known)}"
+        return f"{where} is not a known field; {nearest(str(item['loc'][-1]), known)}"
     message = str(item["msg"]).removeprefix("Value error, ")
     given = item.get("input")
     got = f" (got {shown(given)})" if item["loc"] and isinstance(given, (str, int, float, bool, type(None))) else ""

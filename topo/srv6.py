@@ -268,7 +268,7 @@ def host_of_address(addr: int) -> tuple[int, int]:
     """(T0 group, downlink) of a host address; ValueError where it is none."""
     group, downlink = addr >> 64 & 0xFFFF, addr & 0xFFFF
     if not (1 <= group <= MAX_INDEX and 1 <= downlink <= MAX_INDEX) or group_prefix(group) | downlink != addr:
-        raise ValueError(f"{text(addr)} is no host address of this fabric (fdcb:bb00:0:<group>::<downlink>)")
+        raise ValueError(f"{text(addr)} is not a host address of this fabric (fdcb:bb00:0:<group>::<downlink>)")
     return group, downlink
 
 
@@ -290,7 +290,7 @@ def text(addr: int) -> str:
 
 @functools.lru_cache(_TEXTS)
 def from_text(addr: str) -> int:
-    """Inverse of `text`; ValueError on anything that is no IPv6 address."""
+    """Inverse of `text`; ValueError on anything that is not an IPv6 address."""
     return int(IPv6Address(addr))
 
 

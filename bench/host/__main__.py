@@ -1,9 +1,9 @@
 """Benchmark of a host, packets per second and where its CPU time goes: ``sudo python -m mrclab.bench.host``.
 
 One sender and one receiver process on a veth pair, 4 KiB path MTU, no pacing, no delay, no switch. Beside them, in the
-same run, the ceiling: bare AF_PACKET sends and receives in Python. What a packet costs is split into codec (build or
-parse, with ICRC), transport (the rest of the endpoint, measured without sockets), and socket and loop (what remains).
-Then the same two hosts as in a lab: four links at some hundred packets per second, where waking up is what costs.
+same run, the ceiling: bare AF_PACKET sends and receives in Python. The cost of a packet is split into codec (build or
+parse, with ICRC), transport (the rest of the endpoint, measured without sockets), and socket and loop (the rest).
+Then the same two hosts as in a lab: four links at some hundred packets per second, where most of the cost is waking up.
 """
 
 import argparse
@@ -154,7 +154,7 @@ def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost
     sender = spawn(names[0], _MODULE, "--part", "send", "h1-p1", str(size), str(seconds))
     outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in (sender, receiver)]
     if sender.returncode or receiver.returncode:
-        raise RuntimeError("a bare sender or receiver failed; its words are above")
+        raise RuntimeError("a bare sender or receiver failed; its output is above")
     sent, received = (Cost(**json.loads(text)) for text in outputs)
     return sent, received
 

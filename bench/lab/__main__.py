@@ -1,7 +1,7 @@
 """Benchmark of bring-up until verified, by parts, from 4 to 128 switches: ``sudo mrclab bench lab``.
 
 Namespaces of all nodes; cables; switch processes until each answers; the controller until hosts can be started; agents
-until each answers; what is left until all switches hold their tables; and until every cable is verified. Parts overlap
+until each answers; the rest until all switches hold their tables; and until every cable is verified. Parts overlap
 in the machine: imports of the processes to come take CPU while namespaces are made.
 """
 

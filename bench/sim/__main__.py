@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, metavar="MD", help="write docs/results/htsim.md, and its picture beside")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
-        parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 3")
+        parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 3")
     if options.flows is not None and options.flows < 1:
-        parser.error(f"--flows {options.flows}: each host sends one at least; give for example {FLOWS}")
+        parser.error(f"--flows {options.flows}: each host sends at least one; give, for example, {FLOWS}")
     if options.page is not None and not options.page.parent.is_dir():
         parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
     loads = list(_loads(parser, options))
@@ -116,7 +116,7 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, with_htsim: bool)
     failed: set[SimLoad] = set()
     fits = [one.hosts <= htsim.MAX_HOSTS for one in loads]
     for hosts in dict.fromkeys(one.hosts for one, fit in zip(loads, fits, strict=True) if with_htsim and not fit):
-        sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, whose fabrics end at {htsim.MAX_HOSTS}\n")
+        sys.stderr.write(f"{hosts} hosts: uet-htsim is left out, as it simulates at most {htsim.MAX_HOSTS}\n")
     for seed in range(1, seeds + 1):
         for one, fit in zip(loads, fits, strict=True):
             if one in failed:

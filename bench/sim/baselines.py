@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=Path, metavar="DIR", help="keep runs here, and repeat none that is there")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
-        parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 5")
+        parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
     for name in ("htsim_uec", "htsim_roce", "htsim_hpcc"):
         if htsim.program(name) is None:
             sys.stderr.write(f"{name} is not on the path, and there is nothing to compare with; build uet-htsim\n")

@@ -1,7 +1,7 @@
 """Work that both simulators are given: the same leaf-spine fabric, packets, queues and window.
 
 uet-htsim's packet has a header of 64 bytes, MRC's of 142: links here are quicker by as much, so that a full packet of
-4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where NSCC's constants are what both have (scale
+4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where both have the same NSCC constants (scale
 and increments of uet-htsim are written for that RTT). Queues mark and trim at the same depths in packets, at the last
 hop too. Each flow sprays over all uplinks.
 """
@@ -117,7 +117,7 @@ class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `flows` is the number of transfers that each host of a Poisson load begins.
-    `own`: with what the lab has by default in place of what both have: EV profile, queue thresholds, last hop unmarked.
+    `own`: with the lab's defaults in place of the common settings: EV profile, queue thresholds, last hop unmarked.
     `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
     uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are the words of uet-htsim for its own, where they
     are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.

@@ -1,8 +1,8 @@
 """RoCEv2's loss recovery beside theory: completion under random loss with go-back-N and selective repeat.
 
 One flow at full rate over one path with the RTT R, packets of time T, each lost with probability p on its way
-there. Go-back-N sends N = ceil((R + T) / T) packets for each lost one: what left until the NAK came, which the packet
-behind the lost one draws (Bertsekas and Gallager, Data Networks, §2.4). Of each gap there is one NAK, so a
+there. Go-back-N sends N = ceil((R + T) / T) packets for each lost one: those that left until the NAK came, which the
+packet behind the lost one draws (Bertsekas and Gallager, Data Networks, §2.4). Of each gap there is one NAK, so a
 retransmission that is lost as well waits for the retry timer, RTO. Selective repeat sends 1/(1 - p) packets for each.
 
 `python -m mrclab.bench.sim.losses --seeds 5 --page docs/results/baselines.md` writes the page's table.
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, metavar="MD", help="put the table into this page")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
-        parser.error(f"--seeds {options.seeds}: at least one run is needed; give for example 5")
+        parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
     try:
         made = text(list(rows(options.seeds)))
     except RuntimeError as error:

@@ -33,7 +33,7 @@ _INNER = bytes.fromhex("fdcbbb00000000010000000000000001fdcbbb000000000200000000
 
 
 def route(usid: int) -> IntendedEntry:
-    """Return the entry that forwards what has this uSID in front."""
+    """Return the entry that forwards packets whose first uSID is this one."""
     return IntendedEntry("usid_fib", (("locator_usid", BLOCK << 16 | usid),), (_FORWARD,))
 
 

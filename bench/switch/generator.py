@@ -1,8 +1,8 @@
 """Traffic generator: offers frames at a rate, counts and times those that leave the switch, at little cost of its own.
 
-Frames go out by sendmmsg(2), many with one call. What comes back is counted by the kernel (PACKET_STATISTICS of a
-socket whose filter knows where the switch sends them), so that no receiver can be the bottleneck; the latency run alone
-reads it, with the kernel's time of arrival. One thread on one CPU does it all and never sleeps while it sends.
+Frames go out by sendmmsg(2), many with one call. Frames that come back are counted by the kernel (PACKET_STATISTICS of
+a socket whose filter knows where the switch sends them), so that no receiver can be the bottleneck; the latency run
+alone reads it, with the kernel's time of arrival. One thread on one CPU does it all and never sleeps while it sends.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchPr
 def search(trial: Callable[[float], Trial], steps: int) -> tuple[Trial, float, bool]:
     """Find the highest rate that loses at most LOSS, by bisection.
 
-    Returns the trial at that rate, the rate at saturation, and whether the generator was what limited it.
+    Returns the trial at that rate, the rate at saturation, and whether the generator limited it.
     """
     flood = trial(math.inf)
     if carried(flood):

@@ -114,7 +114,7 @@ def _path_rule(fabric: Fabric, what: Element, reason: str) -> tuple[str, DenyRul
 def cut_off(fabric: Fabric, denied: Mapping[str, Iterable[DenyRule]]) -> list[tuple[str, str]]:
     """Pairs of hosts that rules leave without any path, as (source, destination).
 
-    Costs what pairs there are, and else as much as there are hosts: the rules of most are alike, and say nothing of
+    Costs grow with the pairs denied, else with the number of hosts: the rules of most are alike, and say nothing of
     single destinations.
     """
     known: dict[tuple[int, tuple[DenyRule, ...]], list[str]] = {}

@@ -136,7 +136,7 @@ class HealthMap:
         """Forget losses over elements that were down and are no longer suspected; return True if there were any.
 
         As a switch comes back, those of its cables that were not probed since look dead, one by one: they are not.
-        One that is bad by itself loses probes again. What a larger element explains now is not forgotten.
+        One that is bad by itself loses probes again. Losses that a larger element explains now are kept.
         """
         now = {suspect.element for suspect in suspects}
         down = [

@@ -2,7 +2,7 @@
 
 Every self-probe crosses a known set of elements (arXiv 2605.04333 §3): `locator|T0|self` a NIC–T0 cable and a T0,
 `locator|T0|T1|T0|self` a T0–T1 cable and a T1 besides. Losses are explained by as few elements as possible: the one
-whose fault makes what was seen most likely is taken first, then the next, as long as each adds enough evidence.
+whose fault makes the observed losses most likely is taken first, then the next, as long as each adds enough evidence.
 Evidence is a log-likelihood ratio in nats against the network that the elements found so far would give.
 """
 
@@ -191,7 +191,7 @@ class Localiser:
     def recovered(self, rate: float, cycles: Iterable[Tally]) -> bool:
         """Return True if `cycles` (newest first; probes over the element) say "healthy" rather than "loses at `rate`".
 
-        The look back ends where either is evident: what was before the fault says nothing about now.
+        The look back ends where either is evident: cycles before the fault says nothing about now.
         """
         limits = self.thresholds
         ratio = 0.0

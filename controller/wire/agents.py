@@ -101,7 +101,7 @@ class AsyncClient:
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:
             if not isinstance(message["event"], dict):
-                raise RpcError("EPROTO", "it sent an event that is no object")
+                raise RpcError("EPROTO", "it sent an event that is not an object")
             self._on_event(message["event"])
             return
         call = self._calls.get(message.get("id", -1))
@@ -115,7 +115,7 @@ class AsyncClient:
 
 
 class AgentLink:
-    """Connection to one host's agent: `run` connects for ever, `send` hands over a config, `version` is the one in use.
+    """Connection to one host's agent: `run` connects forever, `send` hands over a config, `version` is the one in use.
 
     `on_event` is called with events of `kinds`; without kinds it does not subscribe, and the agent need not publish.
     """
@@ -256,5 +256,7 @@ class AgentLink:
 
 def _version(value: object) -> int:
     if not isinstance(value, int) or value < 1:
-        raise RpcError("EPROTO", f"the agent says that it uses node config version {value!r}, which is no version")
+        raise RpcError(
+            "EPROTO", f"the agent says that it uses node config version {value!r}, which is not a version number"
+        )
     return value

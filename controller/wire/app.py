@@ -153,9 +153,7 @@ class Controller:
         self.cables.wake()
 
     async def audit(self, only: str | None = None) -> Audit:
-        """Compare entries of all switches, or of `only` one, with what they should be; what is new is
-        logged.
-        """
+        """Compare entries of all switches, or of `only` one, with the intended ones; new differences are logged."""
         found = await self.fleet.audit(only)
         if only is not None:
             return found

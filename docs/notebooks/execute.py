@@ -1,4 +1,4 @@
-"""Execution of the notebooks beside this file: outputs are written into them, or compared with what they hold.
+"""Execution of the notebooks beside this file: outputs are written into them, or compared with the outputs there.
 
 `python docs/notebooks/execute.py` writes; with `--check` nothing is written, and the exit status is 1 where outputs
 differ in more than numbers. It needs no Jupyter: cells are plain Python, except lines of `%`.

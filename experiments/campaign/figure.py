@@ -125,7 +125,7 @@ def plotted(
 def _known(rows: Sequence[Row], name: str) -> None:
     fields = list(dict.fromkeys(["variant", *(field for row in rows for field in row["values"])]))
     if name not in fields:
-        raise LabError(f"{name} is no swept field of this campaign; {nearest(name, fields)}")
+        raise LabError(f"{name} is not a swept field of this campaign; {nearest(name, fields)}")
 
 
 def _of(row: Row, name: str) -> Any:

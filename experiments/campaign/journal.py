@@ -40,7 +40,7 @@ class Journal(RunStore):
             if known.get("digest") != plan.digest or known.get("fields") != about["fields"]:
                 fields = ", ".join(map(str, known.get("fields") or ["no field"]))
                 raise LabError(
-                    f"{self.directory} holds a campaign of {known.get('scenario')} as it was then, sweeping {fields};"
+                    f"{self.directory} holds a campaign of another {known.get('scenario')}, sweeping {fields};"
                     " name another directory with --out"
                 )
             about["files"] = self._files(known.get("files") or {}, plan.files)
@@ -59,9 +59,7 @@ class Journal(RunStore):
         """Digests of the files of all runs here, and of those to come; LabError where one is another than it was."""
         for name in known.keys() & files.keys():
             if known[name] != files[name]:
-                raise LabError(
-                    f"{self.directory} holds runs with {name} as it was then; name another directory with --out"
-                )
+                raise LabError(f"{self.directory} holds runs with another {name}; name another directory with --out")
         return {**known, **files}
 
 
@@ -73,12 +71,12 @@ def _object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
     if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
-        raise LabError(f"{path} is not of a campaign; name another directory with --out")
+        raise LabError(f"{path} does not belong to a campaign; name another directory with --out")
     return known
 
 
 def read(directory: Path) -> Iterator[Row]:
-    """Yield the rows of a campaign, each run once; LabError where a line is no row."""
+    """Yield the rows of a campaign, each run once; LabError where a line is not a row."""
     return Journal(directory).read()
 
 

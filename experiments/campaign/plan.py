@@ -12,7 +12,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 
-_NOT_SWEPT = {"seed": "say --seeds for this", "world": "a campaign runs in virtual time"}
+_NOT_SWEPT = {"seed": "use --seeds for this", "world": "a campaign runs in virtual time"}
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,18 @@ err = console.console(stderr=True)
 def explore(
     worlds: Annotated[list[str] | None, typer.Argument(metavar="WORLD", help="these; default: all small ones")] = None,
     every: Annotated[bool, typer.Option("--all", help="the large ones, too: hours")] = False,
-    seconds: Annotated[float, typer.Option(min=0.0, help="give up a world after this time; 0: never")] = 0.0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="stop exploring a world after this time; 0: never")] = 0.0,
     check_merging: Annotated[
         int, typer.Option(min=0, help="explore one in N states seen before once more, and compare")
     ] = 0,
     replay: Annotated[str, typer.Option(metavar="ACTIONS", help="show what happens in one run of the world")] = "",
-    names: Annotated[bool, typer.Option("--list", help="name the worlds and say what is in them")] = False,
+    names: Annotated[bool, typer.Option("--list", help="list the worlds and their contents")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
     """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
 
-    What does not hold is shown with the run that leads there, and the command that shows it again. Exit status 1 then,
-    2 where a world was given up before its end.
+    A violated invariant is shown with the run that leads there, and the command that shows it again. Exit status 1
+    then, 2 where a world was given up before its end.
     """
     terminal = err if as_json else out
     if names:
@@ -46,7 +46,7 @@ def explore(
         _again_in_plain_python()
     if replay:
         if len(chosen) != 1:
-            raise Refused("--replay is of one world; name it")
+            raise Refused("--replay needs one world; name it")
         for line in replayed(chosen[0], parsed(replay)):
             console.plain(terminal, line)
         return
@@ -92,7 +92,7 @@ def _show(world: Space, found: Counterexample, terminal: Console) -> None:
     for line in replayed(world, found.trace):
         console.plain(terminal, f"    {line}")
     if found.cycle:
-        terminal.print("  and then round and round:", highlight=False)
+        terminal.print("  then, again and again:", highlight=False)
         for line in replayed(world, [*found.trace, *found.cycle])[len(found.trace) :]:
             console.plain(terminal, f"    {line}")
     console.plain(terminal, f"  show it again: {again(world, found)}")
@@ -114,7 +114,7 @@ def parsed(text: str) -> list[Action]:
     for word in text.split(","):
         kind, _, which = word.partition(":")
         if not which.isdigit():
-            raise Refused(f'--replay: "{word}" is no action; they look like deliver:3')
+            raise Refused(f'--replay: "{word}" is not an action; write, for example, deliver:3')
         found.append((kind, int(which)))
     return found
 

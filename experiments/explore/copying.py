@@ -1,7 +1,7 @@
 """Deep copy of the mutable state of a running system, closures included.
 
 `copy.deepcopy` takes a function for a constant, so that a timer of the copy would act on the original; pickle refuses
-closures. What never changes (configs, paths, frames) is shared.
+closures. Objects that never change (configs, paths, frames) are shared.
 """
 
 from __future__ import annotations

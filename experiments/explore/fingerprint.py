@@ -1,7 +1,7 @@
 """Fingerprint of a state: two states are the same where all that decides the hosts' further acts is.
 
 Every attribute counts as it is, whatever it is called, so that new ones of the transport can only keep states apart.
-Exceptions are named here. Times count from now, and what is older than any timer of the transport is merely old;
+Exceptions are named here. Times count from now, and times before any timer of the transport are all the same;
 statistics do not count; the order of transmissions counts, not their number; ids count from the newest.
 """
 

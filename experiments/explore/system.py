@@ -364,7 +364,7 @@ class System:
         for qa, qb in self.qps:
             window, base = one.verbs.qps[qa].requestor.recovery.window, two.verbs.qps[qb].responder.base
             if one.verbs.qps[qa].state is QpState.RTS and window.una > base:
-                raise Broken(f"the sender takes {window.una} packets for arrived, the receiver has {base}")
+                raise Broken(f"the sender counts {window.una} packets as arrived, the receiver {base}")
             if two.verbs.qps[qb].stats.out_of_window:
                 raise Broken("a packet was sent outside the receiver's window")
 
@@ -465,7 +465,7 @@ class System:
         for host in self.hosts:
             for peer in host.peers.with_qps.values():
                 if not self.down and peer.port_mask != (1 << self.world.planes) - 1:
-                    raise Broken(f"all ports are up, and {host.config.host.name} takes some of its peer's for down")
+                    raise Broken(f"all ports are up, and {host.config.host.name} counts some of its peer's as down")
 
     def _check_survivor(self) -> None:
         """After the restart of one host of a pair, outstanding work ends with a reason."""
@@ -474,4 +474,4 @@ class System:
         for at, (qa, _) in enumerate(self.qps):
             if self.completed[at] < len(self.world.messages):
                 state = self.hosts[0].verbs.qps[qa].state.value
-                raise Broken(f"the peer began again, and the QP waits for ever in {state}")
+                raise Broken(f"the peer restarted, and the QP waits forever in {state}")

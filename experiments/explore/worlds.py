@@ -59,15 +59,15 @@ _SIX: Final = ((4 * MTU, False), FULL, FULL)
 
 WORLDS: Final = (
     Space("orders", "two packets and their answers, in every order", (FULL,) * 2, any_order=True),
-    Space("loss", "a packet, and one fault: a frame lost, twice there, or late", (FULL,), LOSSES, 1),
+    Space("loss", "a packet, and one fault: a frame lost, duplicated, or late", (FULL,), LOSSES, 1),
     Space("trim", "two packets, one trimmed or marked, or a frame lost", (FULL,) * 2, ("lose", "mark", "trim"), 1),
     Space("immediates", "an immediate whose receive is posted late, or never", (IMMEDIATE,), late_receives=True,
           attributes=_ENDLESS, small=False),
     Space("port", "a packet; a NIC port at either end goes down, and comes back", (FULL,), ("down",), 1, small=False),
     Space("restart", "two packets, and another process in a host's place", (FULL,) * 2, ("restart",), 1, may_fail=True),
-    Space("siblings", "two QPs that tell each other of dead paths, with few EVs among many paths", _TWO, ("lose-data",),
+    Space("siblings", "two QPs that report dead paths to each other, few EVs, many paths", _TWO, ("lose-data",),
           1, planes=1, t1s=4, qps=2, ev_profile=_FEW_EVS, attributes={"tell_siblings": True}, small=False),
-    Space("probe-ids", "EV probes whose ids come round while one still waits", (), ("lose",), 1, planes=1, probes=5,
+    Space("probe-ids", "EV probes whose ids wrap around while one still waits", (), ("lose",), 1, planes=1, probes=5,
           id_mask=3),
     Space("orders-3", "three packets and their answers, in every order", _THREE, any_order=True, small=False),
     Space("loss-2", "two packets and one fault", (FULL,) * 2, LOSSES, 1, small=False),

@@ -133,7 +133,7 @@ def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
         runs = [_run(directory, entry) for entry in suite["runs"]]
         about = {"versions": dict(suite["versions"]), "machine": dict(suite["machine"])}
     except OSError as error:
-        raise LabError(f"{directory} is no directory of a suite: {error.strerror}; {_REMEDY}") from None
+        raise LabError(f"{directory} is not the directory of a suite: {error.strerror}; {_REMEDY}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LabError(f"{directory / 'suite.json'} is not what a suite writes; {_REMEDY}") from None
     return runs, about

@@ -1,4 +1,4 @@
-"""Models of the paper's measurements and of what counts as reproducing them: figures.yaml and at-speed.yaml.
+"""Models of the paper's measurements and of the rules for reproducing them: figures.yaml and at-speed.yaml.
 
 Numbers are those of arXiv 2605.04333. In figures.yaml they are shares of line rate or ratios, to be compared with a
 network some thousand times slower; in at-speed.yaml they are as printed, in Gb/s and µs. A row's `ours` is one figure,
@@ -37,7 +37,7 @@ WIDEST, NARROWEST = 5.0, 1.0
 def _matches(pattern: re.Pattern[str], example: str) -> AfterValidator:
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
-            raise ValueError(f"{text!r} is not understood; write for example {example}")
+            raise ValueError(f"{text!r} is not understood; write, for example, {example}")
         return text
 
     return AfterValidator(check)

@@ -54,7 +54,7 @@ def write(
 ) -> tuple[Path, list[Chapter]]:
     """Make the comparison out of suites' directories: a page, and its pictures, in a directory below the first.
 
-    `varied` shows why figures differ, `appendices` what the paper could not try.
+    `varied` shows why figures differ, `appendices` has experiments beyond the paper's.
     """
     from mrclab.experiments.paper import pictures  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home directory
 

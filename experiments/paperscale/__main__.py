@@ -1,6 +1,6 @@
 """`make paper-scale`: the paper's experiments at its own speed, curves beyond it, and one page of both.
 
-Everything runs in virtual time, without root. What is done already is not done again: an end at any moment costs the
+Everything runs in virtual time, without root. Finished runs are not repeated: an end at any moment costs the
 run under way. Exit status 1 where a figure differs from the paper's without a reason, or a run was aborted.
 """
 

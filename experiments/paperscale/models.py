@@ -1,7 +1,7 @@
 """One set of settings for both transports: Figures 16 and 17 under several physical models, each for MRC and RoCEv2.
 
-A model defines when a lost packet is noticed, whether a step of a collective waits for its ACK, what NICs and hosts
-take, and how many uplinks there are; it is the same for both transports, except for what only one of them has.
+A model defines when a lost packet is noticed, whether a step of a collective waits for its ACK, delays of NICs and
+hosts, and the number of uplinks; it is the same for both transports, except for settings that only one has.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Task of a Ray worker. It travels by value, so that it runs, and reports, with another mrclab or none.
 
-It imports nothing of mrclab itself: what a job needs comes with the job, once both sides are known to be the same.
+It imports nothing of mrclab itself: code and data of a job come with the job, once both sides are known to be the same.
 """
 
 import hashlib

@@ -20,7 +20,8 @@ _MAX_BYTES = 1 << 30  # bytes of a file of rows
 class RunStore:
     """Rows of one file, to read and to append to.
 
-    `key` names a row's run, and raises ValueError, KeyError or TypeError where it is no row; `what` is said of it then.
+    `key` returns the run of a row, and raises ValueError, KeyError or TypeError for anything else; `what` is the noun
+    of that error's message.
     """
 
     def __init__(self, path: Path, key: Callable[[Row], str], what: str) -> None:
@@ -47,7 +48,7 @@ class RunStore:
             raise LabError(f"{self.path} cannot be read: {error.strerror}; name another directory with --out") from None
 
     def read(self) -> Iterator[Row]:
-        """Yield the rows that are on the disk, each run once; LabError where a line is no row."""
+        """Yield the rows that are on the disk, each run once; LabError where a line is not a row."""
         seen = set()
         data = self._bytes()
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
@@ -56,7 +57,7 @@ class RunStore:
                 name = self._key(row)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise LabError(
-                    f"{self.path}, line {number} is no row of {self._what}; remove it, and its run is done again,"
+                    f"{self.path}, line {number} is not a row of {self._what}; remove the line to repeat its run,"
                     " or name another directory with --out"
                 ) from None
             if name not in seen:

@@ -182,13 +182,13 @@ def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
     every = transport.peers.own.planes
     for peer in transport.peers.with_qps.values():
         if peer.port_mask != every and peer.text in peers:
-            yield f"{name}: all ports are up, and it takes some of {peer.text} for down: mask {peer.port_mask:b}"
+            yield f"{name}: all ports are up, and it counts some of {peer.text} as down: mask {peer.port_mask:b}"
 
 
 def _control(name: str, transport: Any) -> Iterator[str]:
     for port, waiting in transport.control.waiting().items():
         if waiting:
-            yield f"{name}: {waiting} control packets wait at port {port} for ever"
+            yield f"{name}: {waiting} control packets wait at port {port} forever"
 
 
 def _qps(harness: SoakHarness, connection: SoakConnection) -> Iterator[str]:
@@ -214,8 +214,8 @@ def _empty(name: str, qp: Any) -> Iterator[str]:
     requestor = qp.requestor
     if requestor.in_flight_bytes.packets or requestor.in_flight_bytes.bytes or requestor.in_flight:
         left = requestor.in_flight_bytes
-        yield f"{name}: {left.packets} packets and {left.bytes} bytes are in flight for ever"
+        yield f"{name}: {left.packets} packets and {left.bytes} bytes are in flight forever"
     if requestor.wimm_in_flight:
-        yield f"{name}: {requestor.wimm_in_flight} immediates count as outstanding for ever"
+        yield f"{name}: {requestor.wimm_in_flight} immediates count as outstanding forever"
     if requestor.unresponsive:
-        yield f"{name}: it takes its peer for silent"
+        yield f"{name}: it counts its peer as unresponsive"

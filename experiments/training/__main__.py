@@ -1,6 +1,6 @@
 """`make training`: cost of failures for training jobs, in virtual time, and its page.
 
-What is done already is not done again: an end at any moment costs the run under way.
+Finished runs are not repeated: an end at any moment costs the run under way.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make training", description=__doc__)
     known = ",".join(str(size.nics) for size in sizes.SIZES)
     parser.add_argument("--sizes", default=known, help=f"NICs of the jobs to run, of {known}; empty: none")
-    parser.add_argument("--seeds", help="e.g. 1..5; else what each size has")
-    parser.add_argument("--only", default="", help="variants to run, e.g. mrc-calm,mrc-flap; else all of a size")
+    parser.add_argument("--seeds", help="e.g. 1..5; default: what each size has")
+    parser.add_argument("--only", default="", help="variants to run, e.g. mrc-calm,mrc-flap; default: all of a size")
     parser.add_argument("--results", type=Path, default=Path("results/training"), help="where runs are kept")
     parser.add_argument("--page", type=Path, default=Path("docs/results/training.md"), help="where the page goes")
     parser.add_argument("--workers", type=int, default=1, help="processes; a job of 8,192 NICs takes 4 GB in each")

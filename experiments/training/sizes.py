@@ -2,7 +2,7 @@
 
 A size changes the fabric and the degrees of parallelism. In the larger jobs a rank sends less in a step, and there are
 fewer steps.
-Runs are kept under a digest of the sources that decide what happens, so that a page is never made of two programs.
+Runs are kept under a digest of the sources that affect results, so that a page is never made of two programs.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Explanation(Strict):
     def _bounded(self) -> "Explanation":
         for pattern in self.figures:
             if not re.search(r"\w", pattern):
-                raise ValueError(f"figure {pattern!r} names no figure; write for example 'goodput, *'")
+                raise ValueError(f"figure {pattern!r} names no figure; write, for example, 'goodput, *'")
         if (self.by is None) == (self.share is None and self.spreads is None):
             raise ValueError("a reason has a limit; give by, or share, or spreads, or the latter two")
         if self.missing and self.by is None:

@@ -111,7 +111,7 @@ def chapters(
     """Return a store's figures of each scenario, of virtual time with `more` seeds, and with `jitter` of hosts.
 
     `slower` is by how much the runs are slower than their scenarios.
-    `earlier` are those of a page that was written before: what has new runs takes its place there, with the runs of
+    `earlier` are those of a page that was written before: scenarios with new runs replace theirs, with the runs of
     the wire that had one seed or two, which no new run has: of two the least and the greatest are all there is.
     """
     known = {chapter.key: chapter for chapter in earlier}

@@ -191,7 +191,7 @@ def _value(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise RpcError("EINVAL", f"value {text!r} is no hexadecimal text of whole bytes") from None
+        raise RpcError("EINVAL", f"value {text!r} is not hexadecimal text of whole bytes") from None
 
 
 def _field(at: int, given: Mapping[str, int]) -> EvField:

@@ -1,7 +1,7 @@
 """One host in any process: its transport on a NIC, its operations, samples and probes.
 
 No process, socket, file or clock: the NIC brings the time and carries frames (`hosts.nic.seam`), `memory` has the
-bytes of regions, `record` takes what is to be remembered. The agent's process is one way to run it.
+bytes of regions, `record` takes events for the history. The agent's process is one way to run it.
 """
 
 from __future__ import annotations

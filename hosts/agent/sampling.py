@@ -1,8 +1,8 @@
 """Samples of a host: counters of transport and NIC at a steady pace, for history and the operation `samples`.
 
 All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. An
-operation returns all of them; the history, ten times a second, has only what changed since the sample before: a QP or
-path that did not change has no row, an unchanged number has no field, and a field that never appeared is 0.
+operation returns all of them; the history, ten times a second, has only fields that changed since the sample before: a
+QP or path that did not change has no row, an unchanged number has no field, and a field that never appeared is 0.
 """
 
 from collections import deque

@@ -1,4 +1,5 @@
 """Collective operations among the ranks of a job, over the verbs of lib_mrc.so; they know nothing of PyTorch.
 
-`mesh` joins the ranks and carries their messages, `algorithms` has the collectives, `steps` what a job reports.
+`mesh` joins the ranks and carries their messages, `algorithms` has the collectives, `steps` the reports of a job's
+steps.
 """

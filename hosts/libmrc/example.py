@@ -1,5 +1,5 @@
 """A write with an immediate from one host to another: `python -m mrclab.hosts.libmrc.example listen PORT` on one host,
-`… connect PORT ADDRESS` on the other; PORT and ADDRESS are TCP's, for what the two must know of each other.
+`… connect PORT ADDRESS` on the other; over PORT and ADDRESS, TCP's, they exchange QP numbers and keys.
 """
 
 import json

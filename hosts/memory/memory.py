@@ -1,7 +1,7 @@
 """Memory of registered regions: the part of the host that knows files.
 
-`Memory` is what verbs and workloads ask for; `Plain` maps files on any system, `hosts.memory.regions.Mapped` maps them
-as an agent on Linux should.
+`Memory` is the interface that verbs and workloads use; `Plain` maps files on any system, `hosts.memory.regions.Mapped`
+maps them as an agent on Linux should.
 """
 
 from __future__ import annotations

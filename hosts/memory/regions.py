@@ -1,8 +1,8 @@
 """Memory regions of the agent: files mapped into memory, so that a write of the peer lands in the file itself.
 
 A device pins the pages of a region when it is registered. Here they are touched ahead of the data, since a page fault
-in the middle of a transfer can take the kernel tens of milliseconds. What is read keeps its bytes when another process
-truncates the file (a page behind its end would be no memory any more, mmap(2)): a lease of the file (fcntl(2),
+in the middle of a transfer can take the kernel tens of milliseconds. Memory that is read keeps its bytes when another
+process truncates the file (a page behind its end would be no memory any more, mmap(2)): a lease of the file (fcntl(2),
 F_SETLEASE) blocks that process until a copy of the bytes is where the mapping was, which takes milliseconds. Where
 there can be none, the bytes are copied at once; where that fails, and where a file is written to, its QPs fail
 (hosts.memory.sigbus).

@@ -2,8 +2,8 @@
 
 Touching a page that lies behind the file's end raises SIGBUS (mmap(2)), and by default that ends the process. No check
 beforehand can help, since the file may shrink at any time. So the signal is caught where it arises: empty memory takes
-the place of what is gone, the interrupted access goes on, and the owner of the mapping is notified. Python's own
-signal handlers cannot do that: they run only after the access, which would fault for ever.
+the place of the missing ones, the interrupted access goes on, and the owner of the mapping is notified. Python's own
+signal handlers cannot do that: they run only after the access, which would fault forever.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Ctl:
         `dscp` NO_TRIM takes the queues of data, CONTROL those of acknowledgements.
         """
         if dscp not in _PROBE_CLASSES:
-            raise VerbsError("EINVAL", f"dscp {dscp!r} is none for probes; it is one of {', '.join(_PROBE_CLASSES)}")
+            raise VerbsError("EINVAL", f"dscp {dscp!r} is not for probes; use one of {', '.join(_PROBE_CLASSES)}")
         if not 1 <= len(evs) <= _MAX_BATCH:
             raise VerbsError("E2BIG", f"a batch has 1…{_MAX_BATCH} probes, not {len(evs)}")
         if not 0 < timeout <= MAX_PROBE_TIMEOUT:
@@ -190,7 +190,7 @@ class Ctl:
     def _path(self, peer: Peer, value: int) -> Any:
         fields = srv6.ev_fields(value)
         if not peer.reaches(fields.plane) or fields.uplink not in peer.uplinks(fields.plane):
-            raise VerbsError("EINVAL", f"EV {value:#010x} is no path to {peer.text}")
+            raise VerbsError("EINVAL", f"EV {value:#010x} is not a path to {peer.text}")
         return peer.path(*fields)
 
     # --- ports ----------------------------------------------------------------------------------------

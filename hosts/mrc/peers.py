@@ -79,7 +79,7 @@ class Peer:
             _group, downlink = srv6.host_of_address(srv6.from_text(address))
         except (KeyError, ValueError):
             raise VerbsError(
-                "EINVAL", f"{address} is no host address that the node config has a template for"
+                "EINVAL", f"{address} is not the address of a host with a template in the node config"
             ) from None
         self.address = srv6.from_text(address)
         self.text = srv6.text(self.address)

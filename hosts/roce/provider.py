@@ -37,7 +37,9 @@ class RoceProvider(QpProvider[RoceQueuePair]):
         try:
             template = endpoint.config.template_for(peer)
         except (KeyError, ValueError):
-            raise VerbsError("EINVAL", f"{peer} is no host address that the node config has a template for") from None
+            raise VerbsError(
+                "EINVAL", f"{peer} is not the address of a host with a template in the node config"
+            ) from None
         address = srv6.from_text(peer)
         endpoint.verbs.check_remote(peer, address)
         settings = qp_settings(endpoint.config, template, **attributes)

@@ -1,8 +1,8 @@
 """Ring all-reduce of one host: 2(N−1) steps, each of which sends a chunk to the right once the left one's has come.
 
-In the first N−1 steps what comes is reduced into the host's own chunk, in the others it replaces it. The reduction is
-XOR: as costly as an addition in bytes moved, and the result can be computed from all inputs. Two buffers take
-turns, since the left neighbour may begin an iteration while the last chunks of the one before are not acknowledged.
+In the first N−1 steps received data is reduced into the host's own chunk, in the others it replaces it. The reduction
+is XOR: as costly as an addition in bytes moved, and the result can be computed from all inputs. Two buffers take turns,
+since the left neighbour may begin an iteration while the last chunks of the one before are not acknowledged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ring(Span):
 
     `on_iteration(number, began, ended, idle, sha256)` after each with the digest of the result, `on_done` after the
     last one or a failure. `idle`: its time is over; it continues only if its left neighbour has begun
-    another. `memory` holds two buffers of `size` bytes, `source` what iterations begin with.
+    another. `memory` holds two buffers of `size` bytes, `source` the data that iterations begin with.
     """
 
     def __init__(

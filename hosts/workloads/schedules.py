@@ -1,8 +1,8 @@
 """Collectives as graphs: the messages of one rank of a group, and their dependencies.
 
 A schedule has one operation per message. Operations name their peer by its place in the group, and their message by a
-number that both ends know. Sizes are bytes; `size` is the whole buffer of a rank: what it reduces, what it scatters,
-what it has gathered, what it sends to all others together. Messages of no bytes carry one, so that they can be waited
+number that both ends know. Sizes are bytes; `size` is the whole buffer of a rank: the data that it reduces, scatters,
+has gathered, or sends to all others together. Messages of no bytes carry one, so that they can be waited
 for.
 
 Ring: Patarasu and Yuan 2009. Halving and doubling: Rabenseifner 2004; groups that are no power of two fold the rest

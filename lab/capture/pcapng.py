@@ -119,9 +119,9 @@ def load(path: Path) -> tuple[list[Interface], list[CapturedFrame]]:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each block; ValueError where it is no little-endian pcapng file, or is cut short."""
+    """Type and body of each block; ValueError where it is not a little-endian pcapng file, or is cut short."""
     if data[:4] != struct.pack("<I", _SECTION) or data[8:12] != struct.pack("<I", _BYTE_ORDER):
-        raise ValueError("it is no little-endian pcapng file")
+        raise ValueError("it is not a little-endian pcapng file")
     at = 0
     while at < len(data):
         kind, length = struct.unpack_from("<II", data, at)

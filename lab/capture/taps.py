@@ -1,7 +1,7 @@
 """Taps on the cables of a running lab: every frame that a port sends, and every one that reaches it.
 
 Both ends of every cable are in one namespace of the lab (`mrclab.topo.cables.cables`): one process sees all
-ports. What a port sent and no port received was lost on the cable between.
+ports. A frame that a port sent and no port received was lost on the cable between.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Taps on cables in virtual time: what each port sends, and what reaches it, with times of the world's clock.
+"""Taps on cables in virtual time: frames that each port sends and receives, with times of the world's clock.
 
 A frame sent while its cable has no carrier is in no capture: it never reaches the tap.
 """

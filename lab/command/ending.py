@@ -21,7 +21,7 @@ _REMEDIES = (
     ({errno.ENOSPC, errno.EDQUOT}, "free space there, and do it again"),
     ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
     ({errno.EROFS}, "name a place that can be written"),
-    ({errno.ENOENT}, "name a place that is there"),
+    ({errno.ENOENT}, "name a place that exists"),
 )
 _KNOWN = (LabError, TopoError, RpcError)
 LOST = 4  # exit status of a command that went well and whose output could not be written
@@ -43,7 +43,7 @@ def run(command: Callable[[], object]) -> NoReturn:
     unsubscribe()
     printed.flush()
     if printed.error:
-        lost = f"mrclab: what it had to print is lost: {printed.error}; what it had to keep is not"
+        lost = f"mrclab: its output was lost: {printed.error}; its files were written"
         _print(lost)
         status = status or LOST
     gc.freeze()  # the process ends: what is loaded need not be looked through for garbage
@@ -57,7 +57,7 @@ def _check_directory() -> None:
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
         why = "was removed" if gone else f"cannot be entered: {error.strerror}"
-        raise LabError(f"the current directory {why}; change to one that is there, as by `cd`") from None
+        raise LabError(f"the current directory {why}; change to one that exists, with `cd`") from None
 
 
 def _report(error: BaseException) -> int:
@@ -78,7 +78,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, KeyboardInterrupt):
         text, status = "interrupted", Interrupted.status
     else:
-        text, status = f"a mistake of the lab's own: {type(error).__name__}: {error}; {_kept(error)}", 1
+        text, status = f"internal error: {type(error).__name__}: {error}; {_kept(error)}", 1
     _print(f"mrclab: {text}")
     return status
 
@@ -94,9 +94,9 @@ def _print(text: str) -> None:
 def _remedy(error: OSError) -> str:
     """Return the remedy for an operating system error; a name without a folder may be that of a program."""
     if error.errno == errno.ENOENT and "/" not in str(error.filename or ""):
-        return "name another place; `mrclab doctor` says which programs this machine lacks"
+        return "name another place; `mrclab doctor` lists the programs that this machine lacks"
     return next(
-        (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` looks at this machine"
+        (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` checks this machine"
     )
 
 

@@ -1,4 +1,4 @@
-"""The program `mrclab`: what happens while the command line is loaded, which takes a moment, is one sentence too."""
+"""The program `mrclab`: errors while the command line is being loaded are one sentence, too."""
 
 import os
 import sys

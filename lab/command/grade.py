@@ -35,7 +35,7 @@ def grade(
     ] = None,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Grade a lesson on your file or the running lab, and list what is missing; exit status 1 if incomplete."""
+    """Grade a lesson on your file or the running lab, and list unmet checks; exit status 1 if incomplete."""
     if number is not None and everything is None:
         done = _one(number, file, running_dir(context.obj), seed, as_json)
     elif number is None and everything is not None:

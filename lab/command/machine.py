@@ -1,4 +1,4 @@
-"""The commands `mrclab doctor`, `clean` and `bench`: this machine, and what labs left on it."""
+"""The commands `mrclab doctor`, `clean` and `bench`: checks, clean-up and benchmarks of this machine."""
 
 import json
 import subprocess
@@ -71,8 +71,8 @@ def bench(
 
 @app.command()
 def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
-    """Remove what a killed lab left behind: processes, namespaces, cables, files; its history is kept, and said where.
-    Nothing that is not the lab's.
+    """Remove the processes, namespaces, cables and files of a killed lab; its history is kept, and its place is
+    printed. Nothing that is not the lab's.
     """
     from mrclab.topo.linux import killed, state  # noqa: PLC0415 - Linux alone has what it removes
 

@@ -12,13 +12,13 @@ from mrclab.lab.kinds import WorldName
 def _world(text: str) -> str:
     known = get_args(WorldName)
     if text not in known:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}")
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
     return text
 
 
 def _target(text: str) -> str:
     if text not in _TARGETS:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(_TARGETS)}")
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_TARGETS)}")
     return text
 
 

@@ -78,7 +78,7 @@ def parse_level(value: object) -> object:
     if rate:
         return Level(float(rate[1]) * _FACTOR[rate[2]] / (1 if rate[3] == "B" else 8), "")
     raise ValueError(
-        f"{value!r} is no level; write for example 90% of line, 75% of NAME (an expectation's name), 5 MB/s or 40 Gb/s"
+        f"{value!r} is not a level; write, for example, 90% of line, 75% of EXPECTATION, 5 MB/s or 40 Gb/s"
     )
 
 
@@ -93,7 +93,7 @@ def _known_flow(text: str, info: ValidationInfo) -> str:
     traffic, slash, _ = text.partition("/")
     known = (info.context or {}).get("traffic")
     if not slash or ">" not in text:
-        raise ValueError(f"{text!r} is no flow; write TRAFFIC/h1>h3")
+        raise ValueError(f"{text!r} is not a flow; write TRAFFIC/h1>h3")
     if known is not None and traffic not in known:
         raise ValueError(f"no traffic is named {traffic!r}; {hinted(info, traffic, list(known))}")
     return text
@@ -154,7 +154,7 @@ class BaseExpectation(OfKind):
     def verdict(
         self, ok: bool, expected: str, observed: str, when: str = "", value: float | None = None, unit: str = ""
     ) -> Verdict:
-        """A verdict under this expectation's name, or its kind where it has none. A figure that is no number fails."""
+        """A verdict under this expectation's name, else its kind. A figure that is not a number fails."""
         if value is not None and not math.isfinite(value):
             ok, value = False, None
         kind = self.kind_name

@@ -60,7 +60,7 @@ def parse_limit(value: object) -> object:
         return Limit(float(str(parse_duration(value if isinstance(value, str) else float(str(value))))))
     except ValueError:
         raise ValueError(
-            f"{value!r} is no duration; write for example 20ms, 3rtt, or 110% of NAME (an expectation's name)"
+            f"{value!r} is not a duration; write, for example, 20ms, 3rtt, or 110% of EXPECTATION"
         ) from None
 
 
@@ -212,7 +212,7 @@ class Latency(DurationExpectation):
 
 @EXPECTATIONS.register
 class Rtt(Selected, DurationExpectation):
-    """A percentile of the RTT that senders measured: what queues add to the base RTT shows here."""
+    """A percentile of the RTT that senders measured, which shows queueing delay."""
 
     kind: Literal["rtt"]
     window: KnownWindow

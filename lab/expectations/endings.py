@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @EXPECTATIONS.register
 class Integrity(BaseExpectation):
-    """Receivers hold what senders sent, by SHA-256: of one traffic, or of all; of jobs, as many bytes."""
+    """Receivers hold the bytes sent, by SHA-256, of one traffic or all; of jobs, as many bytes."""
 
     without_history = True
     kind: Literal["integrity"]

@@ -224,7 +224,7 @@ class FalseAlarms(BaseExpectation):
 
     to_the_end = True
     kind: Literal["false_alarms"]
-    window: KnownWindow | None = Field(default=None, description="in which they were blamed; else the whole run")
+    window: KnownWindow | None = Field(default=None, description="in which they were blamed; default: the whole run")
     state: Literal["down", "lossy"] | None = Field(default=None, description="count these verdicts alone")
     at_most: int = Field(default=0, ge=0)
 

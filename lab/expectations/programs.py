@@ -30,7 +30,7 @@ class ProgramFails(BaseExpectation):
         try:
             re.compile(says)
         except re.error as error:
-            raise ValueError(f"{says!r} is no regular expression: {error}") from None
+            raise ValueError(f"{says!r} is not a regular expression: {error}") from None
         return says
 
     def judge(self, measures: "Measures") -> Verdict:

@@ -39,7 +39,9 @@ def parse_depth(value: object) -> object:
         return value
     match = _DEPTH.fullmatch(str(value).lower())
     if match is None:
-        raise ValueError(f"{value!r} is no queue depth; write packets, such as 40, or for example 1.5 bdp")
+        raise ValueError(
+            f"{value!r} is not a queue depth; write a number of packets, such as 40, or of BDPs, such as 1.5 bdp"
+        )
     return Depth(float(match[1]), bool(match[2]))
 
 

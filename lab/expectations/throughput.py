@@ -59,7 +59,7 @@ class Goodput(_InWindow):
     @model_validator(mode="after")
     def _no_mean(self) -> "Goodput":
         if any(level and level.of == MEAN for level in (self.at_least, self.at_most, self.about)):
-            raise ValueError("goodput is the mean itself; hold it against line, or against another goodput's name")
+            raise ValueError("goodput is the mean itself; compare it with line, or with another goodput's name")
         return self
 
     def measured(self, measures: "Measures") -> float:

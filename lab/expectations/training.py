@@ -24,7 +24,7 @@ class StepTime(DurationExpectation):
     kind: Literal["step_time"]
     traffic: TrafficName
     percentile: Annotated[float, Field(ge=0, le=100)] | Literal["mean"] = Field(default=50.0, description="or mean")
-    window: KnownWindow | None = Field(default=None, description="in which steps lie wholly; else all of them")
+    window: KnownWindow | None = Field(default=None, description="in which steps lie wholly; default: all of them")
 
     def measured_seconds(self, measures: "Measures") -> float:
         """The percentile or mean; NoEvidence where no step was done."""

@@ -107,7 +107,7 @@ M = TypeVar("M")
 class FaultAction(Generic[M]):
     """One fault that can be injected and cleared.
 
-    `clear` must be safe after an injection that failed half way; it returns what the fault did to packets, where
+    `clear` must be safe after an injection that failed half way; it returns the fault's counters of packets, where
     that can be counted. `due` is the time at which `advance` is to be called next; an action that is `finished` is
     cleared at once.
     """

@@ -58,7 +58,7 @@ def busiest(context: FaultContext) -> str:
             if not port.to_host and (row := ports.get(str(port.number))):
                 carried[port.link] = carried.get(port.link, 0) + row["tx_bytes"]
     if not carried:
-        raise TopoError("no switch says what its cables carried, of which the busiest was to fail; name a cable")
+        raise TopoError("no switch reports what its cables carried, so the busiest is unknown; name a cable")
     return max(carried, key=lambda link: carried[link])
 
 

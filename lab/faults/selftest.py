@@ -177,7 +177,7 @@ def faults() -> Iterator[SelfTestVerdict]:
 
 
 def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[SelfTestVerdict]:
-    """Test every kind, or some, on a target; one verdict each, the last on what was left behind.
+    """Test every kind, or some, on a target; one verdict each, the last on remains of the lab.
 
     LabError or TopoError where no lab can be brought up.
     """

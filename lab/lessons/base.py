@@ -1,4 +1,4 @@
-"""All lessons by number, and what their graders share; docs/lessons has their texts and skeletons."""
+"""All lessons by number, and the common parts of their graders; docs/lessons has their texts and skeletons."""
 
 import importlib
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Lesson:
         try:
             loaded = importlib.import_module(f"mrclab.lab.lessons.{module}")
         except ImportError as error:
-            raise LabError(f"lesson {self.number} needs what real frames need, on Linux ({error})") from None
+            raise LabError(f"lesson {self.number} needs the packages for real frames, on Linux ({error})") from None
         found: Callable[..., list[Check]] = getattr(loaded, function)
         return found(subject, seed) if self.number in SEEDED else found(subject)
 
@@ -81,7 +81,7 @@ def mapping(path: Path) -> dict[str, object]:
     try:
         found = YAML(typ="safe", pure=True).load(read(path))
     except YAMLError as error:
-        raise LabError(f"{path} is no YAML: {str(error).splitlines()[0]}") from None
+        raise LabError(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):
         raise LabError(f"{path} must hold `name: value` lines; begin again from the lesson's skeleton")
     return {str(name): value for name, value in found.items()}

@@ -30,7 +30,7 @@ def lost_link(path: Path, seed: int | None = None) -> list[Check]:
         Check(end < math.inf, "the cable is back", "`up` and the cable's name"),
         Check(back is not None, "the EV is GOOD again",
               "an EV returns when three of its probes were answered: `wait 20s`"),
-        Check(cut is not None and _intact(records, before=cut.t), "the traffic's bytes arrived whole",
+        Check(cut is not None and _intact(records, before=cut.t), "the traffic's bytes arrived intact",
               "`wait` and the traffic's name"),
     ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
               f"`fault silent_drop link={part.name} name=gray`"),
         Check(verdict is not None, "Clustermapper names it",
               "bring the lab up with --mapper, and let some cycles pass: `wait 5s`, then `map`"),
-        Check(denied is not None, "it is denied on that word", "`deny` and the cable's name, after `map` named it"),
+        Check(denied is not None, "it is denied after that", "`deny` and the cable's name, after `map` named it"),
         Check(job, "a traffic crosses meanwhile without losing a packet",
               f"`send {part.source} {part.target} 8MiB` while it is denied"),
         Check(end < math.inf, "the cable is repaired", "`clear gray`"),

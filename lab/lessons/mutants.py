@@ -1,6 +1,6 @@
 """A pytest plugin that breaks the fixture `lab` in one way, which a meaningful test must detect.
 
-`--mrclab-mutant faults`: faults do nothing. `--mrclab-mutant bytes`: what arrives is damaged.
+`--mrclab-mutant faults`: faults do nothing. `--mrclab-mutant bytes`: bytes arrive damaged.
 """
 
 from collections.abc import Iterator

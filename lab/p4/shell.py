@@ -1,6 +1,6 @@
 """The part of p4runtime-shell that lessons use, on a switch in this process: the same names, without a socket.
 
-A controller that runs here runs with the real one, too. What the real one has beside this is refused with its name.
+A controller that runs here runs with the real one, too. Other functions of the real one are refused by name.
 """
 
 import contextlib

@@ -63,7 +63,7 @@ def parsed(text: str, width: int, what: str) -> int:
         else:
             number = int(text, 0)
     except (ValueError, AddressValueError):
-        raise LabError(f"{what}: {text!r} is no value; write a number, 0x…, an address or a MAC address") from None
+        raise LabError(f"{what}: {text!r} is not a value; write a number, 0x…, an address or a MAC address") from None
     if not 0 <= number < 1 << width:
         raise LabError(f"{what}: {text} does not fit {width} bits")
     return number

@@ -142,11 +142,11 @@ def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[st
     for each in words:
         name, equals, value = each.partition("=")
         if not equals:
-            raise ValueError(f"{each!r} is no field; write for example {example}")
+            raise ValueError(f"{each!r} is not a field; write, for example, {example}")
         try:
             found[name] = yamlfile.parse_value(value)
         except ValueError:
-            raise ValueError(f"{name} cannot be read from {value!r}; write for example links=[h1-p1,h1-p2]") from None
+            raise ValueError(f"{name} cannot be read from {value!r}; write, for example, links=[h1-p1,h1-p2]") from None
     return found
 
 

@@ -36,7 +36,7 @@ class LabSession:
 
     `mirror` is called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
     connection of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the
-    world. `setting` is what a scenario would say of the lab beside its fabric and seed. Without `threaded` the owner
+    world. `setting` has a scenario's settings of the lab, besides fabric and seed. Without `threaded` the owner
     calls `step` again and again, as where there are no threads.
     """
 

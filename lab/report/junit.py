@@ -15,7 +15,7 @@ def plain(text: str) -> str:
 
 
 def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ()) -> str:
-    """The XML text of one scenario; a run that is no result has an error, which CI systems tell from a failure.
+    """The XML text of one scenario; an INVALID run has an error, which CI systems tell from a failure.
 
     Its expectations are neither passed nor failed but skipped.
     """
@@ -34,7 +34,7 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         text = plain(f"expected: {verdict.expected}\nobserved: {verdict.observed}\nwhen: {verdict.when}")
         if invalid:
             word = "passed" if verdict.ok else "failed"
-            ElementTree.SubElement(case, "skipped", message=f"the run is no result; it {word}")
+            ElementTree.SubElement(case, "skipped", message=f"the run is not a result; the expectation {word}")
             ElementTree.SubElement(case, "system-out").text = text
         elif verdict.ok:
             ElementTree.SubElement(case, "system-out").text = text

@@ -1,8 +1,8 @@
 """A result directory: inputs and records of one run, enough to make its report again on any machine.
 
 scenario.yaml  fabric.yaml  run.json        inputs, seed, versions, machine
-history.jsonl  log/  node/                  what happened: one history on one clock, logs, node configs
-result.json  series.json  junit.xml         what it amounts to: expectations, numbers over time
+history.jsonl  log/  node/                  history on one clock, logs, node configs
+result.json  series.json  junit.xml         verdicts, figures, numbers over time
 report.html  *.png                          the same to read
 """
 
@@ -77,7 +77,7 @@ def check_parent(parent: Path) -> None:
             free = shutil.disk_usage(there).free
     except OSError:
         raise LabError(
-            f"results cannot go to {parent}: {there} is no directory that can be written; see --results"
+            f"results cannot go to {parent}: {there} is not a directory that can be written to; see --results"
         ) from None
     if free < _MIN_ROOM:
         room = f"{there} has room for {free >> 10} KiB, of {_MIN_ROOM >> 20} MiB at least"

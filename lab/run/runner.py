@@ -198,7 +198,7 @@ def run_scenario(
 ) -> Outcome:
     """Run a scenario and write its result directory below `parent`. Raises the error of a failed bring-up.
 
-    Without `report` the directory holds what happened and nothing that was made of it, figures apart where the scenario
+    Without `report` the directory holds the history and nothing that was made of it, except figures where the scenario
     keeps no history. `show` is called with the world once it is up, before anything happens; `on_verdict` once with the
     judged run, before the pictures and the page of its report are made.
     """
@@ -253,7 +253,7 @@ def run_scenario(
 def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[str], None]) -> Outcome:
     """Run a scenario in virtual time for its figures alone: no file is written, and the outcome has no directory.
 
-    Raises what `run_scenario` raises. `parent` gets the logs of a lab that does not come up.
+    Raises the errors of `run_scenario`. `parent` gets the logs of a lab that does not come up.
     """
     check(loaded)
     references = _without_faults(loaded, parent, progress)

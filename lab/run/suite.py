@@ -110,7 +110,7 @@ def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
         found = list(_files(word, home)) or [path for path in _below(home) if path.stem == word]
         if not found:
             if (place := Path(word)).exists():
-                what = "holds no scenario file" if place.is_dir() else "is no regular file"
+                what = "holds no scenario file" if place.is_dir() else "is not a regular file"
                 raise ScenarioError([f"{word} {what}; name a scenario or a folder of them"])
             raise ScenarioError([f'no scenario "{word}" (no such file, and not in {home.name}/){_meant(word, home)}'])
         paths += [path for path in found if path not in paths]

@@ -155,9 +155,9 @@ def _virtual_fabric(spec: FabricSpec) -> Iterator[tuple[str, str]]:
     if spec.load_balancing != "ecmp":
         yield ".load_balancing", f"{spec.load_balancing}: switches of the wire hash (ecmp); {instead}"
     if spec.nic_latency:
-        yield ".nic_latency", f"NICs of the wire are processes that take what they take; {instead}"
+        yield ".nic_latency", f"NICs of the wire are processes with delays of their own; {instead}"
     if spec.nic_jitter:
-        yield ".nic_jitter", f"hosts of the wire are as late as their machine lets them be; {instead}"
+        yield ".nic_jitter", f"delays of hosts of the wire come from their machine; {instead}"
     if spec.link.rate_pps > WIRE_MAX_PPS:
         most = WIRE_MAX_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
         what = (

@@ -59,7 +59,7 @@ class LabSetting(Strict):
         default=1, ge=0, le=2**63 - 1, description="of the bytes, of every draw of EVs, pairs and fault times"
     )
     repeatable: bool = Field(
-        default=False, description="draw memory keys, QPNs and first PSNs from the seed, too; else they are secrets"
+        default=False, description="draw memory keys, QPNs and first PSNs from the seed, too; default: they are random"
     )
     world: Literal["wire", "sim"] = Field(
         default="wire", description="wire: namespaces and P4 switches on this machine; sim: virtual time"
@@ -104,7 +104,7 @@ class Scenario(LabSetting):
         default=None,
         gt=0,
         le=_LONGEST,
-        description="a run in which the machine let a host wait longer for a CPU is no result; left out: one RTT",
+        description="a run is INVALID if a host waited longer than this for a CPU; default: one RTT",
     )
 
     @field_validator("traffic", "faults", "expect", "measure", "variants")
@@ -452,7 +452,7 @@ def _entries(data: Mapping[str, Any], section: str) -> list[Any]:
 
 
 def _names(data: Mapping[str, Any], section: str) -> dict[str, None] | None:
-    """Return the names of a section's entries in order; None for a section that is no list."""
+    """Return the names of a section's entries in order; None for a section that is not a list."""
     if not isinstance(data.get(section, []), list) or (section == "traffic" and section not in data):
         return None
     named = (entry["name"] for entry in _entries(data, section) if isinstance(entry, dict) and "name" in entry)

@@ -14,13 +14,13 @@ def parse(text: str, option: str = "--seeds") -> list[int]:
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
         if match is None:
-            example = f"write for example {option} 1..1000 or {option} 1,2,7"
-            raise LabError(f"{option} {text}: {word!r} is no seed; {example}")
+            example = f"write, for example, {option} 1..1000 or {option} 1,2,7"
+            raise LabError(f"{option} {text}: {word!r} is not a seed; {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")
         if last >= 2**63:
-            raise LabError(f"{option} {text}: {last} is no seed; the largest is {2**63 - 1}")
+            raise LabError(f"{option} {text}: {last} is not a seed; the largest is {2**63 - 1}")
         if last - first >= _MAX_SEEDS - len(seeds):
             raise LabError(
                 f"{option} {text}: more than {_MAX_SEEDS:,} seeds; run them in parts, each in a directory of its own"

@@ -109,12 +109,12 @@ def parse_trigger(value: object) -> object:
         seconds = float(str(parse_duration(value if isinstance(value, str) else float(str(value)))))
     except ValueError:
         raise ValueError(
-            f"{value!r} is no time; write for example 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
+            f"{value!r} is not a time; write, for example, 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
         ) from None
     if not math.isfinite(seconds):
-        raise ValueError(f"{value!r} never comes; write for example 3s")
+        raise ValueError(f"{value!r} never comes; write, for example, 3s")
     if seconds < 0:
-        raise ValueError(f"{value!r} is before the traffic begins; write for example 3s")
+        raise ValueError(f"{value!r} is before the traffic begins; write, for example, 3s")
     return Trigger(seconds=seconds)
 
 
@@ -123,14 +123,14 @@ def parse_moment(value: object) -> Moment:
     match = _MOMENT.fullmatch(brief(value))
     if not match:
         word = str(value).strip()
-        raise ValueError(f"{word!r} is no moment; write for example start, FAULT + 5rtt or FAULT.end + 100ms")
+        raise ValueError(f"{word!r} is not a moment; write, for example, start, FAULT + 5rtt or FAULT.end + 100ms")
     name, sign, offset = match[1], -1 if match[2] == "-" else 1, match[3]
     if offset is None:
         return Moment(name)
     rtts = _RTTS.fullmatch(offset)
     amount = float(rtts[1]) if rtts else float(str(parse_duration(offset)))
     if not math.isfinite(amount):
-        raise ValueError(f"{value!r} never comes; write for example start + 3s")
+        raise ValueError(f"{value!r} never comes; write, for example, start + 3s")
     return Moment(name, rtts=sign * amount) if rtts else Moment(name, seconds=sign * amount)
 
 
@@ -140,7 +140,7 @@ def parse_window(value: object) -> object:
         return value
     begin, dots, end = brief(value).partition("..")
     if not dots:
-        raise ValueError(f"{value!r} is no window; write for example start .. FAULT, or FAULT + 5rtt .. FAULT.end")
+        raise ValueError(f"{value!r} is not a window; write, for example, start .. FAULT, or FAULT + 5rtt .. FAULT.end")
     return Window(parse_moment(begin), parse_moment(end))
 
 

@@ -46,7 +46,7 @@ def parse_size(value: object) -> object:
         return value
     match = _SIZE.fullmatch(brief(value))
     if match is None or match[2] not in _FACTOR:
-        raise ValueError(f"{value!r} is no size; write for example 64MiB, 4 KiB or 1000")
+        raise ValueError(f"{value!r} is not a size; write, for example, 64MiB, 4 KiB or 1000")
     number = float(match[1]) * _FACTOR[match[2]]
     return round(number) if math.isfinite(number) else number  # which is no whole number
 
@@ -57,14 +57,14 @@ def parse_percent(value: object) -> object:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
         return value
-    return float(matched(_PERCENT, value, "no percentage; write for example 90%")[1]) / 100
+    return float(matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
 
 
 def parse_line_share(value: object) -> object:
     """Parse `"80% of line"` into 0.8. Other types are left for pydantic to accept or refuse."""
     if not isinstance(value, str):
         return value
-    return float(matched(_LINE_SHARE, value, "no rate; write for example 80% of line")[1]) / 100
+    return float(matched(_LINE_SHARE, value, "rate; write, for example, 80% of line")[1]) / 100
 
 
 def _show_line_share(share: float) -> str:

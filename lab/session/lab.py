@@ -1,8 +1,8 @@
 """A running lab: traffic, faults, events, and time.
 
-Runs of scenarios, the prompt, tests, surveys and the Python API all drive a `Lab`; they differ in what they begin, and
-when. Its one loop clears and injects what is due, lets time pass until an event comes, hands the event to its traffic,
-and ends traffics that are over. The Python API shows it as `mrclab.Lab`:
+Runs of scenarios, the prompt, tests, surveys and the Python API all drive a `Lab`; they differ in the traffic and
+faults that they begin, and when. Its one loop clears and injects what is due, lets time pass until an event comes,
+hands the event to its traffic, and ends traffics that are over. The Python API shows it as `mrclab.Lab`:
 
     with lab.link("t0-p1-1", "t1-p1-2").down():
         assert lab.transfer("h1", "h3", "1 MiB").intact
@@ -218,7 +218,7 @@ class Lab:
         """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for an invalid duration."""
         seconds = parse_duration(duration)
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-            raise ValueError(f"{duration!r} is no duration; write seconds from 0 on, or for example 2ms, 500us or 1.5s")
+            raise ValueError(f"{duration!r} is not a duration; write seconds, or, for example, 2ms, 500us or 1.5s")
         return self.advance_to(self.now + seconds)
 
     def advance_to(self, until: float) -> float:
@@ -357,7 +357,7 @@ class Lab:
     def start_traffic(self, fields: Mapping[str, Any], stem: str = "flow") -> Running:
         """Start a traffic given as in a scenario, named STEM-1 and so on where it has no name. ValueError as `start`.
 
-        The QPs of what is over and shares a host with it are destroyed: until then their EVs can be looked at.
+        Destroys the QPs of finished traffic on its hosts: until then their EVs can be shown.
         """
         name = str(fields.get("name") or self.free_name(stem))
         if name in self.traffics and self.traffics[name].ended is None:

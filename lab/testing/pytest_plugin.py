@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     _skip_assertion_rewriting(pluginmanager)
     group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
     group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
-    group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; else where they say")
+    group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; default: where they say")
     group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
     group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
     group.addoption("--mrclab-force", action="store_true", help="start even if too large for this machine")

@@ -1,8 +1,8 @@
 """Base class of traffic: fields of every kind, and the methods that a kind may override.
 
 A kind is one class in one module of `mrclab.lab.traffic.kinds` (or of another package, by the entry point group
-`mrclab.traffic`), registered with `@TRAFFIC.register`. Its `flows` are what one host sends another, over one or several
-QPs; its `workload` is what the agent of a host does for them. Sizes are bytes of payload.
+`mrclab.traffic`), registered with `@TRAFFIC.register`. A flow of its `flows` goes from one host to another, over one or
+several QPs; its `workload` is the part of a host's agent. Sizes are bytes of payload.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
         for path in paths:
             if path.uplink > fabric.most_paths:
                 most = fabric.most_paths
-                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {most}, 0 is none")
+                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {most}; 0 crosses no T1")
     return paths
 
 
@@ -71,7 +71,7 @@ class TrafficBase(OfKind):
     name: NewName
     start: KnownTrigger = Field(default=Trigger(), description="when it begins; 0s: with the run")
     qps: Annotated[int, Field(ge=1, le=MAX_QPS)] | None = Field(
-        default=None, description="QPs of each flow, used in turn; else what transport.qps says"
+        default=None, description="QPs of each flow, used in turn; default: what transport.qps says"
     )
     paths: Annotated[list[PathName], AfterValidator(_known_paths)] = Field(
         default=[], description="MRC: its senders use these paths alone, e.g. [{plane: 1, uplink: 2}]"

@@ -147,9 +147,11 @@ class BoundedTraffic(TrafficBase):
     duration: Annotated[Duration, Field(gt=0)] | None = Field(default=None, description="seconds, in place of a size")
     message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
     depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="messages outstanding per flow; else six bandwidth-delay products"
+        default=None, description="messages outstanding per flow; default: six bandwidth-delay products"
     )
-    rate: LineShare | None = Field(default=None, description="of each flow, e.g. 80% of line; else as fast as it goes")
+    rate: LineShare | None = Field(
+        default=None, description="of each flow, e.g. 80% of line; default: as fast as it goes"
+    )
     content: Content = "random"
 
     @model_validator(mode="after")

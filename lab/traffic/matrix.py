@@ -108,7 +108,7 @@ class Triggers:
 def read(text: str, name: str) -> Matrix:
     """The matrix of a file called `name`; MatrixError has a sentence for each bad line."""
     if len(text) > _MAX_TEXT:
-        raise MatrixError([f"{name}: a matrix has at most {_MAX_TEXT} characters; this is something else"])
+        raise MatrixError([f"{name}: a matrix has at most {_MAX_TEXT} characters; this file has more"])
     reader = _Reader(name)
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -146,12 +146,12 @@ class _Reader:
             elif words[0] == "trigger":
                 self._take_trigger(line, words)
             elif words[0] == "failure":
-                raise ValueError("failure: broken links are no traffic; leave the line out and add a fault")
+                raise ValueError("failure: broken links are not traffic; leave the line out and add a fault")
             elif words[0] in _COUNTS:
                 self._take_count(line, words)
             else:
                 raise ValueError(
-                    f"{words[0]!r} begins no line of a matrix; " + nearest(words[0], [*_COUNTS, "trigger"])
+                    f"{words[0]!r} does not begin a line of a matrix; " + nearest(words[0], [*_COUNTS, "trigger"])
                 )
         except ValueError as error:
             self._mistake(line, str(error))
@@ -162,24 +162,24 @@ class _Reader:
     def _take_count(self, line: int, words: list[str]) -> None:
         word = words[0]
         if len(words) != 2:
-            raise ValueError(f"{word} takes one number; write for example {word} 16")
+            raise ValueError(f"{word} takes one number; write, for example, {word} 16")
         if word in self.counts:
             raise ValueError(f"{word} is in line {self.counts[word][1]} already; leave one of them out")
         number = _number(word, words[1])
         if word == "Failures" and number:
-            raise ValueError("Failures: broken links are no traffic; write Failures 0 and add faults")
+            raise ValueError("Failures: broken links are not traffic; write Failures 0 and add faults")
         self.counts[word] = number, line
 
     def _take_connection(self, line: int, words: list[str]) -> None:
         ends = words[0].split("->")
         if len(ends) != 2 or not all(ends):
-            raise ValueError(f"{words[0]!r} names no two nodes; write for example 0->13, without spaces")
+            raise ValueError(f"{words[0]!r} does not name two nodes; write, for example, 0->13, without spaces")
         source, destination = (_number("node", end) for end in ends)
         if source == destination:
             raise ValueError(f"{words[0]} goes from node {source} to itself; name two nodes")
         given = _pairs(words[1:])
         if "size" not in given:
-            raise ValueError(f"{words[0]} has no size; add for example size 2000000")
+            raise ValueError(f"{words[0]} has no size; add, for example, size 2000000")
         size = _number("size", given["size"], 1, _MAX_SIZE)
         if ("start" in given) == ("trigger" in given):
             both = (
@@ -214,36 +214,36 @@ class _Reader:
             elif word == "count":
                 count = _number("count", next(rest, ""), 1)
             else:
-                raise ValueError(f"{word!r} is no word of a trigger here; " + nearest(word, ["id", "count", *_KINDS]))
+                raise ValueError(f"{word!r} is not a keyword of a trigger; " + nearest(word, ["id", "count", *_KINDS]))
         if not number or not kind:
-            raise ValueError("a trigger needs an id and a kind; write for example trigger id 1 oneshot")
+            raise ValueError("a trigger needs an id and a kind; write, for example, trigger id 1 oneshot")
         if number in self.triggers:
             raise ValueError(
                 f"trigger id {number} is declared already in line {self.triggers[number].line}; leave one out"
             )
         if kind == "barrier" and not count:
-            raise ValueError("count is missing, after which the barrier lets them begin; add for example count 2")
+            raise ValueError("a barrier needs a count, after which its connections begin; add, for example, count 2")
         self.triggers[number] = TriggerLine(number, kind, count if kind == "barrier" else 0, line)
 
     def matrix(self) -> Matrix:
         """The whole matrix, checked against its header."""
         nodes = self.counts.get("Nodes", (0, 1))[0]
         if "Nodes" not in self.counts:
-            self._mistake(1, "Nodes is missing; begin the file with for example Nodes 16")
+            self._mistake(1, "Nodes is missing; begin the file with, for example, Nodes 16")
         found = {"Connections": len(self.connections) + self._wrong, "Triggers": len(self.triggers)}
         for word, count in found.items():
             declared, line = self.counts.get(word, (0, 1))
             if declared != count and not self.sentences:
                 self._mistake(line, f"{word} {declared} is declared and {count} follow; write {word} {count}")
         if not self.connections and not self.sentences:
-            self._mistake(1, "there is no connection; add for example 0->1 start 0 size 2000000")
+            self._mistake(1, "there is no connection; add, for example, 0->1 start 0 size 2000000")
         whole = not self.sentences  # else what is missing may stand in a line that could not be read
         for one in self.connections:
             for node in (one.source, one.destination):
                 if node >= nodes > 0:
                     self._mistake(
                         one.line,
-                        f"node {node} is none of {nodes}, which count from 0; write 0 to {nodes - 1}, or raise Nodes",
+                        f"node {node} is not one of {nodes}, counted from 0; write 0 to {nodes - 1}, or raise Nodes",
                     )
             for word, number in (
                 ("trigger", one.trigger),
@@ -263,9 +263,9 @@ def _pairs(words: list[str]) -> dict[str, str]:
     rest = iter(words)
     for word in rest:
         if word not in _NUMBERS:
-            raise ValueError(f"{word!r} is no word of a connection; " + nearest(word, _NUMBERS))
+            raise ValueError(f"{word!r} is not a keyword of a connection; " + nearest(word, _NUMBERS))
         if word in given:
-            raise ValueError(f"{word} is there twice; leave one of them out")
+            raise ValueError(f"{word} is given twice; leave one of them out")
         value = next(rest, None)
         if value is None or value in _NUMBERS:
             raise ValueError(f"{word} has no number behind it; add one")
@@ -275,7 +275,7 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 def _number(what: str, text: str, least: int = 0, most: int = _MAX_NUMBER) -> int:
     if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
-        raise ValueError(f"{what} {text or 'without a number'} is no whole number of {least} to {most}; write one")
+        raise ValueError(f"{what} {text or 'without a number'} is not a whole number from {least} to {most}; write one")
     return int(text)
 
 
@@ -285,7 +285,7 @@ def _time(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= _MAX_NUMBER:
-        raise ValueError(f"start {text} is no time from 0 on; write for example start 0")
+        raise ValueError(f"start {text} is not a time of 0 or later; write, for example, start 0")
     return value
 
 
@@ -303,7 +303,7 @@ def _unfinished(matrix: Matrix, name: str) -> Iterator[str]:
         if place not in seen:
             fired = _often(triggers.fired(one.trigger))
             yield (
-                f"{name}:{one.line}: trigger {one.trigger} is fired {fired}, too seldom for this connection ever to"
+                f"{name}:{one.line}: trigger {one.trigger} is fired {fired}, too few times for this connection ever to"
                 f" begin; add send_done_trigger {one.trigger} to another, or write start 0"
             )
     for line in matrix.triggers:

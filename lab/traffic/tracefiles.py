@@ -72,7 +72,7 @@ def read_trace(value: object, info: ValidationInfo) -> object:
     if isinstance(value, TraceFiles):
         return value
     if not isinstance(value, str) or not value:
-        raise ValueError("this is no name of files; name for example traces/all_reduce or schedule.goal")
+        raise ValueError("this does not name files; name, for example, traces/all_reduce or schedule.goal")
     context = info.context or {}
     kept = (context.get("files") or {}).get(value)
     within: Path | None = context.get("within")
@@ -94,7 +94,7 @@ def _kept(name: str, text: str) -> dict[str, bytes]:
         rows: dict[str, Any] = json.loads(text)
         return {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
     except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error):
-        raise ValueError(f"{name} is no trace that a run has kept; name the files that it was made of") from None
+        raise ValueError(f"{name} is not a trace that a run kept; name the files that it was made of") from None
 
 
 def _found(path: Path, within: Path | None) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """Checks of scenario texts from the page, in a process of their own that a hostile text cannot keep.
 
-`python -m mrclab.lab.ui.checking FOLDER` answers each line of JSON on its standard input, a text, with what `checked`
-says of it. Files that a text names are read below FOLDER only.
+`python -m mrclab.lab.ui.checking FOLDER` answers each line of JSON on its standard input, a text, with the result that
+`checked` says of it. Files that a text names are read below FOLDER only.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _MEMORY = 2 << 30  # bytes of address space of that process
 
 
 def checked(text: str, folder: Path | None = None) -> dict[str, Any]:
-    """Return what `mrclab run` would say of a text: `ok`, `name`, `world`, `programs`; `mistakes` by `line` and `text`.
+    """Return the verdict of `mrclab run` on a text: `ok`, `name`, `world`, `programs`; `mistakes` by `line` and `text`.
 
     Files that it names are read below `folder` only (default: the working directory).
     """

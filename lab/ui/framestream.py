@@ -1,6 +1,6 @@
 """Frames of a history, one after another: while a run goes on and when it is replayed, by the same code.
 
-They are kept as what changed: JSON merge patches (RFC 7396), where null says that a value is gone, objects are merged
+They are kept as differences: JSON merge patches (RFC 7396), where null says that a value is gone, objects are merged
 and lists replaced. Pure: no clock, no I/O.
 """
 
@@ -69,7 +69,7 @@ def beat(fabric: Fabric) -> float:
 
 
 class Film:
-    """The frames so far, each as the text of what changed since the one before. Threads may read while one adds.
+    """The frames so far, each as the text of its difference from the one before. Threads may read while one adds.
 
     The oldest are forgotten beyond `most` frames, or beyond a size that a browser takes at once.
     """
@@ -102,7 +102,7 @@ class Film:
         self._first += count
 
     def changes_since(self, since: int) -> tuple[int, list[str]]:
-        """The number of the first frame there is from `since` on, and what changed with each from there on.
+        """The number of the first frame there is from `since` on, and the difference of each from there on.
 
         The first one is whole where the client has not seen the one before: where it is 0, or later than `since`.
         """

@@ -213,7 +213,7 @@ class PageModel:
         """The state at `now`, and the events since the last frame. Loads are shares of full rate, rates bytes/s.
 
         `load` has the cables that carry anything, by number: from its first end, from its second. `ports` has the
-        switch ports that ever trimmed or marked: packets of each. What did not change is the same object as in the
+        switch ports that ever trimmed or marked: packets of each. An unchanged part is the same object as in the
         last frame.
         """
         events, self._events = self._events, []

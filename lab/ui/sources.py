@@ -61,7 +61,7 @@ class Replay:
             records = history.load(directory / "history.jsonl").records
             self._outcome = json.loads(files.read_bytes(directory / "result.json", follow=False))
         except SpecError:
-            raise LabError(no_result(directory, ValueError("fabric.yaml is not what a lab writes"))) from None
+            raise LabError(no_result(directory, ValueError("fabric.yaml was not written by a lab"))) from None
         except (OSError, ValueError, RecursionError) as error:
             raise LabError(no_result(directory, error)) from None
         self.title = directory.name
@@ -259,7 +259,7 @@ class RunIndex:
     def take(self, name: str) -> Replay:
         """One of them. LabError where there is none of that name, or it cannot be read."""
         if name not in {run["name"] for run in self.runs()}:
-            raise LabError(f"there is no finished run {name} in {self.results}; choose one of the list")
+            raise LabError(f"there is no finished run {name} in {self.results}; choose one from the list")
         return Replay(self.results / name)
 
 

@@ -75,7 +75,7 @@ def combiner(flat: Tensor, op: Any) -> Callable[[int, memoryview], None]:
     function, average = operation(op)
     dtype, size = flat.dtype, flat.element_size()
     if average and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"AVG of {dtype} is no whole number; use SUM")
+        raise ValueError(f"AVG of {dtype} is not a whole number; use SUM")
     if any(op == one for one in _BITWISE) and (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(f"{op} is for integers, and this tensor is {dtype}")
     if dtype.is_complex and function in {torch.minimum, torch.maximum}:

@@ -43,7 +43,7 @@ def check(source: str) -> None:
     plain = _LITERALS.sub("0", source)
     for word in set(_WORD.findall(plain)) - _WORDS:
         if not _NUMBERED.fullmatch(word):
-            raise PipelineError(f"the compiler wrote {word!a}, which is none of its words; nothing of it was run")
+            raise PipelineError(f"the compiler wrote {word!a}, which is not in its vocabulary; the code was not run")
     signs = set(_WORD.sub("", plain))
     if not _REST.fullmatch("".join(signs)):
-        raise PipelineError(f"the compiler wrote one of {''.join(sorted(signs))!a}; nothing of it was run")
+        raise PipelineError(f"the compiler wrote one of {''.join(sorted(signs))!a}; the code was not run")

@@ -2,7 +2,7 @@
 
 A packet's key is an integer (one field) or a tuple of integers. Exact tables are one dict. The others keep one dict
 per set of masks (an LPM table one per prefix length), searched in order of the best entry each can give, and remember
-what recent keys led to.
+the entries of recent keys.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _problem(info: KeyInfo, field: Any) -> str:  # noqa: PLR0911 - one return pe
     if info.kind in {"exact", "valid", "optional"}:
         if field is None and info.kind == "optional":
             return ""
-        return "" if isinstance(field, int) and 0 <= field <= top else f"{field} is no {info.width}-bit value"
+        return "" if isinstance(field, int) and 0 <= field <= top else f"{field} is not a value of {info.width} bits"
     if not isinstance(field, tuple):
-        return f"{field} is no {info.kind} match"
+        return f"{field} is not valid for match kind {info.kind}"
     first, second = field
     if info.kind == "lpm":
         if not 0 <= second <= info.width:
@@ -46,7 +46,7 @@ def _problem(info: KeyInfo, field: Any) -> str:  # noqa: PLR0911 - one return pe
         mask = top ^ (top >> second)
         return "" if 0 <= first <= top and not first & ~mask else f"{first:#x} has bits behind its prefix"
     if info.kind == "range":
-        return "" if 0 <= first <= second <= top else f"{first}..{second} is no range of {info.width} bits"
+        return "" if 0 <= first <= second <= top else f"{first}..{second} is not a range of {info.width} bits"
     return "" if 0 <= first <= top and 0 <= second <= top and not first & ~second else "value has bits beyond its mask"
 
 

@@ -1,6 +1,6 @@
 """Match-action tables and action profiles at run time: written by the control plane, looked up by the generated code.
 
-The value of an entry is what `compiler.control` describes: (action id, cell, *arguments), or (resolve, cell) where an
+The value of an entry is described in `compiler.control`: (action id, cell, *arguments), or (resolve, cell) where an
 action profile is between entry and action.
 """
 
@@ -46,14 +46,16 @@ def build_call(actions: dict[str, p4.Action], call: ActionCall, where: str) -> V
     """Return the entry value of an action call, without cell. Raises InvalidRequestError."""
     action = actions.get(call.name)
     if action is None:
-        raise InvalidRequestError(f"{where}: action {call.name} is none of {', '.join(sorted(actions))}")
+        raise InvalidRequestError(f"{where}: action {call.name} is not one of {', '.join(sorted(actions))}")
     if len(call.args) != len(action.params):
         raise InvalidRequestError(
             f"{where}: action {call.name} takes {len(action.params)} arguments, {len(call.args)} given"
         )
     for (name, width), value in zip(action.params, call.args, strict=True):
         if not 0 <= value < 1 << width:
-            raise InvalidRequestError(f"{where}: argument {name} of {call.name}: {value} is no {width}-bit value")
+            raise InvalidRequestError(
+                f"{where}: argument {name} of {call.name}: {value} is not a value of {width} bits"
+            )
     return (action.id, None, *call.args)
 
 

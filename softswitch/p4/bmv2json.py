@@ -82,7 +82,7 @@ class _Loader:
             if header.metadata and kind.varbit is not None:
                 raise PipelineError(f"header {name}: metadata with a varbit is not supported")
             if not header.metadata and kind.bits % 8:
-                raise PipelineError(f"header {name}: {kind.bits} bits are no whole number of bytes")
+                raise PipelineError(f"header {name}: {kind.bits} bits are not a whole number of bytes")
             if name == "$":
                 raise PipelineError("header $: the name is reserved")
             self._header_names[new_id(item, self._header_names, "header")] = name

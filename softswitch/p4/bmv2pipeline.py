@@ -88,7 +88,7 @@ class PipelineReader:
         default, entries, base = item.get("default_entry"), item.get("entries"), item.get("base_default_next")
         action = None if default is None else self._action(default["action_id"])
         if action is not None and action not in ids:
-            raise PipelineError(f"table {name}{where(item)}: its default action is none of its actions")
+            raise PipelineError(f"table {name}{where(item)}: its default action is not one of its actions")
         return p4.Table(
             name=name,
             key=key,

@@ -1,7 +1,7 @@
 """Generated code kept from one run to the next, and shared by switches that run the same program.
 
 A file is named by everything its content depends on: the program, the drop port, softswitch's own sources and the
-Python that runs them. What is in it gets executed: the directory and all folders above belong to this user or to root,
+Python that runs them. Its contents are executed: the directory and all folders above belong to this user or to root,
 no other user may write there, and no part of the way is followed through a link.
 """
 
@@ -126,7 +126,7 @@ def _read(name: str, folder: int) -> bytes:
         info = os.fstat(handle)
         ours = info.st_uid == os.geteuid() and not info.st_mode & 0o022
         if not ours or not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or info.st_size > MAX_BYTES:
-            raise ValueError(f"{name} is no file of this user's alone")
+            raise ValueError(f"{name} is not a file that only this user can write")
         return file.read(MAX_BYTES)
 
 

@@ -1,7 +1,7 @@
 """Kinds of expressions, and the operand kinds of each operator, primitive and parser operation: P4's types.
 
-What passes here the compiler can take at its word: operands are there, of the right kind and of the same shape, and
-indices into what the program declares are inside.
+The compiler can rely on a program that passes: operands are there, of the right kind and of the same shape, and
+indices are within declared sizes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExpressionKinds:
     # -- look-ups ---------------------------------------------------------------------------------------------------
 
     def need_number(self, expr: p4.Expr, params: int, ahead: bool) -> None:
-        """Refuse an expression that is no number, given `params` arguments and, with `ahead`, lookahead."""
+        """Refuse an expression that is not a number, given `params` arguments and, with `ahead`, lookahead."""
         self._params, self._ahead = params, ahead
         self._need(expr, NUMBER)
 
@@ -114,7 +114,7 @@ class ExpressionKinds:
             raise PipelineError(f"{op}{where}: {len(args)} arguments, {len(expected)} are expected")
         for arg, kind in zip(args, expected, strict=False):
             if kind == CONST and op.startswith("_jump") and not isinstance(arg, p4.Const):
-                raise PipelineError(f"{op}{where}: jumps to a place that is no constant are not supported")
+                raise PipelineError(f"{op}{where}: jumps to a place that is not a constant are not supported")
             self._need(arg, kind)
 
     def _need(self, expr: p4.Expr, expected: str) -> None:
@@ -123,12 +123,12 @@ class ExpressionKinds:
         elif expected in {CONST, LIST}:
             most = MAX_ELEMENTS if expected == CONST else 1 << 32
             if not isinstance(expr, p4.Const) or not 0 <= expr.value <= most:
-                raise PipelineError(f"{_shown(expr)} is no constant from 0 to {most}")
+                raise PipelineError(f"{_shown(expr)} is not a constant from 0 to {most}")
         elif expected == HEADER_TARGET:
             self._need_extractable(expr)
         elif expected == NUMBERS:
             if not isinstance(expr, p4.Vector):
-                raise PipelineError(f"{_shown(expr)} is no list")
+                raise PipelineError(f"{_shown(expr)} is not a list")
             for item in expr.items:
                 self._need(item, NUMBER)
         else:

@@ -1,6 +1,7 @@
 """Contract between the generated code and the switch: the fixed part of a queue state, and values in it.
 
-A queue state is the tuple (egress function, data, length, instance type, rid, truncation, *what the program needs).
+A queue state is the tuple (egress function, data, length, instance type, rid, truncation, *fields that the program
+keeps).
 """
 
 SPILL_PREFIX = 6

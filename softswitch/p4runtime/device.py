@@ -1,7 +1,7 @@
 """One P4Runtime device: the RPCs without gRPC.
 
-Writes, reads and pipeline changes exclude each other. A Write is checked in the caller's thread; what touches the data
-plane runs there, a limited number of updates at a time, so that packets are served in between.
+Writes, reads and pipeline changes exclude each other. A Write is checked in the caller's thread; changes to the
+data plane run there, a limited number of updates at a time, so that packets are served in between.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The data plane gets handles of ours, the lowest free ones, and groups of unweighted members: a member of weight 3 is
 three members with the same action. PI drives BMv2 this way, and as a selector picks the n-th handle of a group, the
-same handles are what makes the same packet take the same member.
+same handles make the same packet take the same member.
 """
 
 from __future__ import annotations

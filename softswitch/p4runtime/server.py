@@ -38,7 +38,7 @@ M = TypeVar("M", bound=Message)
 class P4RuntimeService:
     """P4Runtime's RPCs, each handed to the device.
 
-    Requests arrive as bytes and are parsed here: grpcio keeps an RPC for ever if a stream's message fails to parse in
+    Requests arrive as bytes and are parsed here: grpcio keeps an RPC forever if a stream's message fails to parse in
     its own hands, and logs a traceback for every malformed request.
     """
 

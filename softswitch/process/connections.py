@@ -17,7 +17,7 @@ SO_SNDBUFFORCE = 32
 class Connections:
     """Clients of a listening socket, until `close`.
 
-    `take(client, pending)` is called when more has come: it answers, removes from `pending` what it has answered, and
+    `take(client, pending)` is called when more has come: it answers, removes answered requests from `pending`, and
     returns whether the connection goes on. `send_buffer` is in bytes; 0 leaves the kernel's.
     """
 

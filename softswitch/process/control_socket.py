@@ -1,4 +1,4 @@
-"""The `--control-socket`: lines of text with the words of simple_switch_CLI for what P4Runtime does not cover.
+"""The `--control-socket`: lines of text with commands of simple_switch_CLI that P4Runtime does not cover.
 
 `set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
 `port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`;
@@ -115,7 +115,7 @@ class ControlSocket:
         return ""
 
     def _stats(self, _args: list[str]) -> str:
-        """Return counts as JSON: per port what went in, out, was lost in the socket; per queue the tail drops."""
+        """Return counts as JSON: per port frames received, sent and lost in the socket; per queue the tail drops."""
         switch = self._switch
         ports = {
             number: {

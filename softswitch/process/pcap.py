@@ -1,4 +1,4 @@
-"""Records what ports receive and send, one pcap file per port and direction (`--pcap`), named as BMv2 names them."""
+"""Frames that ports receive and send, one pcap file per port and direction (`--pcap`), named as BMv2 names them."""
 
 from __future__ import annotations
 

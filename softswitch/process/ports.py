@@ -1,4 +1,4 @@
-"""Switch ports: one AF_PACKET socket per network interface, with a ring for what comes in."""
+"""Switch ports: one AF_PACKET socket per network interface, with a receive ring."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PortError(Exception):
 
 
 class SoftSwitchPort:
-    """One port with its socket; `ring`: bytes of memory for what comes in."""
+    """One port with its socket; `ring`: bytes of the receive ring."""
 
     def __init__(self, number: int, interface: str, ring: int = RING_BYTES) -> None:
         self.number = number

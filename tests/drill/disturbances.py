@@ -285,7 +285,7 @@ _CAPTURED_S = 15.0  # of traffic, so that the command has begun on a busy machin
 _STOP = (signal.SIGSTOP, signal.SIGCONT)
 _STOPPED = ("state T",)
 _KILLED = ("was killed by SIGKILL",)
-_FULL = ("is full", "No space left", "takes no more")
+_FULL = ("is full", "No space left", "no more files can")
 _GONE = ("was removed", "No such file")
 
 ALL: tuple[Disturbance, ...] = (

@@ -198,7 +198,7 @@ class Drill:
         if not made.to:
             made.reason = "what it was to be done to was gone"
             return
-        if "Traceback" in shown or "mistake of the lab's own" in shown:
+        if "Traceback" in shown or "internal error" in shown:
             made.wrong.append("a traceback: " + shown[-800:])
         ends = one.fatal and made.during != "tear-down"  # what comes then need not be noticed any more
         if one.name == disturbances.KILL_LAB:

@@ -152,7 +152,7 @@ def test_a_disabled_port_carries_nothing_and_the_peer_hears_of_it(pair: AgentPai
         ("create_ev_profile", {"mode": "GENERATED", "format": "UDP", "ev_count": 1, "ev_min_active": 1,
                                "fields": [{"width": 16, "colour": 1}]}, "EINVAL", "fields[0].colour is unknown"),
         ("modify_ev_profile", {"profile": 999, "state": "OFFLINE"}, "EINVAL", "there is no EV profile 999"),
-        ("replace_ev", {"profile": 999, "index": 0, "port": 1, "value": "xyz"}, "EINVAL", "no hexadecimal text"),
+        ("replace_ev", {"profile": 999, "index": 0, "port": 1, "value": "xyz"}, "EINVAL", "not hexadecimal text"),
         ("query_ev_state", {"qp": 7}, "EINVAL", "there is no QP 7"),
         ("create_cc_profile", {"algorithm": "cubic"}, "EINVAL", "'cubic'"),
         ("create_cc_profile", {"algorithm": "uet-1.0-nscc", "parameters": {"gamma": "much"}}, "EINVAL", "gamma"),

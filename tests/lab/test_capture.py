@@ -96,7 +96,7 @@ def test_ctrl_c_ends_a_capture_with_a_whole_file(tmp_path):
         assert process.returncode == 0
         for words, sentence in (
             (("h7",), "h7"),
-            (("--for", "soon"), "'soon' is no duration"),
+            (("--for", "soon"), "'soon' is not a duration"),
             (("--output", "/proc/nowhere/x.pcapng"), "cannot capture"),
         ):
             done = command.run("capture", *words)

@@ -50,15 +50,17 @@ def test_a_fabric_without_planes_and_a_host_too_many_are_said_together(mrclab, t
 
 def test_a_file_that_is_not_there_is_said(mrclab, tmp_path):
     refused(mrclab.run("run", tmp_path / "none.yaml"), "no scenario ")
-    refused(mrclab.run("report", tmp_path), "is no result directory")
+    refused(mrclab.run("report", tmp_path), "is not the result directory")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="without root another sentence comes first")
 @pytest.mark.root
 def test_a_place_where_no_result_can_go_is_said_before_anything_starts(mrclab, tmp_path):
     scenario = small_scenario(tmp_path, "1")
-    refused(mrclab.run("run", scenario, "--results", scenario / "x"), f"{scenario} is no directory that can be written")
-    refused(mrclab.run("run", scenario, "--target", "bmv3"), "'bmv3' is none of soft, bmv2")
+    refused(
+        mrclab.run("run", scenario, "--results", scenario / "x"), f"{scenario} is not a directory that can be written"
+    )
+    refused(mrclab.run("run", scenario, "--target", "bmv3"), "'bmv3' is not one of soft, bmv2")
     refused(mrclab.run("frobnicate"), "No such command 'frobnicate'")
     assert not mrclab.run_dir.parent.exists()
 

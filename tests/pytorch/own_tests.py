@@ -59,7 +59,7 @@ def known(test: str, why: str) -> str:
 def main() -> int:
     """Run them; exit status 1 where one fails that is not known."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="tests; else all")
+    parser.add_argument("names", nargs="*", help="tests; default: all")
     parser.add_argument("--write", type=Path, help="write the page")
     parser.add_argument("--logs", type=Path, help="folder for what the ranks say")
     options = parser.parse_args()

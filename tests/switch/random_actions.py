@@ -30,7 +30,7 @@ LONGEST = {"options_t": 2 + 15}
 CLONES = {1: [(1, 0)], 2: [(3, 5), (2, 6)]}
 MULTICAST = {1: [(1, 7), (2, 8), (2, 9)]}
 KEPT = {1: ["rounds", "m1", "m4"], 2: ["rounds", "m5", "m2", "m3"], 3: ["rounds"]}
-"""Field lists: metadata that a copy keeps. `rounds` tells that a packet had its turn, or it would go on for ever."""
+"""Field lists: metadata that a copy keeps. `rounds` tells that a packet had its turn, or it would go on forever."""
 LAPS = ("lap0", "lap1", "lap2")
 """Metadata that counts the laps of loops: of two nested ones in actions, and of one between tables."""
 ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",

@@ -11,7 +11,7 @@ from mrclab.softswitch.objects import hashing
 
 DROP = 511
 MAX_ROUNDS = 200
-"""A program may send packets round and round for ever."""
+"""A program may send packets round and round forever."""
 ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
           "ParserInvalidArgument")  # fmt: skip
 

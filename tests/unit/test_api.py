@@ -155,7 +155,7 @@ def test_a_kept_run_reads_as_the_same(scenario, run, tmp_path):
     found = mrclab.read(kept.directory)
     assert isinstance(found, Run)
     assert [list(getattr(found, name)) for name in TABLES] == [list(getattr(run, name)) for name in TABLES]
-    with pytest.raises(mrclab.LabError, match="is no result directory"):
+    with pytest.raises(mrclab.LabError, match="is not the result directory"):
         mrclab.read(tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         assert lab.advance("10us") == pytest.approx(before + 1e-5)
         assert lab.advance(1e-5) == lab.now == pytest.approx(before + 2e-5)
         for wrong in (-1, float("nan"), "soon"):
-            with pytest.raises(ValueError, match="is no duration; write"):
+            with pytest.raises(ValueError, match="is not a duration; write"):
                 lab.advance(wrong)
     with pytest.raises(mrclab.ScenarioError, match="plane"), mrclab.up({"plane": 1}):
         pass

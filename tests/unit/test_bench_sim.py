@@ -73,8 +73,8 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
         (["--hosts", "16,x"], "invalid --hosts 'x': expected 16 to 32768 hosts, for example 128,1024"),
         (["--hosts", "8"], "invalid --hosts '8': expected 16 to"),
         (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
-        (["--seeds", "0"], "--seeds 0: at least one run is needed; give for example 3"),
-        (["--flows", "0"], "--flows 0: each host sends one at least; give for example 10"),
+        (["--seeds", "0"], "--seeds 0: at least one run is needed; give, for example, 3"),
+        (["--flows", "0"], "--flows 0: each host sends at least one; give, for example, 10"),
     ],
 )
 def test_words_that_mean_nothing_are_refused(words, said, capsys):

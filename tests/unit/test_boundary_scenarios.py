@@ -126,7 +126,7 @@ def test_files_that_never_end_are_one_sentence(tmp_path, capsys, kind):
         scenario.load(path)
 
 
-@pytest.mark.parametrize(("word", "what"), [("/dev/zero", "is no regular file"), ("", "holds no scenario file")])
+@pytest.mark.parametrize(("word", "what"), [("/dev/zero", "is not a regular file"), ("", "holds no scenario file")])
 def test_what_is_there_and_no_scenario_is_not_said_to_be_missing(tmp_path, word, what):
     with pytest.raises(ScenarioError, match=what):
         suite.find_one(Path(word or tmp_path))

@@ -123,7 +123,7 @@ def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_ca
     first = planned(file, "1", [])
     journal.Journal(tmp_path / "out").begin(first)
     (tmp_path / "pairs.cm").write_text("Nodes 2\nConnections 1\n0->1 start 0 size 30000\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"pairs.cm as it was then; .*--out"):
+    with pytest.raises(LabError, match=r"with another pairs.cm; .*--out"):
         journal.Journal(tmp_path / "out").begin(planned(file, "1", []))
     (tmp_path / "pairs.cm").unlink()
     monkeypatch.chdir("/")
@@ -272,8 +272,8 @@ def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
     [
         ("runs.jsonl", b"hi\n", "no campaign.json"),
         ("campaign.json", b"hi\n", "damaged"),
-        ("campaign.json", b"[]\n", "is not of a campaign"),
-        ("campaign.json", b"{}\n", "is not of a campaign"),
+        ("campaign.json", b"[]\n", "does not belong to a campaign"),
+        ("campaign.json", b"{}\n", "does not belong to a campaign"),
     ],
 )
 def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content, said):
@@ -290,7 +290,7 @@ def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content,
 )  # fmt: skip
 def test_a_line_that_is_no_row_is_named(tmp_path, line):
     (tmp_path / journal.ROWS).write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
-    with pytest.raises(LabError, match="line 2 is no row of a campaign"):
+    with pytest.raises(LabError, match="line 2 is not a row of a campaign"):
         list(journal.read(tmp_path))
 
 

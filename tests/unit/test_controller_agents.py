@@ -169,12 +169,12 @@ def test_an_agent_that_talks_nonsense_is_not_believed(
         async with running(tmp_path) as rig:
             agent = Agent(rig.path, version=version)  # type: ignore[arg-type]
             async with agent.server:
-                while "which is no version" not in caplog.text:
+                while "which is not a version number" not in caplog.text:
                     await asyncio.sleep(0.01)
             assert not rig.link.connected
 
     asyncio.run(asyncio.wait_for(body(), WAIT))
-    assert caplog.text.count("which is no version") == 1
+    assert caplog.text.count("which is not a version number") == 1
 
 
 def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
@@ -186,7 +186,7 @@ def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
     async def body() -> None:
         async with running(tmp_path) as rig:
             async with await asyncio.start_unix_server(talk, rig.path):
-                while "an event that is no object" not in caplog.text:
+                while "an event that is not an object" not in caplog.text:
                     await asyncio.sleep(0.01)
             async with Agent(tmp_path / "h1.sock").server:
                 await rig.until("agent.up")

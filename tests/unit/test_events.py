@@ -88,8 +88,8 @@ def test_fields_of_other_versions_are_passed_over():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "needs t, node and kind"),
-        ("[]", "needs t, node and kind"),
+        ("{", "a record has t, node and kind"),
+        ("[]", "a record has t, node and kind"),
         (json.dumps({**LOST, "kind": "packet.eaten"}), "'packet.eaten'"),
         (json.dumps({**LOST, "sent": "soon"}), "packet.lost: sent: "),
         (json.dumps({name: value for name, value in LOST.items() if name != "psn"}), "packet.lost: psn: "),

@@ -138,7 +138,7 @@ def test_processes_that_end_on_purpose_are_named():
         ("kind: ev_loss, everywhere: true", "an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids"),
         ("kind: jitter, link: h1-p1, delay: 1ms, jitter: 2ms", "raise delay or lower jitter"),
         ("kind: swap_cables, links: [h1-p1, t0-p1-1-1]", "cannot be swapped with itself; name two cables"),
-        ("kind: nic_port_down, port: t0-p1-1/t1-p1-1", "is no port of a NIC; name one such as h1-p1"),
+        ("kind: nic_port_down, port: t0-p1-1/t1-p1-1", "is not a NIC port; name one, such as h1-p1"),
         ("kind: plane_down, plane: 3", "there is no plane 3; the fabric has planes 1 to 2"),
         ("kind: switch_reboot, switch: t1-p1-1, until: 2s", "x.yaml:6: faults[1].until: no such field; known here:"),
         ("kind: switch_crash, switch: t1-p1-9", "no switch is called 't1-p1-9'; there are 't1-p1-1' to 't1-p"),
@@ -240,9 +240,9 @@ def test_a_fault_is_typed_as_a_kind_and_its_fields():
     [
         ("los", "link=h1-p1", "no kind of fault is called 'los'; did you mean 'loss'?"),
         ("loss", "link=h9-p1 rate=1%", "loss.link: no cable is called 'h9-p1'; there are 'h1-p1' to 'h4-p"),
-        ("loss", "link=h1-p1 rat=1%", "loss.rat is no known field; did you mean 'rate'?"),
-        ("loss", "h1-p1", "'h1-p1' is no field; write for example link=h1-p1 rate=1%"),
-        ("transceiver", "links=[h1-p1", "links cannot be read from '[h1-p1'; write for example links=[h1-p1,h1-p2]"),
+        ("loss", "link=h1-p1 rat=1%", "loss.rat is not a known field; did you mean 'rate'?"),
+        ("loss", "h1-p1", "'h1-p1' is not a field; write, for example, link=h1-p1 rate=1%"),
+        ("transceiver", "links=[h1-p1", "links cannot be read from '[h1-p1'; write, for example, links=[h1-p1,h1-p2]"),
     ],
 )
 def test_what_is_typed_wrong_is_told(kind, fields, said):

@@ -53,9 +53,7 @@ def test_output_that_cannot_be_written_is_said_and_has_a_status_of_its_own():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(PLAN, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == ending.LOST
-    assert done.stderr.splitlines() == [
-        "mrclab: what it had to print is lost: No space left on device; what it had to keep is not"
-    ]
+    assert done.stderr.splitlines() == ["mrclab: its output was lost: No space left on device; its files were written"]
 
 
 @pytest.mark.parametrize("closed", [1, 2])
@@ -86,7 +84,7 @@ def test_a_sink_keeps_why_and_goes_on():
         (OSError(28, "No space left on device", "/run/x/log"), 1, "mrclab: /run/x/log: No space left on device;"),
         (PermissionError(13, "Permission denied", "/run/x"), 2, "run the same command with sudo"),
         (KeyboardInterrupt(), 130, "mrclab: interrupted"),
-        (ZeroDivisionError("by zero"), 1, "mrclab: a mistake of the lab's own: ZeroDivisionError: by zero; its trace"),
+        (ZeroDivisionError("by zero"), 1, "mrclab: internal error: ZeroDivisionError: by zero; its trace"),
     ],
 )
 def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp_path, error, status, said):

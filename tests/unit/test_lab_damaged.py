@@ -52,7 +52,7 @@ def test_a_result_directory_that_was_damaged_is_named(whole, tmp_path, name, dam
     place = shutil.copytree(whole, tmp_path / "run") / name
     place.write_text(damage(place.read_text(encoding="utf-8")), encoding="utf-8")
     if said:
-        with pytest.raises(LabError, match=f"{tmp_path / 'run'} is no result directory .*{said}"):
+        with pytest.raises(LabError, match=f"{tmp_path / 'run'} is not the result directory .*{said}"):
             results.load(tmp_path / "run")
     else:
         assert results.load(tmp_path / "run").judge()
@@ -62,7 +62,7 @@ def test_a_result_directory_that_was_damaged_is_named(whole, tmp_path, name, dam
 def test_a_fabric_that_no_lab_wrote_is_named(whole, tmp_path, text):
     place = shutil.copytree(whole, tmp_path / "run")
     (place / "fabric.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(LabError, match=r"no result directory .*fabric.yaml is not what a lab writes"):
+    with pytest.raises(LabError, match=r"the result directory .*fabric.yaml was not written by a lab"):
         Replay(place)
 
 
@@ -71,7 +71,7 @@ def test_a_line_of_a_history_that_is_no_record_is_named_but_a_last_one_that_was_
     good = '{"t": 1.0, "node": "lab", "kind": "start"}\n'
     file = tmp_path / "history.jsonl"
     file.write_text(f"{good}{line}\n{good}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"history.jsonl, line 2 is no record"):
+    with pytest.raises(ValueError, match=r"history.jsonl, line 2 is not a record"):
         history.load(file)
     file.write_text(f"{good}{line}", encoding="utf-8")
     assert len(history.load(file).records) == 1
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_suites_is_named(tmp_path, text):
 @pytest.mark.parametrize("line", ["{}", "[]", "3", '{"kind": "case", "seed": 1}'])
 def test_a_line_that_is_no_record_of_a_survey_is_named(tmp_path, line):
     (tmp_path / record.FILE).write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"line 1 is no row of a survey; .*--out"):
+    with pytest.raises(LabError, match=r"line 1 is not a row of a survey; .*--out"):
         record.store(tmp_path)
 
 

@@ -20,14 +20,14 @@ MISTAKES = {
     "run xyzzy": 'no scenario "xyzzy" .*, such as chaos, .*; `mrclab suite',
     "campaign permutatoin": "did you mean permutation?",
     "run tabs.yaml": "tabs.yaml:3: this is not valid YAML: .*; indent with spaces",
-    "report nothere": "nothere is no result directory of a run that ended: there is no such directory; name one",
-    "report .": r"\. is no result directory of a run that ended: it has no run.json; name one that",
-    "compare nothere": "nothere is no result directory .*; name one that `mrclab run` printed",
+    "report nothere": "nothere is not the result directory of a finished run: there is no such directory; name one",
+    "report .": r"\. is not the result directory of a finished run: it has no run.json; name one that",
+    "compare nothere": "nothere is not the result directory .*; name one that `mrclab run` printed",
     "compare half": "half holds no result yet; make it with `mrclab report half`",
-    "ui nothere": "nothere is no result directory .*: there is no such directory; name one",
-    "ui half": "half is no result directory .*: it has no fabric.yaml; name one",
-    "suite link-failure --seeds x": "--seeds x: 'x' is no seed; write for example --seeds 1..1000 or --seeds 1,2,7",
-    "worlds link-failure --sim-seeds 4.": "--sim-seeds 4.: '4.' is no seed; write for example --sim-seeds 1..1000",
+    "ui nothere": "nothere is not the result directory .*: there is no such directory; name one",
+    "ui half": "half is not the result directory .*: it has no fabric.yaml; name one",
+    "suite link-failure --seeds x": "--seeds x: 'x' is not a seed; write, for example, --seeds 1..1000",
+    "worlds link-failure --sim-seeds 4.": "--sim-seeds 4.: '4.' is not a seed; write, for example, --sim-seeds 1..1000",
     "run link-failure --world sim --set fabric.t1s": "write a field and its value, for example --set fabric.t1s=4",
 }
 
@@ -114,8 +114,8 @@ def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("run true-speed --target foo", "'foo' is none of soft, bmv2"),
-        ("suite true-speed --target foo", "'foo' is none of soft, bmv2"),
+        ("run true-speed --target foo", "'foo' is not one of soft, bmv2"),
+        ("suite true-speed --target foo", "'foo' is not one of soft, bmv2"),
         ("run true-speed --seed 99999999999999999999", "less than or equal to 9223372036854775807"),
         ("run true-speed --slower 1e300", "less than or equal to 1000000"),
         ("suite true-speed --name ../x", "'../x' is not a name"),

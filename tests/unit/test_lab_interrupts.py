@@ -56,7 +56,7 @@ def test_a_current_directory_that_was_removed_is_named(tmp_path):
     place.mkdir()
     done = mrclab("doctor", cwd=place, before=f"import os; os.rmdir({str(place)!r})")
     assert done.returncode == 2
-    assert done.stderr == "mrclab: the current directory was removed; change to one that is there, as by `cd`\n"
+    assert done.stderr == "mrclab: the current directory was removed; change to one that exists, with `cd`\n"
 
 
 def test_ctrl_c_while_the_command_line_is_loaded_is_one_line(tmp_path):

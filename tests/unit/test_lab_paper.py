@@ -61,7 +61,7 @@ def test_rules_accept_what_they_say(rule: str, yes: float, no: float) -> None:
 
 @pytest.mark.parametrize("text", ["about 3", "> 1", "3 %"])
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="write for example"):
+    with pytest.raises(ValueError, match="write, for example,"):
         FigureRow(what="x", ours="a.b", accept=text)
 
 

@@ -90,14 +90,14 @@ def test_sizes_as_people_write_them(text, count):
 
 @pytest.mark.parametrize("text", ["", "MiB", "-1", "1 XB", "1 2"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
 
 def test_percentages_and_numbers_for_people():
     assert parse_percent("90 %") == 0.9
     assert parse_percent(0.5) == 0.5
-    with pytest.raises(ValueError, match="is no percentage"):
+    with pytest.raises(ValueError, match="is not a percentage"):
         parse_percent("ninety")
     assert [show_bytes(n) for n in (0, 1, 1536, 2**26)] == ["0 bytes", "1 byte", "1.5 KiB", "64 MiB"]
     assert [show_rate(n) for n in (10, 8_192_000)] == ["10 B/s", "8.19 MB/s"]

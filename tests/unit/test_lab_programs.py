@@ -86,7 +86,7 @@ def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypat
     ("change", "said"),
     [
         (("host: h1", "host: h3"), "two hosts"),
-        (("ready: listen", 'ready: "("'), "no regular expression"),
+        (("ready: listen", 'ready: "("'), "not a regular expression"),
         (("exit STATUS'", "exit"), "quotation"),
         (("files:", "qps: 2\n    files:"), "makes its QPs by itself"),
     ],

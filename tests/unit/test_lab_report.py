@@ -132,7 +132,7 @@ def test_phases_are_not_told_where_samples_say_that_more_arrived_than_links_carr
 
 
 def test_a_folder_that_is_no_result_is_refused(tmp_path):
-    with pytest.raises(LabError, match="is no result directory"):
+    with pytest.raises(LabError, match="is not the result directory"):
         results.load(tmp_path)
 
 
@@ -255,7 +255,7 @@ def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):
     assert "the machine let h3 wait" in result["invalid"][0]
     assert not outcome.ok
     page = (directory / "report.html").read_text()
-    assert "This run is no result" in page
+    assert "This run is INVALID" in page
     suite = ElementTree.parse(directory / "junit.xml").getroot()
     assert suite.get("errors") == "1"
     assert "INVALID: the machine let h3 wait" in suite.find(".//error").get("message")

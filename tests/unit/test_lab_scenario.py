@@ -57,15 +57,15 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
         ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: this must be at least 1 (got 0)"),
         ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; there are 'h"),
         ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
-        ("1 MiB", "1 Mibble", "'1 Mibble' is no size; write for example 64MiB, 4 KiB or 1000"),
+        ("1 MiB", "1 Mibble", "'1 Mibble' is not a size; write, for example, 64MiB, 4 KiB or 1000"),
         ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; there are 'h1-p1/t0-p1-1' to '"),
         ("of file", "of fil", "faults[1].at: no traffic is named 'fil'; did you mean 'file'?"),
         ("50% of", "150% of", "never comes"),
-        ("50% of file", "soon", "'soon' is no time"),
+        ("50% of file", "soon", "'soon' is not a time"),
         ("link_down", "link_dwon", "x.yaml:6: faults[1]: kind 'link_dwon' is unknown; did you mean 'link_down'?"),
         ("traffic: file", "traffic: fiel", "no traffic is named 'fiel'; did you mean 'file'?"),
         ("integrity", "intergity", "x.yaml:8: expect[1]: kind 'intergity' is unknown; did you mean 'integrity'?"),
-        ("name: small", "name: Not Small", "x.yaml:1: name: this is no name; write lower-case letters"),
+        ("name: small", "name: Not Small", "x.yaml:1: name: this is not a name; write lower-case letters"),
         ("name: file, ", "", "x.yaml:4: traffic[1].name: this field is missing"),
         ("name: cut, kind: link_down, ", "name: cut, ", "x.yaml:6: faults[1]: the field kind is missing; it says"),
     ],
@@ -92,7 +92,7 @@ def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
         ("from: h1", "from: [h1]", "x.yaml:4: traffic[1].from: text is expected here, not a list"),
         ("from: h1", "from: ", "x.yaml:4: traffic[1].from: this field has no value; write one, or leave the field out"),
         ("kind: write", "kind: ", "x.yaml:4: traffic[1]: the field kind has no value; it says what this entry is"),
-        ("50% of file", "2020-01-01", "faults[1].at: '2020-01-01' is no time"),
+        ("50% of file", "2020-01-01", "faults[1].at: '2020-01-01' is not a time"),
         ("50% of file", "", "faults[1].at: this field has no value"),
         ("write, from: h1, to: h2", "all_to_all, hosts: [h1..h400]", "traffic[1].hosts: h1..h400: no host is called"),
     ],
@@ -156,7 +156,7 @@ def test_windows_and_levels_may_only_name_what_the_scenario_has():
     assert "no goodput is named 'lin'; did you mean 'line'?" in mistakes(GOOD + good.replace("of line", "of lin"))[0]
     none = good.replace(", at_least: 1% of line", "")
     assert "at_least" in mistakes(GOOD + none)[0]
-    assert "is no window" in mistakes(GOOD + good.replace("start .. end", "start"))[0]
+    assert "is not a window" in mistakes(GOOD + good.replace("start .. end", "start"))[0]
 
 
 def test_two_entries_of_one_name_are_refused():
@@ -211,11 +211,11 @@ AT_TRUE_SPEED = "{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate: 100 G
 def test_samples_may_be_as_short_as_half_of_what_hosts_are_looked_at():
     floor = "  - {kind: goodput_floor, window: start .. end, at_least: 5% of line, sample: SAMPLE}\n"
     assert (
-        "hosts are looked at every 100 ms; make it 50 ms at least" in mistakes(GOOD + floor.replace("SAMPLE", "1ms"))[0]
+        "hosts are sampled every 100 ms; make it 50 ms at least" in mistakes(GOOD + floor.replace("SAMPLE", "1ms"))[0]
     )
     fast = GOOD.replace("{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1}", AT_TRUE_SPEED) + floor
     assert loads(fast.replace("SAMPLE", "50us"), "x.yaml").scenario.expect[1].sample == pytest.approx(50e-6)
-    assert "hosts are looked at every 46" in mistakes(fast.replace("SAMPLE", "5us"))[0]
+    assert "hosts are sampled every 46" in mistakes(fast.replace("SAMPLE", "5us"))[0]
 
 
 def test_cables_flap_at_the_pace_of_the_fabric():

@@ -128,7 +128,7 @@ def test_a_trace_names_places_of_its_fabric_and_virtual_time():
 
 def test_what_is_no_capture_is_refused(tmp_path):
     (tmp_path / "x.pcapng").write_bytes(b"no capture")
-    with pytest.raises(ValueError, match="no little-endian pcapng file"):
+    with pytest.raises(ValueError, match="not a little-endian pcapng file"):
         pcapng.load(tmp_path / "x.pcapng")
     directory, _ = traced(tmp_path)
     whole = (directory / "trace.pcapng").read_bytes()

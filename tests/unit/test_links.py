@@ -52,7 +52,7 @@ def test_the_base_rtt_is_that_of_the_slowest_plane_link_by_link():
         ([{"delay": "1us", "length": "3m"}], "delay and length say the same"),
         ([{"cables": ["h1-p1"], "tier": "nic", "rate": "1 Gb/s"}], "cables are named one by one"),
         ([{"planes": [3], "rate": "1 Gb/s"}], "links.1.planes: there is no plane 3, but 1 to 2"),
-        ([{"length": "3 feet"}], "'3 feet' is no length; write for example 30m or 2km"),
+        ([{"length": "3 feet"}], "'3 feet' is not a length; write, for example, 30m or 2km"),
     ],
 )
 def test_rules_that_mean_nothing_are_refused(rules, message):

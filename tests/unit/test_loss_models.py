@@ -90,10 +90,10 @@ def test_a_population_is_drawn_from_the_seed_and_named_in_the_history():
 
 
 @pytest.mark.parametrize(("fields", "words"), [
-    ({"share": "1%", "fault": {"kind": "los"}}, "'los' is no fault of a cable; did you mean 'loss'"),
-    ({"share": "1%", "fault": {"kind": "plane_down", "plane": 1}}, "is no fault of a cable"),
+    ({"share": "1%", "fault": {"kind": "los"}}, "'los' is not a fault of a cable; did you mean 'loss'"),
+    ({"share": "1%", "fault": {"kind": "plane_down", "plane": 1}}, "is not a fault of a cable"),
     ({"share": "1%", "fault": {"kind": "loss", "rate": 2}}, "2 would be 200%"),
-    ({"share": "1%", "fault": {"kind": "loss", "rate": 0, "link": "h1-p1"}}, "link is the population's to give"),
+    ({"share": "1%", "fault": {"kind": "loss", "rate": 0, "link": "h1-p1"}}, "link is set by the population"),
     ({"fault": {"kind": "loss", "rate": "1%"}}, "either a share"),
 ])  # fmt: skip
 def test_what_no_population_can_be_is_refused(fields, words):

@@ -86,7 +86,7 @@ def test_a_long_queue_trims_the_packet_and_moves_it_to_another_class(tab):
     ("change", "said"),
     [
         ({"table": "nothing"}, "the program has no table nothing"),
-        ({"key": "house"}, "'house' is no value"),
+        ({"key": "house"}, "'house' is not a value"),
         ({"key": "0x1ffffffffffff"}, "does not fit 48 bits"),
         ({"action": "jump"}, "usid_fib has no action 'jump'; it has forward, drop"),
         ({"params": {"port": "1"}}, "forward needs src_mac, dst_mac"),
@@ -107,7 +107,9 @@ def test_the_learners_action_runs_in_all_switches(tab):
     assert nodes(told) == ["t0-p1-1"]  # nothing moved: the next uSID is its own
     tab("p4/program", text=RIGHT)
     assert nodes(tab("p4/walk", **WAY))[-1] == "h3"
-    assert "is nothing that" in tab("p4/program", text=SHIFT.replace("= hdr.ipv6.dst;", "= {};"))["error"]
+    assert (
+        "is not allowed in an expression" in tab("p4/program", text=SHIFT.replace("= hdr.ipv6.dst;", "= {};"))["error"]
+    )
 
 
 def test_lesson_2_and_3_are_graded_as_in_a_terminal_and_wrong_answers_refused(tab):

@@ -36,7 +36,7 @@ def test_impossible_addresses_are_named(running: Running, tmp_path: Path) -> Non
     assert "at most 107 bytes" in refusal(running, "unix:/" + "x" * 107)
     assert "its directory does not exist" in refusal(running, f"unix:{tmp_path}/none/p4rt.sock")
     for address in ("", "9559", "host:port", "127.0.0.1:99999", "127.0.0.1"):
-        assert "is no address to listen on" in refusal(running, address)
+        assert "is not an address to listen on" in refusal(running, address)
 
 
 def test_a_tcp_port_is_served_on_its_address_only_and_not_shared(running: Running) -> None:

@@ -69,7 +69,7 @@ def test_the_map_of_the_code_names_files_that_exist():
 def test_no_link_is_under_version_control():
     """A zip from a web page has links as small files, and so has a checkout on Windows."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert [line for line in listed.splitlines() if line.startswith("120000")] == []
 

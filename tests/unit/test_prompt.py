@@ -183,17 +183,17 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("paths h1 h1", "h1 cannot reach itself over the fabric; name two hosts"),
         ("paths h1 h9", "no host is called 'h9'"),
         ("trace h1 h2 3/1", "there is no path over plane 3, uplink 1"),
-        ("trace h1 h2 zz", "'zz' is no EV"),
+        ("trace h1 h2 zz", "'zz' is not an EV"),
         ("fault losss link=h1-p1", "no kind of fault is called 'losss'; did you mean 'loss'?"),
         ("fault loss link=h1-p1 rat=1%", "rat"),
         ("fault controller_slow", "virtual time"),
-        ("fault loss h1-p1", "'h1-p1' is no field"),
+        ("fault loss h1-p1", "'h1-p1' is not a field"),
         ("traffic writ from=h1 to=h2 size=1", "no kind of traffic is called 'writ'; did you mean 'write'?"),
         ("traffic write from=h1 to=h2 sise=1", "sise"),
         ("send h1 h2 /nonexistent", "there is no file /nonexistent"),
         ("stop it", "no traffic is named 'it'"),
-        ("pace never", "'never' is no number"),
-        ("wait soon", "'soon' is no duration"),
+        ("pace never", "'never' is not a number"),
+        ("wait soon", "'soon' is not a duration"),
         ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
         ("send h1 'h2", "the line cannot be read"),
@@ -271,7 +271,7 @@ def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
 
 
 def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(session):
-    with pytest.raises(ValueError, match="'h1' is no field; write for example from=h1 to=h3 size=1GiB"):
+    with pytest.raises(ValueError, match="'h1' is not a field; write, for example, from=h1 to=h3 size=1GiB"):
         registry.run(session, "traffic stream h1 h3")
 
 

@@ -36,7 +36,7 @@ DONE = (
 
 
 def test_a_report_says_what_was_done_and_its_scenario_does_the_same_again(session, tmp_path):
-    with pytest.raises(LabError, match="nothing was sent since the lab is up"):
+    with pytest.raises(LabError, match="nothing has been sent since the lab came up"):
         registry.run(session, f"report {tmp_path}")
     for line in DONE:
         registry.run(session, line)

@@ -223,7 +223,7 @@ def test_background_traffic_takes_its_rate_and_says_how_many():
 
 
 def test_a_switch_that_stood_still_does_not_trim_by_the_queue_that_it_lost():
-    """The depth that was seen last is of packets that are gone: by it each packet would be trimmed, for ever."""
+    """The depth that was seen last is of packets that are gone: by it each packet would be trimmed, forever."""
     sim = Sim(planes=1, t1s=1, link={"rate_pps": 500, "delay": 0.002})
     noise = broken(sim).background("h2", "h3", (1, 1), 1500.0, 1000, "noise")
     sim.run(0.2)

@@ -197,7 +197,7 @@ def test_a_storm_is_ended_by_the_watchdog() -> None:
     rig = Rig(200e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "50us"})
     both = rig.sends(2, 1, 4)
     port = rig.port(1)
-    port.pause(True)  # h1's NIC is broken: it pauses for ever
+    port.pause(True)  # h1's NIC is broken: it pauses forever
     rig.run(45e-6)
     stuck = rig.sinks[4].got
     assert both.paused

@@ -36,7 +36,7 @@ def test_a_description_that_was_stored_is_read_again():
 def test_two_rates_that_differ_and_one_without_unit_are_refused_by_name():
     with pytest.raises(SpecError, match=r"link.rate 100 Gb/s is .* not link.rate_pps 500; leave one of them out"):
         load({"link": {**FAST, "rate_pps": 500}})
-    with pytest.raises(SpecError, match=r"link.rate: '100 G' is no link rate; write for example 100 Gb/s"):
+    with pytest.raises(SpecError, match=r"link.rate: '100 G' is not a link rate; write, for example, 100 Gb/s"):
         load({"link": {"rate": "100 G"}})
 
 

@@ -139,7 +139,7 @@ def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
     plan = planned(one, other, faults=(cut(10, 40),))
     assert holds(plan)
     monkeypatch.setattr(MrcEndpoint, "query_ports", lambda *_, **__: None)
-    assert any("for down: mask 1" in text for text in soak.run_plan(plan))
+    assert any("as down: mask 1" in text for text in soak.run_plan(plan))
 
 
 @pytest.mark.sources

@@ -39,7 +39,7 @@ def test_cells_come_in_the_order_asked_for_and_all_without_an_index(control: Con
         (f"register_read {CELLS} 1 one", "error: wrong arguments for register_read"),
         ("register_read nothing 1", "error: .*nothing"),
         ("register_read", "error: wrong arguments"),
-        (f"register_write {CELLS} 0 0x1000000000000", "error: .* no 48-bit value"),
+        (f"register_write {CELLS} 0 0x1000000000000", "error: .* not a value of 48 bits"),
     ],
 )
 def test_what_is_not_there_is_refused_in_one_line(control: ControlSocket, line: str, says: str) -> None:

@@ -172,7 +172,7 @@ REFUSALS: list[tuple[str, Change, str]] = [
     ("headers", varbit_without_length, "options: varbit without a length.*parser state"),
     ("headers", varbit_with_a_length_of_p4_14, "options: P4_14 length expressions.*parser state"),
     ("headers", varbit_within_a_byte, "options: a varbit that does not start at a byte"),
-    ("flow", a_computed_jump, "_jump_if_zero" + LINE + ".*no constant"),
+    ("flow", a_computed_jump, "_jump_if_zero" + LINE + ".*not a constant"),
     ("tables", unknown_match_kind, "psychic"),
     ("tables", unknown_table_type, "indirect_oracle"),
     ("hashes", unknown_algorithm, "crc99" + LINE),
@@ -185,7 +185,7 @@ REFUSALS: list[tuple[str, Change, str]] = [
     ("flow", two_parsers, "2 parsers"),
     ("flow", two_deparsers, "2 deparsers"),
     ("flow", another_version, r"version 3\.0"),
-    ("flow", part_of_a_byte, "no whole number of bytes"),
+    ("flow", part_of_a_byte, "not a whole number of bytes"),
 ]
 
 

@@ -55,10 +55,13 @@ def test_given_thresholds_are_kept_and_a_resolved_spec_reads_back_the_same():
         ({"planes": 0}, r"fabric\.planes: .*greater than or equal to 1 \(got 0\)"),
         ({"planes": 16}, r"fabric\.planes: .*less than or equal to 15 \(got 16\)"),
         ({"t0s": 1024}, r"fabric.t0s: .*1023 \(got 1024\)"),
-        ({"plane": 3}, r"fabric\.plane is no known field; did you mean 'planes'\?"),
-        ({"link": {"rate_ps": 3}}, r"fabric\.link\.rate_ps is no known field; did you mean 'rate_pps'\?"),
-        ({"zzz": 3}, r"fabric\.zzz is no known field; known here: planes, "),
-        ({"link": {"delay": "2 parsec"}}, r"fabric\.link\.delay: '2 parsec' is no duration; write for example 2ms"),
+        ({"plane": 3}, r"fabric\.plane is not a known field; did you mean 'planes'\?"),
+        ({"link": {"rate_ps": 3}}, r"fabric\.link\.rate_ps is not a known field; did you mean 'rate_pps'\?"),
+        ({"zzz": 3}, r"fabric\.zzz is not a known field; known here: planes, "),
+        (
+            {"link": {"delay": "2 parsec"}},
+            r"fabric\.link\.delay: '2 parsec' is not a duration; write, for example, 2ms",
+        ),
         ({"link": {"delay": float("nan")}}, r"fabric\.link\.delay: .*finite"),
         ({"queue": {"ecn_min": 30, "ecn_max": 20}}, r"queue\.ecn_min 30 must be below queue\.ecn_max 20"),
         ({"queue": {"depth": 9}}, r"queue\.\w+ 12 must be below queue\.depth 9; raise depth"),
@@ -94,5 +97,5 @@ def test_a_spec_inside_a_larger_file_is_explained_with_its_place():
     with pytest.raises(ValidationError) as caught:
         Outer.model_validate({"fabric": {"link": {"dealy": 1}}})
     assert explain(caught.value, Outer, "scenario") == [
-        "scenario.fabric.link.dealy is no known field; did you mean 'delay'?"
+        "scenario.fabric.link.dealy is not a known field; did you mean 'delay'?"
     ]

@@ -32,7 +32,7 @@ def test_each_transport_has_its_congestion_control(given, kind, profile):
     ({"kind": "roce", "ev_profile": {"active_per_plane": 1}}, "roce has no EVs"),
     ({"attributes": {"cc_profile": "none"}}, "attributes.cc_profile is set by congestion_control"),
     ({"congestion_settings": {"gama": 1}}, r"congestion_settings: nscc has no parameter 'gama'; did you mean 'gamma'"),
-    ({"congestion_settings": {"gamma": 2}}, r"congestion_settings: gamma 2 is no number of 0…1"),
+    ({"congestion_settings": {"gamma": 2}}, r"congestion_settings: gamma 2 must be a number from 0 to 1"),
     ({"path_selection": "rotat"}, "no path selection 'rotat'; it has bitmap, flowlet, oblivious, reps, rotation and r"),
     ({"kind": "roce", "path_selection": "rotation"}, "roce has no EVs"),
     ({"qps": 4}, "Extra inputs"),
@@ -48,7 +48,7 @@ def test_settings_of_the_congestion_control_reach_node_configs_in_seconds():
 
 
 @pytest.mark.parametrize(("attributes", "words"), [
-    ({"retry_cuont": 3}, r"transport.attributes.retry_cuont is no known field; did you mean 'retry_count'\?"),
+    ({"retry_cuont": 3}, r"transport.attributes.retry_cuont is not a known field; did you mean 'retry_count'\?"),
     ({"retry_count": 8}, r"transport.attributes.retry_count: .*less than or equal to 7"),
     ({"dcqcn": {"g": 2}}, r"transport.attributes.dcqcn.g: .*less than or equal to 1"),
 ])  # fmt: skip
@@ -58,7 +58,7 @@ def test_attributes_at_fault_are_named(attributes, words):
 
 
 def test_a_field_of_the_ev_profile_at_fault_is_named():
-    with pytest.raises(TransportError, match=r"transport.ev_profile.activ is no known field"):
+    with pytest.raises(TransportError, match=r"transport.ev_profile.activ is not a known field"):
         TransportSpec(ev_profile={"activ": 1}).profile(PROFILE)
     assert TransportSpec(ev_profile={"active_per_plane": 1}).profile(PROFILE).active_per_plane == 1
 

@@ -77,11 +77,11 @@ def test_three_tiers():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Radix_Up 2", "Radix_Upp 2", "x.topo:8: 'Radix_Upp' is no word of this place; did you mean 'radix_up'?"),
+        ("Radix_Up 2", "Radix_Upp 2", "x.topo:8: 'Radix_Upp' is not a keyword here; did you mean 'radix_up'?"),
         ("Radix_Up 2", "Radix_Up two", "x.topo:8: a word and a number are expected here"),
         ("Radix_Up 2\n", "", "x.topo: tier 0 has no Radix_Up; add it"),
         ("Radix_Down 4", "Radix_Down 5", "Radix_Down of tier 1 is 5, and there are 4 T0s of a pod"),
-        ("Nodes 32", "Nodes 33", "Nodes 33 is no multiple of Radix_Down of tier 0, 8"),
+        ("Nodes 32", "Nodes 33", "Nodes 33 is not a multiple of Radix_Down of tier 0, 8"),
         ("Tiers 2", "Tiers 3", "Tiers 3 with 2 sections"),
         ("Switch_Latency_ns 0\nOver", "Switch_Latency_ns 5\nOver", "Switch_Latency_ns differs between tiers"),
         ("Oversubscribed 4", "Bundle 2", "bundles of 2 cables"),

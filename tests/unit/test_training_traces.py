@@ -104,7 +104,7 @@ def test_files_that_are_missing_or_no_traces_are_named(tmp_path):
     with pytest.raises(ScenarioError, match=r"job.0.et is missing"):
         run(tmp_path, jobs)
     (tmp_path / "job.0.et").write_bytes(b"\x7fnothing")
-    with pytest.raises(ScenarioError, match="is no Chakra execution trace"):
+    with pytest.raises(ScenarioError, match="is not a Chakra execution trace"):
         run(tmp_path, jobs)
     (tmp_path / "job.0.et").unlink()
     (tmp_path / "job.0.et").mkdir()
@@ -188,13 +188,13 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
         ("num_ranks 2", "num_ranks 3", "rank 2 of 3 is missing"),
         ("l2 requires l1", "l2 requires l9", "x:8: l9 labels nothing"),
         ("l2 requires l1", "l2 requires l1\nl1 requires l2", r"l1 of rank 0 \(line 6\) waits for itself"),
-        ("calc 20", "wait 20", "x:9: 'wait 20' is no operation"),
+        ("calc 20", "wait 20", "x:9: 'wait 20' is not an operation"),
         ("to 1 tag 7", "to 1 tag -1", "sends to any rank or with any tag; name the rank and the tag"),
         ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which no rank sends to it; add a send"),
         ("from 0 tag 7", "from -1 tag 7\nrecv 5000b from -1 tag 7", "has 2 receives like that of l1 .* and is sent 1"),
         ("from 0 tag 7", "from 0 tag 8", "with tag 7, which never receives it"),
         ("recv 5000b", "recv 4000b", "receives 4000 bytes and rank 0 sends 5000"),
-        ("\n}\n", "\n", "is no operation"),
+        ("\n}\n", "\n", "is not an operation"),
     ],
 )
 def test_a_goal_schedule_that_is_wrong_is_one_sentence_with_its_line(old, new, sentence):

@@ -410,7 +410,7 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
 
 
 def test_what_is_no_result_directory_is_said(tmp_path):
-    with pytest.raises(LabError, match="no result directory"):
+    with pytest.raises(LabError, match="the result directory"):
         Replay(tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_of_a_transport_whose_path_the_switches_choose_the_cables_of_the_hosts_a
 
 
 def test_what_is_no_figure_is_said():
-    with pytest.raises(LabError, match="shows a time above 0"):
+    with pytest.raises(LabError, match="is not a span of time"):
         shortrun.frames_of("name: x", 1.0, 1.0, 0.1)
     asked = shortrun.Figures()
     assert "no api/run" in json.loads(asked.request("api/run", "{}"))["error"]

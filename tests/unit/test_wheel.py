@@ -38,7 +38,7 @@ def wheel(tmp_path_factory):
     """A wheel, made from the sdist of a copy of what is under version control or could be."""
     place = tmp_path_factory.mktemp("dist")
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
     copy = subprocess.run(

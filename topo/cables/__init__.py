@@ -1,1 +1,1 @@
-"""Cables of a running fabric, and what can be done to them."""
+"""Cables of a running fabric, and their faults."""

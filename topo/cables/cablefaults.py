@@ -1,4 +1,4 @@
-"""Faults of a cable as nftables rules: which packets, and what happens to them. Text only, nothing is run here.
+"""Faults of a cable as nftables rules: which packets, and the action on them. Text only, nothing is run here.
 
 A fault on one direction of a cable becomes two chains and two counters, so that faults add up and are counted one by
 one:

@@ -130,7 +130,7 @@ class Cables:
         sides = [f"{link.index}{side}" for side in ("ba" if up else "ab") for link in resolved]
         with self._lock:
             if self._links is None:
-                raise EmulationError("the cables are not there; start the fabric first")
+                raise EmulationError("the cables do not exist yet; start the fabric first")
             flag = kernel.IFF_UP if up else 0
             self._links.set_flags((self._index[side], flag, kernel.IFF_UP) for side in sides)
             now = time.monotonic()
@@ -258,7 +258,7 @@ class Cables:
 
     def _create_detours(self, names: list[str]) -> None:
         if self._links is None:
-            raise EmulationError("the cables are not there; start the fabric first")
+            raise EmulationError("the cables do not exist yet; start the fabric first")
         mtu = self._fabric.spec.interface_mtu
         self._links.add_pairs(kernel.VethPair(f"r{name}", f"q{name}", mtu) for name in names)
         indexes = self._links.indexes()

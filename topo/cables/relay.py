@@ -1,10 +1,10 @@
 """Delay, jitter, reordering, duplication and seeded loss on one cable, in user space: a process between c1 and c2.
 
-For kernels without netem, and for what netem cannot do: the same seed treats packet number n alike. The
+For kernels without netem, and for a feature that netem lacks: the same seed treats packet number n alike. The
 cable's nftables rules send a direction's frames to a veth whose other end this process reads; it writes them, when
 their time has come, into the far end. `python -m mrclab.topo.cables.relay` takes one JSON object (see `main`), says
-`ready` when it listens, and on SIGTERM lets out what it holds, prints its counts and how late it was, and ends.
-Good for some thousand frames per second.
+`ready` when it listens, and on SIGTERM forwards the frames that it holds, prints its counts and how late it was, and
+ends. Good for some thousand frames per second.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""Configuration of hosts: what a scenario's transport sets, and the node config that a host agent reads."""
+"""Configuration of hosts: the transport section of a scenario, and the node config that a host agent reads."""

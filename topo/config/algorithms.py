@@ -1,4 +1,4 @@
-"""Algorithms that a scenario's transport may name, by what they are for."""
+"""Algorithms that a scenario's transport may name, by purpose."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Node config: what one host must know about the fabric, written by the controller and read by the host agent.
+"""Node config: one host's view of the fabric, written by the controller and read by the host agent.
 
 A host never sees the fabric model. Everything it needs reaches it in `node/<host>.json`, whose schema is this module:
 its own ports, one SRv6 address template per destination T0 group, EV profiles, transport defaults and the denylist.
@@ -45,7 +45,7 @@ class _Part(BaseModel):
 
 
 def _ipv6(value: str) -> str:
-    """`value` in the canonical spelling of RFC 5952; ValueError if it is no IPv6 address."""
+    """`value` in the canonical spelling of RFC 5952; ValueError if it is not an IPv6 address."""
     try:
         return str(ipaddress.IPv6Address(value))
     except ipaddress.AddressValueError as error:
@@ -91,7 +91,7 @@ class Template(_Part):
 
     t0-local: `locator | T0 | downlink`; cross-t1: `locator | T0 src | T1 | T0 dst | downlink`; cross-t2:
     `locator | T0 src | T1 | T2 | T1 | T0 dst | downlink`. The plane field of every uSID is 0, and so are the indices of
-    the T2 and of the downlink; the T1s' are what those of a pod count on from. topo.srv6 fills them in.
+    the T2 and of the downlink; T1 indices are those of a pod's first T1. `topo.srv6` adds the numbers.
     """
 
     group: UsidIndex

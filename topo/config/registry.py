@@ -186,7 +186,7 @@ def _checked(algorithm: Any, name: str, value: Any) -> float | bool:
         return value
     number = parse_duration(value) if setting.seconds else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not _within(setting, number):
-        raise ValueError(f"{name} {value!r} is no {setting.type_name} of {setting.least:g}…{setting.most:g}")
+        raise ValueError(f"{name} {value!r} must be a {setting.type_name} from {setting.least:g} to {setting.most:g}")
     return number
 
 

@@ -1,6 +1,6 @@
 """Transport of a run's hosts, and its settings: the file that a run leaves for its controller.
 
-The controller turns it into every host's node config. `fabric_defaults` says what else in the fabric goes with a
+The controller turns it into every host's node config. `fabric_defaults` has the fabric's settings that go with a
 transport; the composer of a fabric puts it below the user's choices.
 """
 
@@ -71,13 +71,13 @@ class TransportSpec(BaseModel):
         default={}, description="settings of the congestion control that differ from its defaults"
     )
     path_selection: Annotated[str, OneOf(PATH_SELECTIONS)] | None = Field(
-        default=None, description="MRC: how the next EV of a plane is chosen; else by rotation"
+        default=None, description="MRC: how the next EV of a plane is chosen; default: by rotation"
     )
     path_settings: dict[str, Any] = Field(
         default={}, description="settings of the path selection that differ from its defaults"
     )
     scheduler: Annotated[str, OneOf(QP_SCHEDULERS)] | None = Field(
-        default=None, exclude_if=_not_given, description="MRC: which QP of a host sends next; else by round robin"
+        default=None, exclude_if=_not_given, description="MRC: which QP of a host sends next; default: by round robin"
     )
     scheduler_settings: dict[str, Any] = Field(
         default={}, exclude_if=_not_given, description="settings of the scheduler that differ from its defaults"
@@ -164,8 +164,8 @@ DEFAULT_TRANSPORT = TransportSpec.model_construct()  # needs no validator
 def fabric_defaults(kind: Kind) -> dict[str, Any]:
     """Return a fabric's default fields for this transport, as fields of a FabricSpec.
 
-    RoCEv2 needs ECN where incast happens, at the last hop, and buffers that hold what DCQCN takes round trips to slow
-    down: there is neither trimming nor a pause frame that would spare the buffer.
+    RoCEv2 needs ECN where incast happens, at the last hop, and buffers that hold the packets sent until DCQCN has
+    slowed down: there is neither trimming nor a pause frame that would spare the buffer.
     """
     return {"last_hop_ecn": True, "queue": {"depth_bdps": _ROCE_BUFFER_BDPS}} if kind == "roce" else {}
 

@@ -1,6 +1,6 @@
 """Files that another user may have put in place: regular ones only, up to a size; written whole or not at all.
 
-Every refusal is an OSError whose `strerror` says what is there in place of the file that was expected.
+Every refusal is an OSError whose `strerror` names the kind of file found.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _KINDS = (
 
 
 def open_regular(path: Path, limit: int = SMALL, *, follow: bool = True, dir_fd: int | None = None) -> BinaryIO:
-    """Open a regular file of at most `limit` bytes for reading; never waits for what is none. OSError refuses it.
+    """Open a regular file of at most `limit` bytes for reading; never blocks. OSError for any other kind of file.
 
     `follow`: whether `path` may be a symbolic link; `dir_fd` is a directory that it is relative to.
     """
@@ -44,13 +44,13 @@ def open_regular(path: Path, limit: int = SMALL, *, follow: bool = True, dir_fd:
         if not follow and error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed here", str(path)) from None
         if error.errno in {errno.ENXIO, errno.EOPNOTSUPP}:  # open(2) of a socket
-            raise OSError(errno.EINVAL, "it is a socket and no regular file", str(path)) from None
+            raise OSError(errno.EINVAL, "it is a socket, not a regular file", str(path)) from None
         raise
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             kind = next((name for test, name in _KINDS if test(found.st_mode)), "something else")
-            raise OSError(errno.EINVAL, f"it is {kind} and no regular file", str(path))
+            raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
         if found.st_size > limit:
             raise too_large(path, limit)
         return open(descriptor, "rb")  # noqa: PTH123 - a descriptor has no path

@@ -17,10 +17,10 @@ _LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(m|km)\s*")
 
 
 def matched(pattern: re.Pattern[str], value: str, noun: str) -> re.Match[str]:
-    """Match all of a text; ValueError says what it is not: `no duration; write for example 2ms`."""
+    """Match all of a text; ValueError otherwise: `'x' is not a duration; write, for example, 2ms`."""
     match = pattern.fullmatch(brief(value))
     if match is None:
-        raise ValueError(f"{value!r} is {noun}")
+        raise ValueError(f"{value!r} is not a {noun}")
     return match
 
 
@@ -28,7 +28,7 @@ def parse_duration(value: object) -> object:
     """`"2ms"`, `"500 us"`, `"1.5s"` → seconds. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = matched(_DURATION, value, "no duration; write for example 2ms, 500us or 1.5s")
+    match = matched(_DURATION, value, "duration; write, for example, 2ms, 500us or 1.5s")
     return float(match[1]) / _IN_A_SECOND[match[2]]
 
 
@@ -57,7 +57,7 @@ def parse_bit_rate(value: object) -> object:
     """`"100 Gb/s"` → bits per second. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = matched(_BIT_RATE, value, "no link rate; write for example 100 Gb/s or 25 Mb/s")
+    match = matched(_BIT_RATE, value, "link rate; write, for example, 100 Gb/s or 25 Mb/s")
     return float(match[1]) * _PER_SECOND[match[2]]
 
 
@@ -68,7 +68,7 @@ def _parse_length(value: object) -> object:
     """`"30m"`, `"2 km"` → metres. Other values than text are passed on for pydantic to take or refuse."""
     if not isinstance(value, str):
         return value
-    match = matched(_LENGTH, value, "no length; write for example 30m or 2km")
+    match = matched(_LENGTH, value, "length; write, for example, 30m or 2km")
     return float(match[1]) * (1000.0 if match[2] == "km" else 1.0)
 
 

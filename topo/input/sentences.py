@@ -25,7 +25,7 @@ def field(item: Any) -> str:
 
 
 def brief(value: object) -> str:
-    """Return what a field holds as text to be matched; ValueError where it is longer than any such field is.
+    """Return a field's value as text to be matched; ValueError where it is longer than any such field.
 
     Patterns with several runs of spaces take quadratic time on a text that does not match.
     """

@@ -1,4 +1,4 @@
-"""Directories that the lab trusts: only root and the user who runs it can change what is found there.
+"""Directories that the lab trusts: only root and the user who runs it can change their contents.
 
 A directory of another user's, one that everybody may write to, or a link that another user made on the way to it, lets
 that user put a socket, a record or a link in place of the lab's own.
@@ -21,9 +21,9 @@ def trusted_users() -> frozenset[int]:
 def check_directory(path: Path) -> None:
     """Raise UntrustedPlace unless every directory and link on the way to `path` belongs to a trusted user.
 
-    What does not exist yet is no danger: the directory that it would be made in is checked. Directories that others may
-    write to are passed only where they are sticky, as /tmp is: no user can rename or remove another's entries there.
-    Checked from the root down, so that what was checked cannot be changed by others afterwards.
+    A path that does not exist yet is safe: the directory that it would be made in is checked. Directories that others
+    may write to are passed only where they are sticky, as /tmp is: no user can rename or remove another's entries
+    there. Checked from the root down, so that others cannot change a checked part afterwards.
     """
     if not hasattr(os, "geteuid"):
         return

@@ -1,1 +1,1 @@
-"""The fabric on this machine: namespaces, switch processes, and what removes them again."""
+"""The fabric on this machine: namespaces, switch processes, and their removal."""

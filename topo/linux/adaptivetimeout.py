@@ -1,4 +1,4 @@
-"""Adaptive timeouts: how long to wait for what may never come, on a machine of unknown speed.
+"""Adaptive timeouts: how long to wait for events on a machine of unknown speed.
 
 Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
 (`Pace`), and while the CPUs are busy all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that

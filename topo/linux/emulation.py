@@ -1,7 +1,7 @@
 """A fabric on this machine: nodes in namespaces, cables, one P4 process per switch; all of it is removed at the end.
 
 Order of making: lock, nodes (Mininet), cables, switch processes in parallel, until each answers on its
-socket. What fails on the way is rolled back before the error goes on. See `state` for what happens after a kill -9.
+socket. A failed start is rolled back before the error goes on. `state` cleans up after a kill -9.
 """
 
 import contextlib
@@ -444,7 +444,7 @@ def _mininet_nodes() -> Any:
     except ImportError as error:
         raise EmulationError(f"Mininet cannot be loaded ({error}); install Debian's mininet package") from None
     except SystemExit:
-        raise EmulationError("Mininet misses one of its programs; install Debian's mininet package") from None
+        raise EmulationError("a program of Mininet's is missing; install Debian's mininet package") from None
 
 
 def _alive(running: Mapping[str, Process]) -> dict[int, int]:

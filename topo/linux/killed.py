@@ -22,7 +22,8 @@ _UNUSED_S = 3600.0
 def keep(directory: Path) -> str:
     """Move history and logs of a run directory that is to be removed where temporary files go.
 
-    Returns the rest of the sentence that says so, empty where there is no history. What does not fit there is lost.
+    Returns the rest of the sentence that says so, empty where there is no history. Files that do not fit there are
+    lost.
     """
     history = directory / "history"
     if history.is_symlink() or not history.is_dir() or not any(file.stat().st_size for file in history.iterdir()):

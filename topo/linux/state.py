@@ -1,7 +1,7 @@
 """Lock and marks of a run on this machine, by which all that it made can be found and removed, also after kill -9.
 
 One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held by the running process and dropped by
-the kernel when that dies, says which. Nothing lists what a run has made. Processes have the base directory in their
+the kernel when that dies, says which. Nothing is listed in files: processes have the base directory in their
 environment, the namespace has a name made of it, and a run's directories have a mark in them; `clean` removes these and
 nothing else, of directories only those inside the base directory. All of it is root's, whatever the umask. A base
 directory that another user could change is refused before anything in it is believed, and no link in it is followed.

@@ -1,4 +1,4 @@
-"""The control interface of a host for programs: calls to bytes and back. What they change is in `profiles`."""
+"""The control interface of a host for programs: calls to bytes and back; its objects are profiles of EVs and CC."""
 
 from __future__ import annotations
 

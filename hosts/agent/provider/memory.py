@@ -49,7 +49,7 @@ class RegionView:
 
     def __init__(self, descriptor: int, address: int, length: int, departed: Callable[[], None]) -> None:
         if not 0 <= address <= address + length <= _TOP:
-            raise VerbsError("EFAULT", f"{length} bytes at {address:#x} are no memory of a program")
+            raise VerbsError("EFAULT", f"{length} bytes at {address:#x} are not memory of the program")
         self._descriptor, self._address, self._length, self._departed = descriptor, address, length, departed
         self.region: MemoryRegion | None = None
 

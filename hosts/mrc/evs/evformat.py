@@ -153,7 +153,9 @@ def uplink_of(fmt: EvFormat, value: bytes, plane: int, uplinks: tuple[int, ...],
         try:
             found = srv6.ev_fields(srv6.ev_of_address(srv6.from_bytes(value[:16])))
         except ValueError as error:
-            raise VerbsError("EINVAL", f"EV value {value.hex()} is no SRv6 address of this fabric: {error}") from None
+            raise VerbsError(
+                "EINVAL", f"EV value {value.hex()} is not an SRv6 address of this fabric: {error}"
+            ) from None
     if found.plane != plane or found.uplink not in uplinks:
         raise VerbsError(
             "EINVAL",

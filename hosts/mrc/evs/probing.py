@@ -99,7 +99,7 @@ class Prober:
         """Return the time of the next tail loss probe: after an idle time that doubles up to the ACK timeout.
 
         Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
-        ports count packets and not bytes they would fill the queue, and all data would be trimmed for ever.
+        ports count packets and not bytes they would fill the queue, and all data would be trimmed forever.
         """
         settings = self._qp.settings
         quiet = settings.tail_probe_rtts * max(settings.base_rtt, srtt, self.tail_rtt)

@@ -39,7 +39,7 @@ class MrcPort(rc.TransportPort):
         """Reserve the time from which a probe of a retired path may be sent, which occupies the link for `seconds`.
 
         All together use `_PROBE_SHARE` of it: else many QPs with many EVs on a slow link would fill it with probes,
-        each too late to count, for ever.
+        each too late to count, forever.
         """
         slot = max(now, self._probes_from)
         self._probes_from = slot + seconds / _PROBE_SHARE

@@ -36,7 +36,7 @@ def show(facts: Facts, console: Console) -> None:
     for table in tables(facts):
         console.print(table)
     for reason in facts.invalid:
-        console.print(f"[yellow]no result[/]  {escape(reason)}", soft_wrap=True)
+        console.print(f"[yellow]INVALID[/]  {escape(reason)}", soft_wrap=True)
     style, word = _OUTCOMES[facts.state]
     console.print(f"[{style}]{word}[/]  {escape(facts.headline)}", soft_wrap=True)
     if digest := facts.run.get("history_sha256"):

@@ -18,7 +18,7 @@ _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a s
 
 
 def attach(lab: LabClients, name: str) -> int:
-    """Open the shell on the switch `name`, on this terminal or with what is piped in; returns its exit status.
+    """Open the shell on the switch `name`, on this terminal or with piped input; returns its exit status.
 
     UnknownName where there is no such switch, Refused where the shell is not installed, RunError where the switch's
     process is not there.

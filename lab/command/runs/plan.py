@@ -1,4 +1,4 @@
-"""The resolved plan of a fabric or scenario: what would be built and done. Needs no root, starts nothing."""
+"""The resolved plan of a fabric or scenario: nodes, traffic and faults. Needs no root, starts nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar

@@ -54,7 +54,7 @@ def run(
         Path | None, typer.Option(help="virtual time: keep its history here while it runs, for `mrclab ui PLACE`")
     ] = None,
     force: Force = False,
-    within: Annotated[Path | None, typer.Option(hidden=True, help="read no other files than those below it")] = None,
+    within: Annotated[Path | None, typer.Option(hidden=True, help="read only files below this folder")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
@@ -110,7 +110,7 @@ def run(
         status = _report("run", outcome, as_json)
         if outcome.state == "invalid" and not outcome.measures.machine.stopped:
             again = f"--slower {2 * slower:g}"
-            _warn([f"where nothing else keeps this machine busy, {again} asks less of it, for the same in round trips"])
+            _warn([f"if this machine has no other work, {again} asks less of it, with the same results in RTTs"])
         shown.linger()
     if status:
         raise typer.Exit(status)
@@ -129,7 +129,7 @@ def plan(
     from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without
 
     if path is None and (variant or sets):
-        raise LabError("--variant and --set change a scenario, and none is named; give a scenario too")
+        raise LabError("--variant and --set change a scenario, but none is named; give a scenario too")
     loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
     if loaded is not None:
         if variant:

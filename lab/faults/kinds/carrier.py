@@ -209,7 +209,7 @@ class NicPortDown(CarrierFault):
     def _of_a_nic(cls, cable: str, info: ValidationInfo) -> str:
         fabric = (info.context or {}).get("fabric")
         if isinstance(fabric, Fabric) and fabric.link(cable).kind != "nic":
-            raise ValueError(f"{cable} is no port of a NIC; name one such as {fabric.hosts[0].ports[0].interface}")
+            raise ValueError(f"{cable} is not a NIC port; name one, such as {fabric.hosts[0].ports[0].interface}")
         return cable
 
     @override

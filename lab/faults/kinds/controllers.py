@@ -141,7 +141,7 @@ class ControllerPartition(LastingFault):
         lost = probe.wait_for(away, bool)
         probe.clear()
         probe.expect(lost == [SWITCH], f"the controller lost {lost}")
-        probe.expect(probe.is_alive(SWITCH), "the switch died of it")
+        probe.expect(probe.is_alive(SWITCH), "the switch died")
 
 
 class SlowController(FaultAction["ControllerSlow"]):

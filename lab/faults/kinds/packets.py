@@ -323,7 +323,7 @@ class Corruption(PacketFault):
 
 
 class Police(LossyAction):
-    """Drop what exceeds a rate."""
+    """Drop packets beyond a rate."""
 
     @override
     def on_packet(self, link: str, cables: int) -> cablefaults.Action:

@@ -71,9 +71,9 @@ def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultB
     kind = given.get("kind")
     if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:
         cables = sorted(each for each in FAULTS.names if "link" in FAULTS[each].model_fields)
-        raise ValueError(f"{kind!r} is no fault of a cable; {sentences.nearest(str(kind), cables)}")
+        raise ValueError(f"{kind!r} is not a fault of a cable; {sentences.nearest(str(kind), cables)}")
     if wrong := sorted({"name", "link", "at", "until"} & given.keys()):
-        raise ValueError(f"{wrong[0]} is the population's to give; leave it out")
+        raise ValueError(f"{wrong[0]} is set by the population; leave it out")
     try:
         fields = {**given, "name": name, "link": link, "at": Trigger()}
         return FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})

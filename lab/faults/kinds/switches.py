@@ -47,7 +47,7 @@ class SwitchCrash(SwitchFault):
         pid = probe.processes()[SWITCH]
         probe.inject()
         probe.expect(not probe.is_alive(SWITCH), "a killed switch is alive")
-        probe.expect(not probe.without_carrier(), "carrier went with the process")
+        probe.expect(not probe.without_carrier(), "carrier was lost with the process")
         probe.clear()
         probe.expect(probe.processes()[SWITCH] != pid, "it was not started again")
 

@@ -77,7 +77,7 @@ def served(socket: Path) -> Iterator[Bench]:
         from mrclab.softswitch.p4runtime.server import serve  # noqa: PLC0415 - needs packages that the rest does not
     except ImportError as error:
         raise LabError(
-            f"{error.name} is missing; P4Runtime needs what real frames need: pip install '.[wire]'"
+            f"{error.name} is missing; P4Runtime needs the packages for real frames: pip install '.[wire]'"
         ) from None
     switch = Bench()
     thread = threading.Thread(target=switch.loop, name="switch", daemon=True)

@@ -1,7 +1,7 @@
 """Assignments to a P4 field as BMv2 expressions: compiles an action's body on machines without p4c.
 
 Understood are slices, `++`, shifts, `+ - & | ^ ~`, casts to bit<N>, parentheses and constants, with the widths of
-P4-16 (§8.6 to §8.12): both sides of an operator have one width, and so have a field and what it is assigned.
+P4-16 (§8.6 to §8.12): both sides of an operator have one width, as have a field and its new value.
 """
 
 import re
@@ -54,7 +54,7 @@ class _StatementReader:
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                raise LabError(f"`{text[at:].split()[0]}` is nothing that an expression may have here; see the lesson")
+                raise LabError(f"`{text[at:].split()[0]}` is not allowed in an expression here; see the lesson")
             size, number, name, _ = found.groups()
             kind = "number" if number else "name" if name else "sign"
             self._tokens.append((kind, (size or "") + number if number else found[0].strip()))
@@ -103,7 +103,9 @@ class _StatementReader:
         low = self._bound()
         self._take("]")
         if not width > high >= low:
-            raise LabError(f"[{high}:{low}] is no slice of {width} bits; write [high:low] with {width} > high >= low")
+            raise LabError(
+                f"[{high}:{low}] is not a slice of {width} bits; write [high:low] with {width} > high >= low"
+            )
         return high, low
 
     def _bound(self) -> int:
@@ -157,7 +159,7 @@ class _StatementReader:
         if self._accept("~"):
             inner = self._unary()
             if inner.width is None:
-                _refuse("`~` turns bits of a known width; write 16w0, not 0")
+                _refuse("`~` inverts bits of a known width; write 16w0, not 0")
             return Bits(_node("^", inner.tree, _number(_mask(inner.width))), inner.width)
         if self._peek() == "(" and self._next + 1 < len(self._tokens) and self._tokens[self._next + 1][1] == "bit":
             return self._cast()
@@ -179,7 +181,7 @@ class _StatementReader:
         self._take(">")
         self._take(")")
         if not 0 < width <= _LONGEST:
-            _refuse(f"bit<{width}> is no type here; bits are 1 to {_LONGEST}")
+            _refuse(f"bit<{width}> is not a type here; a type has 1 to {_LONGEST}")
         inner = self._unary()
         return Bits(_node("&", inner.tree, _number(_mask(width))), width)
 
@@ -221,7 +223,7 @@ def _constant(text: str) -> tuple[int | None, int]:
     try:
         width, value = (int(size) if size else None), int(digits.replace("_", ""), base)
     except ValueError:
-        _refuse(f"`{text}` is no number; write for example 16w0 or 0xff")
+        _refuse(f"`{text}` is not a number; write, for example, 16w0 or 0xff")
     if width is not None and not 0 < width <= _LONGEST:
         _refuse(f"`{text}` has a width of {width} bits; 1 to {_LONGEST} are possible")
     return width, value

@@ -1,7 +1,7 @@
 """Lateness of the lab's own processes: fault injection, switches, controller, helpers on cables.
 
-Hosts tell by their samples how late their NICs woke up (`machine`). Here is what the others tell: `lab.late` and the
-field `lab_late` of `cpu` (the lab's own process, woken late), `late` and `silent` of `depths` (a
+Hosts tell by their samples how late their NICs woke up (`machine`). Here are the reports of all other processes:
+`lab.late` and the field `lab_late` of `cpu` (the lab's own process, woken late), `late` and `silent` of `depths` (a
 switch; of one that cannot tell, `waited` of `cpu`), the controller's `pulse`, four a second, `helper.late` (a relay or
 a background sender, when it ends), and `process.stopped` with `process.resumed` (any process, in state T). What a fault
 stops on purpose is not late.
@@ -51,7 +51,7 @@ class Lateness:
         return found
 
     def reasons(self, most: float, controlled: bool) -> Iterator[str]:
-        """Why the run is no result, where something was more than `most` seconds late; the worst of each sort.
+        """Reasons for which the run is INVALID: the longest delay of each sort, if longer than `most` seconds.
 
         `controlled`: something that is judged depends on the controller.
         """
@@ -71,7 +71,7 @@ class Lateness:
             yield f"the controller was {show_seconds(slow.seconds)} late at {self._time(slow.at)}"
 
     def stops(self, most: float, controlled: bool, unused: Collection[str] = ()) -> Iterator[str]:
-        """Why the run is no result, where a signal stopped a process for more than `most` seconds; one line for each.
+        """Reasons for which the run is INVALID: one per process that a signal stopped for more than `most` seconds.
 
         `unused` are processes that the traffic does not need.
         """

@@ -1,4 +1,4 @@
-"""Validity of a run: CPU of the processes and what a hypervisor took of it, frames lost in sockets, hosts
+"""Validity of a run: CPU of the processes and the share that a hypervisor took, frames lost in sockets, hosts
 held up by the kernel, deaths.
 """
 
@@ -76,7 +76,7 @@ class MachineLoad:
     def _peak(self, name: str, counter: CountSeries) -> float:
         """The share of the busiest stretch of `BUSY_S`, of the whole traffic where that is shorter.
 
-        What a process uses while a fault ends it and while it starts again is the fault's doing.
+        CPU that a process uses while a fault ends or restarts it is not counted.
         """
         if self._end - self._start <= BUSY_S:
             return counter.rate(self._start, self._end)

@@ -178,7 +178,7 @@ def pace(session: LabSession, arguments: Sequence[str]) -> Answer:
         try:
             value = float(arguments[0])
         except ValueError:
-            raise ValueError(f"{arguments[0]!r} is no number; write for example pace 0.001") from None
+            raise ValueError(f"{arguments[0]!r} is not a number; write, for example, pace 0.001") from None
         if not (value > 0 and math.isfinite(value)):
             raise ValueError("a pace is above 0")
         session.pace = value
@@ -203,7 +203,7 @@ def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
 
 @command(
     "report [FOLDER]",
-    "what happened since the lab is up, as `mrclab run` reports it: a directory with page, pictures and history",
+    "what has happened since the lab came up, as `mrclab run` reports it: a directory with page, pictures and history",
     "It goes below FOLDER, else below results/. Its scenario.yaml says what was typed and when.",
 )
 def report(session: LabSession, arguments: Sequence[str]) -> Answer:
@@ -215,7 +215,7 @@ def report(session: LabSession, arguments: Sequence[str]) -> Answer:
     outcome = reporting.write(session, Path(arguments[0] if arguments else "results"))
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
-    lines = [f"no result: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
+    lines = [f"INVALID: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
     goes_on = [each.name for each in session.lab.active]
     lines += [f"still running: {', '.join(goes_on)}"] if goes_on else []
     response = {"directory": str(outcome.directory), **asdict(facts)}

@@ -25,7 +25,7 @@ _GOES_ON = _OVER[1:]  # data in flight is no mistake
 def write(session: LabSession, parent: Path) -> runner.Outcome:
     """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
     if not session.lab.traffics:
-        raise LabError("nothing was sent since the lab is up; begin with for example send h1 h3 16MiB")
+        raise LabError("nothing has been sent since the lab came up; begin with, for example, send h1 h3 16MiB")
     results.check_parent(parent)
     with session.lock:
         record_counters(session.world)

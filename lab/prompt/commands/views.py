@@ -360,7 +360,7 @@ def _path(fabric: Fabric, source: str, destination: str, text: str) -> tuple[int
         plane, slash, uplink = text.partition("/")
         path = (int(plane), int(uplink)) if slash else srv6.ev_fields(int(text, 16))[:2]
     except ValueError:
-        raise ValueError(f"{text!r} is no EV; write it in hexadecimal, or PLANE/UPLINK as 1/2") from None
+        raise ValueError(f"{text!r} is not an EV; write it in hexadecimal, or as PLANE/UPLINK, such as 1/2") from None
     if path not in known:
         raise ValueError(
             f"there is no path over plane {path[0]}, uplink {path[1]}; `paths {source} {destination}` lists them"

@@ -22,7 +22,7 @@ def ask(run_dir: Path, operation: str, refused: type[LabError] = LabError, /, **
         with contextlib.closing(Client(run_dir / SOCKET, math.inf)) as client:
             return client.call(operation, **arguments)
     except RpcStopped as error:
-        raise Stopped(f"the prompt that holds the lab {stopped_text(error.pid)}") from None
+        raise Stopped(f"the prompt of the lab {stopped_text(error.pid)}") from None
     except RpcUnavailable:
         raise LabError(NO_LAB) from None
     except RpcError as error:

@@ -48,7 +48,7 @@ def _first(source: Source) -> dict[str, Any]:
     while not source.film.last and time.monotonic() < until:
         time.sleep(PERIOD / 5)
     if not source.film.last:
-        raise LabError(f"the lab wrote no history within {_FIRST:g} seconds; `mrclab status` says how it is")
+        raise LabError(f"the lab wrote no history within {_FIRST:g} seconds; `mrclab status` shows its state")
     return source.film.last
 
 

@@ -63,7 +63,9 @@ class LabClients:
             return self._clients[node].call(op, rpc_timeout=limit, **arguments)
         except RpcStopped as error:
             self.forget(node)
-            raise Stopped(f"{title_of(self.fabric, node)} {stopped_text(error.pid)}; it was to answer {op}") from None
+            raise Stopped(
+                f"{title_of(self.fabric, node)} {stopped_text(error.pid)}; it should have answered {op}"
+            ) from None
         except RpcTimeout:
             self.forget(node)
             raise as_run_error(adaptive.error(node, f"answer {op}")) from None
@@ -117,7 +119,7 @@ def attach(run_dir: Path = RUN_DIR) -> LabClients | None:
         pass  # not there yet, or no longer
     except SpecError:
         raise Refused(
-            f"{fabric_file} is not what a lab writes; end the lab (process {pid}) and bring it up again"
+            f"{fabric_file} was not written by a lab; end the lab (process {pid}) and bring it up again"
         ) from None
     raise Refused(f"a lab is coming up or going down (process {pid}); try again in a moment")
 
@@ -139,7 +141,7 @@ class Listener:
             client = Client(self._lab.run_dir / f"{host}.sock")
             client.subscribe(self._kinds)
         except RpcError as error:
-            raise RunError(f"{host} does not tell of its events: {error.message}") from None
+            raise RunError(f"{host} refused the subscription to its events: {error.message}") from None
         self._clients[host] = client
 
     def leave(self, host: str) -> None:

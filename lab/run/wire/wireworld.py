@@ -88,7 +88,10 @@ class WireWorld(LabClients):
             raise
         except OSError as error:
             self.check()
-            why = exhausted(error) or f"the run directory {self.run_dir} takes no more files: {error.strerror}"
+            why = (
+                exhausted(error)
+                or f"no more files can be written to the run directory {self.run_dir}: {error.strerror}"
+            )
             raise RunError(why) from None
 
     def _bring_up(self, progress: Progress) -> None:
@@ -123,7 +126,10 @@ class WireWorld(LabClients):
             return self.log.add(event, t)
         except OSError as error:
             self.check()
-            why = exhausted(error) or f"the run directory {self.run_dir} takes no more records: {error.strerror}"
+            why = (
+                exhausted(error)
+                or f"no more records can be written to the run directory {self.run_dir}: {error.strerror}"
+            )
             raise RunError(why) from None
 
     # --- unexpected ends --------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def _bounds(entry: Any) -> Rows:
     for low, high in (("at_least", "at_most"), ("share_at_least", "share_at_most"), ("at_least_rtts", "max_rtts")):
         least, most = _number(getattr(entry, low, None)), _number(getattr(entry, high, None))
         if least is not None and most is not None and least[1] == most[1] and least[0] > most[0]:
-            yield low, f"nothing is at least {getattr(entry, low)} and at most {getattr(entry, high)}; exchange them"
+            yield low, f"{low} {getattr(entry, low)} exceeds {high} {getattr(entry, high)}; exchange them"
 
 
 def _number(value: Any) -> tuple[float, str] | None:
@@ -138,7 +138,7 @@ def _flow(entry: Any, flows: Mapping[str, None]) -> Rows:
     if flow not in flows:
         yield "flow", f"no flow is named {flow!r}; {nearest(flow, list(islice(flows, 12)))}"
     elif isinstance(traffic, str) and flow.partition("/")[0] != traffic:
-        yield "flow", f"{flow} is none of the flows of {traffic}; leave one of both out"
+        yield "flow", f"{flow} is not a flow of {traffic}; leave out flow or traffic"
 
 
 def _pods(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
@@ -161,7 +161,7 @@ def _places(entry: Any, fabric: Fabric) -> Rows:
         yield field, f"there is no plane {wrong[0]}; the fabric has planes 1 to {fabric.planes}"
     uplink = getattr(entry, "uplink", None)
     if uplink is not None and uplink > fabric.most_paths:
-        yield "uplink", f"there is no uplink {uplink}; a T0 has uplinks 1 to {fabric.most_paths}, 0 is none"
+        yield "uplink", f"there is no uplink {uplink}; a T0 has uplinks 1 to {fabric.most_paths}; 0 crosses no T1"
     element = getattr(entry, "element", None)
     if element is not None:
         try:
@@ -209,7 +209,7 @@ def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows
     for name in [given] if isinstance(given, str) else given or []:
         fault = faults.get(name)
         if fault is not None and not fault.links(fabric):
-            remedy = f"give window: {name} .. {name}.end in its place" if hasattr(entry, "window") else "leave this out"
+            remedy = f"give window: {name} .. {name}.end instead" if hasattr(entry, "window") else "leave this out"
             yield "fault", f"{name} concerns no cable of its own, by which this is judged; {remedy}"
 
 
@@ -218,7 +218,10 @@ def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
         for field in ("traffic", "minus"):
             name = getattr(entry, field)
             if name is not None and (name not in traffics or traffics[name].kind_name != "pingpong"):
-                yield field, f"{name} is no ping-pong, whose round trips are timed; name one of kind pingpong"
+                yield (
+                    field,
+                    f"{name} is not a ping-pong, so its round trips are not timed; name traffic of kind pingpong",
+                )
     named = traffics.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
     if named is not None and not named.iterates:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
@@ -234,4 +237,4 @@ def _sampled(entry: Any, fabric: Fabric) -> Rows:
     """Yield sample intervals that are shorter than half of the time between two looks at a host."""
     least = 0.5 * fabric.spec.sample_interval
     if getattr(entry, "sample", least) < least * (1 - 1e-9):
-        yield "sample", f"hosts are looked at every {show_seconds(2 * least)}; make it {show_seconds(least)} at least"
+        yield "sample", f"hosts are sampled every {show_seconds(2 * least)}; make it {show_seconds(least)} at least"

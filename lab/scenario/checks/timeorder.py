@@ -106,7 +106,7 @@ def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
         if trigger.moment.endswith(".end") and trigger.name in open_ended:
             text = f"{trigger.name} is cleared when the run ends, for which this would wait; give it an until"
         else:
-            text = f"this waits for {trigger.name}, which waits for this in turn or never comes; write for example 3s"
+            text = f"this waits for {trigger.name}, which waits for this in turn or never comes; write, for example, 3s"
         yield place, text
 
 
@@ -163,7 +163,7 @@ def _empty(window: Window, times: Mapping[str, float]) -> str:
         backwards = times[begin.name] + begin.seconds >= times[end.name] + end.seconds
     else:
         backwards = _later(begin.name, end.name) and _offset(begin) >= 0 >= _offset(end)
-    return f"the window {window} ends before it begins, or as it does; exchange its moments" if backwards else ""
+    return f"the window {window} ends at or before its begin; exchange its moments" if backwards else ""
 
 
 def _offset(moment: Moment) -> float:

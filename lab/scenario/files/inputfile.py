@@ -26,7 +26,7 @@ def text_of(name: str, context: Mapping[str, Any] | None, what: str) -> str:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text; name {what}") from None
+        raise ValueError(f"{path} is not a text file; name {what}") from None
 
 
 def reader(kind: type, what: str, parse: Callable[[str, str], object]) -> Callable[[object, ValidationInfo], object]:
@@ -36,7 +36,7 @@ def reader(kind: type, what: str, parse: Callable[[str, str], object]) -> Callab
         if isinstance(value, kind):
             return value
         if not isinstance(value, str):
-            raise ValueError(f"this is no name of a file; name {what}")
+            raise ValueError(f"this is not a file name; name {what}")
         return parse(text_of(value, info.context, what), value)
 
     return read_file

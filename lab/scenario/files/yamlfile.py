@@ -42,7 +42,7 @@ _EXPECTED = {  # pydantic's name of an error → our text
     "list_type": "a list is expected here; begin every entry with a dash",
     "tuple_type": "a list is expected here; begin every entry with a dash",
     "string_type": "text is expected here; put it in quotes",
-    "string_unicode": "text is expected here, and this has characters that are none",
+    "string_unicode": "text is expected here; this contains characters that are not text",
     "int_type": "a whole number is expected here",
     "int_from_float": "a whole number is expected here",
     "int_parsing": "a whole number is expected here",
@@ -52,7 +52,7 @@ _EXPECTED = {  # pydantic's name of an error → our text
     "bool_type": "true or false is expected here",
     "bool_parsing": "true or false is expected here",
     "finite_number": "a finite number is expected here",
-    "string_pattern_mismatch": "this is no name; write lower-case letters, digits and dashes",
+    "string_pattern_mismatch": "this is not a name; write lower-case letters, digits and dashes",
     "too_short": "this list is too short; name at least {min_length}",
     "too_long": "this list is too long; name at most {max_length}",
     "string_too_long": "this is too long; write at most {max_length} characters",
@@ -76,7 +76,7 @@ class Document:
 
     def _parse(self, text: str) -> CommentedMap:
         if len(text) > _MAX_TEXT:
-            raise ScenarioError([f"{self.name}: a scenario has at most {_MAX_TEXT} characters; this is something else"])
+            raise ScenarioError([f"{self.name}: a scenario has at most {_MAX_TEXT} characters; this file has more"])
         if _brackets(text) > _MAX_BRACKETS:
             raise ScenarioError([f"{self.name}: lists and mappings are nested too deeply; flatten them"])
         try:
@@ -103,7 +103,7 @@ class Document:
         left[0] -= 1
         if left[0] < 0 or depth > _MAX_DEPTH:
             what = "nested too deeply, or an alias within what it repeats" if left[0] >= 0 else "repeated by aliases"
-            raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write what is meant in full"])
+            raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write it out in full"])
         if isinstance(node, CommentedMap):
             for key in node:
                 if not isinstance(key, str):
@@ -177,7 +177,7 @@ def text_of(path: Path, *, follow: bool = True) -> str:
     except FileNotFoundError:
         raise ScenarioError([f"there is no file {path}"]) from None
     except UnicodeDecodeError as error:
-        raise ScenarioError([f"{path} is no text: byte {error.start + 1} is not UTF-8; save it as UTF-8"]) from None
+        raise ScenarioError([f"{path} is not text: byte {error.start + 1} is not UTF-8; save it as UTF-8"]) from None
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror or error}"]) from None
 
@@ -185,7 +185,7 @@ def text_of(path: Path, *, follow: bool = True) -> str:
 def parse_value(text: str) -> Any:
     """Parse YAML from a command line or the prompt; ValueError with one sentence."""
     if _brackets(text) > _MAX_BRACKETS:
-        raise ValueError("this is nested too deeply; write what is meant flat")
+        raise ValueError("this is nested too deeply; flatten it")
     if len(text) > _MAX_VALUE:
         raise ValueError(f"this has {len(text)} characters; write at most {_MAX_VALUE}")
     try:
@@ -199,7 +199,7 @@ def parse_value(text: str) -> Any:
 
 
 def _problem(error: MarkedYAMLError) -> str:
-    """Return what the parser says, in one line and with the remedy where there is one."""
+    """Return the parser's message in one line, with the remedy where there is one."""
     problem = str(error.problem or error.context or "it cannot be read").splitlines()[0]
     if "another document" in problem:
         return "a second document begins here; keep one scenario in a file, and leave out ---"
@@ -219,7 +219,7 @@ def _check_size(value: Any, left: list[int], depth: int) -> None:
     """Raise ValueError if aliases repeat too much, or a number is too large to be printed."""
     left[0] -= 1
     if left[0] < 0 or depth > _MAX_DEPTH:
-        raise ValueError("this is nested too deeply or repeated by aliases; write what is meant in full")
+        raise ValueError("this is nested too deeply or repeated by aliases; write it out in full")
     if isinstance(value, int):
         sentences.brief(value)
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():

@@ -35,10 +35,10 @@ class MapperSpec(BaseModel):
     t1s: int | None = Field(
         default=None,
         ge=1,
-        description="T1s of a plane that a host probes in one cycle, others in the next; else all. Virtual time only",
+        description="T1s of a plane that a host probes per cycle, in turn; default: all. Virtual time only",
     )
     agents: int | None = Field(
-        default=None, ge=1, description="hosts of each T0 group that probe; else all. Virtual time only"
+        default=None, ge=1, description="hosts of each T0 group that probe; default: all. Virtual time only"
     )
 
     def options(self) -> list[str]:

@@ -161,7 +161,7 @@ def _key(node: Any, part: str, path: str, field: str) -> int | str:
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
-        raise UnknownPlace(path, field, f"{part!r} is no field here, for what it would be a field of is a plain value")
+        raise UnknownPlace(path, field, f"{part!r} is not a field here: what is before it has a plain value")
     named = [str(entry["name"]) if isinstance(entry, dict) and "name" in entry else "" for entry in node]
     if part in named:
         return named.index(part)

@@ -11,7 +11,7 @@
     Downlink_Latency_ns 1000
 
 Words and meaning are those of its loader (`FatTreeTopologyCfg::read_cfg`): a tier's speed and latency are those of the
-links below its switches. `Oversubscribed` says what the radixes say as well, and is not looked at.
+links below its switches. `Oversubscribed` repeats the radixes, and is ignored.
 """
 
 from collections.abc import Mapping
@@ -67,9 +67,7 @@ def read(text: str, name: str) -> dict[str, Any]:
             tiers[-1][key] = value
         else:
             known = _OF_TIER if tiers else (*_WHOLE, "tier")
-            raise ValueError(
-                f"{where}: {sentences.shown(words[0])} is no word of this place; {nearest(key, list(known))}"
-            )
+            raise ValueError(f"{where}: {sentences.shown(words[0])} is not a keyword here; {nearest(key, list(known))}")
     return _fabric(whole, tiers, name)
 
 
@@ -82,7 +80,7 @@ def _number(words: list[str], where: str) -> int:
 def _fabric(whole: Mapping[str, int], tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
     for key in _WHOLE:
         if not whole.get(key):
-            raise ValueError(f"{name}: there is no {key.title()}, or it is 0; give for example Tiers 2")
+            raise ValueError(f"{name}: there is no {key.title()}, or it is 0; give, for example, Tiers 2")
     if whole["tiers"] not in _TIERS or len(tiers) != whole["tiers"]:
         raise ValueError(
             f"{name}: Tiers {whole['tiers']} with {len(tiers)} sections; there are topologies of 2 and 3 tiers"
@@ -116,7 +114,7 @@ def _check_tier(tier: Mapping[str, int], number: int, count: int, name: str) -> 
 
 def _share(whole: int, part: int, what: str, of: str) -> int:
     if not part or whole % part:
-        raise ValueError(f"{what} {whole} is no multiple of {of}, {part}")
+        raise ValueError(f"{what} {whole} is not a multiple of {of}, {part}")
     return whole // part
 
 

@@ -77,7 +77,7 @@ class ConnectionMatrix(TrafficBase):
     )
     message: Annotated[Size, Field(ge=1, le=2**30)] = Field(default=MESSAGE, description="bytes of each message")
     depth: Annotated[int, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="messages outstanding per connection; else six bandwidth-delay products"
+        default=None, description="messages outstanding per connection; default: six bandwidth-delay products"
     )
     content: Content = "random"
 

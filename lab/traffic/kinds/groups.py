@@ -21,8 +21,8 @@ class Permutation(BoundedTraffic):
 
     kind: Literal["permutation"]
     hosts: HostList = Field(default=["all"], validate_default=True, description="senders; all, or a list")
-    to: HostList | None = Field(default=None, description="receivers, as many; else the senders themselves")
-    shift: int | None = Field(default=None, description="host i sends to host i + shift; else drawn from the seed")
+    to: HostList | None = Field(default=None, description="receivers, as many; default: the senders themselves")
+    shift: int | None = Field(default=None, description="host i sends to host i + shift; default: drawn from the seed")
     cross_group: bool = Field(default=True, description="drawn pairs never share a T0 group, where that is possible")
 
     @model_validator(mode="after")

@@ -34,9 +34,7 @@ class JobTraffic(TrafficBase):
         default="packed", description="ranks on the hosts in their order, or in turn on those of each T0 group"
     )
     hosts: HostList = Field(default=["all"], validate_default=True, description="rank by rank; all, or a list")
-    steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        default=1, description="how often the graph is gone through"
-    )
+    steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1, description="how often the graph is run")
     jitter: Percent = Field(
         default=0.0,
         le=1,
@@ -123,7 +121,7 @@ class Training(JobTraffic):
     """
 
     kind: Literal["training"]
-    data: Degree | None = Field(default=None, description="data parallelism; else as many as the hosts give")
+    data: Degree | None = Field(default=None, description="data parallelism; default: as many as the hosts give")
     tensor: Degree = Field(default=1, description="tensor parallelism: ranks that share every layer")
     pipeline: Degree = Field(default=1, description="stages of the pipeline, scheduled by 1F1B")
     expert: Degree = Field(default=1, description="ranks of data parallelism over which experts are spread")
@@ -140,7 +138,9 @@ class Training(JobTraffic):
     )
     algorithm: Algorithm = Field(default="ring", description="of the collectives that reduce")
     forward: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="of a layer and micro-batch")
-    backward: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="the same; else twice forward")
+    backward: Annotated[Duration, Field(ge=0)] | None = Field(
+        default=None, description="the same; default: twice forward"
+    )
     forward_flops: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description="floating-point operations of a layer and micro-batch on one rank, in place of forward",
@@ -187,7 +187,7 @@ class Training(JobTraffic):
         if given_time == given_flops:
             raise ValueError(f"{self.name} needs either forward, such as 200us, or forward_flops with gpu_flops")
         if given_flops and self.gpu_flops is None:
-            raise ValueError(f"{self.name} has forward_flops and no gpu_flops; add for example gpu_flops: 4.0e14")
+            raise ValueError(f"{self.name} has forward_flops and no gpu_flops; add, for example, gpu_flops: 4.0e14")
         return self
 
     @model_validator(mode="after")

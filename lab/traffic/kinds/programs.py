@@ -26,7 +26,9 @@ class ProgramSpec(Strict):
     command: Annotated[str, Field(min_length=1)] = Field(
         description="as a shell would split it; {h3} is h3's address for TCP, e.g. ./mrc_example -d mrc0 {h3}"
     )
-    ready: str | None = Field(default=None, description="what it says before the next one starts, a regular expression")
+    ready: str | None = Field(
+        default=None, description="regular expression of the output after which the next one starts"
+    )
 
     @field_validator("command")
     @classmethod
@@ -41,7 +43,7 @@ class ProgramSpec(Strict):
         try:
             re.compile(ready or "")
         except re.error as error:
-            raise ValueError(f"{ready!r} is no regular expression: {error}") from None
+            raise ValueError(f"{ready!r} is not a regular expression: {error}") from None
         return ready
 
 

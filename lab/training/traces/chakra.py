@@ -4,8 +4,8 @@ A file is a sequence of messages, each behind its length: the metadata, then the
 read is below as a descriptor (`et_def.proto`, version 0.0.4); fields that it does not name are skipped.
 
 COMP nodes take their duration on the rank's processor, one for CPU operations and one for all others; so do MEM nodes
-beside them. Of a collective, `comm_size` is what every rank gives: of an all-gather its own part. Groups are those that
-a METADATA node lists for PyTorch's process groups (`pg_name`), else all ranks.
+beside them. Of a collective, `comm_size` is the input of each rank: in an all-gather its own part. Groups are those
+that a METADATA node lists for PyTorch's process groups (`pg_name`), else all ranks.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _nodes(data: bytes, name: str) -> Iterator[Any]:
         while at < len(data):
             size, at = _varint(data, at)
             if at + size > len(data):
-                raise ValueError("it ends in the midst of a message")
+                raise ValueError("it ends in the middle of a message")
             part, at = data[at : at + size], at + size
             if first:
                 made["GlobalMetadata"].FromString(part)
@@ -114,7 +114,7 @@ def _nodes(data: bytes, name: str) -> Iterator[Any]:
             else:
                 yield made["Node"].FromString(part)
     except (DecodeError, ValueError, IndexError) as error:
-        raise JobError(f"{name}: this is no Chakra execution trace ({error}); name another file") from None
+        raise JobError(f"{name}: this is not a Chakra execution trace ({error}); name another file") from None
     if first:
         raise JobError(f"{name}: this file is empty; a Chakra execution trace begins with its metadata")
 

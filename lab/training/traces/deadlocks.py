@@ -70,7 +70,7 @@ class _Execution:
                     self._senders[message] = place
 
     def run(self) -> None:
-        """Begin what can begin, until nothing more can."""
+        """Begin every node that can begin, until none is left that can."""
         ready = [place for place, _ in self._nodes() if not self._left[place[0]][place[1]]]
         while ready:
             place = ready.pop()

@@ -76,10 +76,10 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
         elif rank is None:
             match = re.fullmatch(r"rank\s+(\d+)\s*\{", statement)
             if match is None:
-                raise JobError(f"{where}: {statement[:40]!r} begins no rank; write for example rank 0 {{")
+                raise JobError(f"{where}: {statement[:40]!r} does not begin a rank; write, for example, rank 0 {{")
             number = int(match[1])
             if number in ranks:
-                raise JobError(f"{where}: rank {number} is there already; give every rank one block")
+                raise JobError(f"{where}: rank {number} is defined already; give every rank one block")
             ranks[number] = RecordedRank(name)
             rank = _TextRank(number, ranks[number], cycle)
         elif statement == "}":
@@ -94,18 +94,20 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
 
 def _ranks(text: str, where: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS:
-        raise JobError(f"{where}: num_ranks {text} is no number of 1 to {MAX_RANKS}; write for example num_ranks 16")
+        raise JobError(
+            f"{where}: num_ranks {text} is not a number from 1 to {MAX_RANKS}; write, for example, num_ranks 16"
+        )
     return int(text)
 
 
 def _complete(ranks: dict[int, RecordedRank], count: int | None, name: str) -> list[RecordedRank]:
     if count is None:
-        raise JobError(f"{name}: num_ranks is missing; begin the file with for example num_ranks 16")
+        raise JobError(f"{name}: num_ranks is missing; begin the file with, for example, num_ranks 16")
     for rank in range(count):
         if rank not in ranks:
             raise JobError(f"{name}: rank {rank} of {count} is missing; add a block rank {rank} {{ }}")
     if len(ranks) > count:
-        raise JobError(f"{name}: rank {max(ranks)} is none of {count}; raise num_ranks")
+        raise JobError(f"{name}: rank {max(ranks)} is not one of {count}, counted from 0; raise num_ranks")
     return [ranks[rank] for rank in range(count)]
 
 
@@ -127,7 +129,9 @@ class _TextRank:
             return
         match = _OP.fullmatch(statement)
         if match is None:
-            raise JobError(f"{where}: {statement[:40]!r} is no operation; write for example l1: send 64b to 1 tag 0")
+            raise JobError(
+                f"{where}: {statement[:40]!r} is not an operation; write, for example, l1: send 64b to 1 tag 0"
+            )
         if match["label"]:
             if match["label"] in self._labels:
                 raise JobError(f"{where}: {match['label']} labels two operations; give each its own")

@@ -1,6 +1,6 @@
 """The other end of the page that shows one packet in P4 switches: switches in this interpreter, no sockets.
 
-Requests are answered as JSON; `error` says what is wrong with one.
+Requests are answered as JSON; `error` is a sentence on a wrong one.
 """
 
 import json

@@ -52,7 +52,9 @@ def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any
     Each frame is a JSON merge patch of the one before. Raises LabError where the text has mistakes.
     """
     if not 0 <= begin < end or step <= 0:
-        raise LabError(f"a figure shows a time above 0: {begin:g} s to {end:g} s every {step:g} s is none")
+        raise LabError(
+            f"{begin:g} s to {end:g} s every {step:g} s is not a span of time; end after the begin, with a step above 0"
+        )
     loaded = scenario.in_world(scenario.loads(text, "figure.yaml"), "sim")
     worlds.check(loaded)
     seen = ShortRun(begin, end)

@@ -1,9 +1,9 @@
 """The live page's other end where page and lab share one browser: virtual time in this interpreter, no threads.
 
-It answers what `lab.ui.web.server` answers, and pushes frames instead of being asked for them: `publish` gets one JSON
-object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind": "packets",
-"rival", "now", "pace", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside it, or
-{"kind": "outcome", "outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
+It answers the requests of `lab.ui.web.server`, and pushes frames instead of being asked for them: `publish` gets one
+JSON object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind":
+"packets", "rival", "now", "pace", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside
+it, or {"kind": "outcome", "outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
 """
 
 import json

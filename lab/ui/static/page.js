@@ -111,7 +111,7 @@ function totals(frame) {
 
 const SAID = { open: "… open", good: "✓ so far", bad: "… not met yet", passed: "✓ passed", failed: "✗ failed" };
 function expectations(standings) {
-  const none = layout.live && !ended ? "No scenario running" : "no verdict: this was no run of a scenario";
+  const none = layout.live && !ended ? "No scenario running" : "no verdict: this was not the run of a scenario";
   list("expectations", standings, none, (each) => {
     const line = document.createElement("span"), mark = document.createElement("b");
     line.className = `standing ${each.state}`;

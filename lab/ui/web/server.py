@@ -43,7 +43,7 @@ _MAX_BYTES = 1 << 20  # of a request
 _UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
 """Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
-_TERMINAL = "say it at the prompt, or in a terminal"
+_TERMINAL = "use the prompt, or a terminal"
 _OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "pace", "slow"})
 _WRITING = frozenset({"capture", "report"})
 _OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
@@ -61,7 +61,7 @@ class Workers:
     async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         """Call `work` in a thread of its own and return its result; LabError where too many are at work already."""
         if self._busy >= _MAX_THREADS:
-            raise LabError(f"{_MAX_THREADS} requests are being worked on; try again when one of them is done")
+            raise LabError(f"{_MAX_THREADS} requests are in progress; try again when one of them is done")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._busy += 1
@@ -124,10 +124,10 @@ def _is_size(word: str) -> bool:
 
 
 class LivePage:
-    """The application for one source of frames. `operate` carries out what is clicked; None where nothing can be.
+    """The application for one source of frames. `operate` carries out a click; None where clicks are refused.
 
     `editor` runs scenarios; without one they are only checked, by `check`. `run_index` has the runs that can be played
-    again. What may block runs beside the event loop. Nothing here writes a file, or reads one, that a browser names.
+    again. Calls that may block run in threads. Nothing here writes a file, or reads one, that a browser names.
     """
 
     def __init__(
@@ -312,7 +312,9 @@ class LivePage:
 
     async def _replay(self, request: Request) -> Response:
         if self._run_index is None:
-            return JSONResponse({"error": "this page knows no folder of results; `mrclab ui --results DIR` does"}, 409)
+            return JSONResponse(
+                {"error": "this page has no folder of results; start it with `mrclab ui --results DIR`"}, 409
+            )
         try:
             name = str((await _object(request))["name"])
         except _UNREADABLE:
@@ -372,7 +374,7 @@ def _carry_out(operate: Operate, operation: str, arguments: dict[str, Any]) -> d
     try:
         return operate(operation, **arguments)
     except TypeError as error:  # an argument that is not called so
-        raise LabError(f"{operation} cannot be asked so: {error}") from None
+        raise LabError(f"wrong arguments of {operation}: {error}") from None
 
 
 async def _object(request: Request) -> dict[str, Any]:

@@ -240,7 +240,7 @@ def _top(place: Place) -> int | None:
 
 
 def widened(before: SymbolicState, after: SymbolicState) -> SymbolicState:
-    """Return `after`, a join with `before`, without bounds that have grown, since they might grow for ever."""
+    """Return `after`, a join with `before`, without bounds that have grown, since they might grow forever."""
     for name, info in after.headers.items():
         for field_name, place in list(info.fields.items()):
             old = before.headers[name].place(field_name)

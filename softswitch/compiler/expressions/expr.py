@@ -320,7 +320,7 @@ class Scope:
             index, unions = self.union_element(node.left)
             members = [list(self.program.unions[name].members.values())[node.number] for name in unions]
             return index, members
-        raise PipelineError(f"{node} is no header")
+        raise PipelineError(f"{node} is not a header")
 
     def union_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
         """Return index and union names of a union expression."""
@@ -330,7 +330,7 @@ class Scope:
             assert isinstance(node.left, p4.StackRef)
             assert node.right is not None
             return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
-        raise PipelineError(f"{node} is no header union")
+        raise PipelineError(f"{node} is not a header union")
 
     def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
         op = node.op

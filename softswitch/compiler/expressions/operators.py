@@ -49,7 +49,7 @@ def arithmetic(op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0
     """Return the code of an operation on two numbers."""
     if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
         if right.value is None:
-            raise PipelineError(f"operator {op} with a width that is no constant is not supported")
+            raise PipelineError(f"operator {op} with a width that is not a constant is not supported")
         if op == "two_comp_mod":
             return wrap(left, right.value, signed=True)
         return saturate(left, right.value, op == "sat_cast")

@@ -1,6 +1,6 @@
 """INSERT of a plain table entry, the most frequent write: exact fields in order, an action, and nothing else.
 
-Whatever is not of this form, or wrong in any way, is left to the table's handler, which says what is wrong with it.
+Updates of another form, or with any mistake, are left to the table's handler, which names the mistake.
 """
 
 from __future__ import annotations

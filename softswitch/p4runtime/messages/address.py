@@ -68,7 +68,7 @@ def check_address(address: str) -> None:
     if not address.startswith(UNIX_PREFIX):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65535:
-            raise ServerError(f"{address!r} is no address to listen on: give host:port or unix:/path")
+            raise ServerError(f"{address!r} is not an address to listen on: give host:port or unix:/path")
         return
     path = address[len(UNIX_PREFIX) :]
     if len(os.fsencode(path)) > MAX_UNIX_PATH_BYTES:

@@ -1,1 +1,1 @@
-"""Fork server: one process imports what the others run, and starts each of them by a fork."""
+"""Fork server: one process imports the modules of the others, and starts each of them by a fork."""

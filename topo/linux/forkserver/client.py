@@ -108,8 +108,8 @@ class Forked:
 class ForkServer:
     """A process that starts `python -m MODULE …` by a fork, for modules given as name → word for its `prepare`.
 
-    One that is killed or frozen takes nothing with it, since what it started are children of this process; the next
-    start finds that out, and another takes its place. Safe to use from several threads.
+    One that is killed or frozen takes nothing with it, since the processes that it started are children of this one;
+    the next start finds that out, and another takes its place. Safe to use from several threads.
     """
 
     def __init__(self, modules: Mapping[str, str], environment: Mapping[str, str], umask: int) -> None:

@@ -61,7 +61,7 @@ class Target(Protocol):
     """Kind of switch, and how to start it.
 
     `schedules_itself`: the process requests real-time scheduling if it helps; else the lab does so for all its threads.
-    `forks`: Python packages whose `__main__` the command lines run, and what each prepares (`linux.forkserver.server`).
+    `forks`: Python packages whose `__main__` the command lines run, and their preparations (`linux.forkserver.server`).
     """
 
     name: str
