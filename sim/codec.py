@@ -2,14 +2,14 @@
 
 What a wire form costs is left out: packing and parsing, checksums, and a copy of the payload. What the receiver would
 find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes. Data
-and SACKs are read before they are sent; the headers of all other packets are few and packed.
+and most of the feedback are read before they are sent; the headers of all other packets are few and packed.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from mrclab.hosts.mrc.evs.paths import Content, Ends, EvRoute, control_body
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute, control_body
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
@@ -34,7 +34,6 @@ _ROCE_START: Final = rh.BTH_AT
 _TRIMMED: Final = int(h.Dscp.TRIMMED)
 _TRIMMED_LASTHOP: Final = int(h.Dscp.TRIMMED_LASTHOP)
 _BTH_LEN: Final = wire.BTH.size
-_SETH_LEN: Final = h.SETH.size
 _WRITE_TS_LEN: Final = h.WRITE_TS.size
 _WRITE_PLAIN_LEN: Final = h.WRITE_PLAIN.size
 _HOPS: Final = HOP_LIMIT
@@ -103,17 +102,15 @@ class ObjectPath(EvRoute):
         read.nominal = headers + (size + 3 & -4) + _NOMINAL_REST
         return self._frame(traffic_class, _MRC_START + headers, payload, b"", read)
 
-    def control(self, op: int, qpn: int, psn: int, content: Content) -> SimFrame:
-        """A SACK as its receiver will read it; of the others there are few."""
-        if not isinstance(content, h.Sack):
-            return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
+    def control(self, op: int, qpn: int, psn: int, content: h.Content) -> SimFrame:
+        """A control packet as its receiver will read it."""
         read = MrcPacket()
         read.source, read.entropy = self.source, self.entropy
         read.op, read.dqpn, read.flags, read.psn = op, qpn, 0, psn
         read.view, read.body_at, read.size = _NOTHING, 0, 0
         read.timestamp = 0
         read.content = content
-        headers = _BTH_LEN + _SETH_LEN
+        headers = _BTH_LEN + content.length
         read.nominal = headers + _NOMINAL_REST
         return self._frame(_CONTROL_CLASS, _MRC_START + headers, None, b"", read)
 
@@ -215,7 +212,8 @@ def _unpacked(body: bytes, payload: memoryview | None) -> MrcPacket:
 def _packed(packet: MrcPacket) -> bytes:
     """BTH and further headers up to the payload."""
     if packet.op not in h.WRITES:
-        return control_body(packet.op, packet.dqpn, packet.psn, packet.sack())
+        assert packet.content is not None
+        return control_body(packet.op, packet.dqpn, packet.psn, packet.content)
     start = packet.op, wire.MIGRATED | (-len(packet.view) & 3) << wire.PAD_SHIFT, wire.P_KEY, packet.dqpn
     flags_psn, reth = packet.flags << 24 | packet.psn, (packet.va, packet.rkey, packet.dma_length)
     if packet.flags & h.FLAG_TS:

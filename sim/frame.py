@@ -107,6 +107,11 @@ class SimFrame(ScheduledEvent):
         return self.size
 
     @property
+    def opcode(self) -> int:
+        """Opcode of a frame that has kept the transport's objects."""
+        return self.body[0] if self.read is None else self.read.op
+
+    @property
     def header(self) -> bytes:
         """Everything before the payload, as bytes."""
         return self._packed().header if self.raw is None else self.raw

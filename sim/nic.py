@@ -253,12 +253,7 @@ class SimNic:
         now = self._clock.now / SECOND
         if frame.raw is not None or self._wire_format:
             self._receive_bytes(entry, frame, now)
-        elif (
-            frame.read is not None
-            or frame.body[0] != _ENDPOINT_REQUEST
-            or self._taker is None
-            or not self._taker(frame.to_bytes(), now)
-        ):
+        elif self._taker is None or frame.opcode != _ENDPOINT_REQUEST or not self._taker(frame.to_bytes(), now):
             self._transport.receive(port, frame, now)
         self.serve()
 

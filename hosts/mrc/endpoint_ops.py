@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mrclab.hosts.mrc.evs.paths import EvRoute
+from mrclab.hosts.mrc.evs.paths import EvRoute, control_body
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import DiscardError
@@ -51,17 +50,16 @@ class OpItem:
         self.path = path
         self.data_class = data_class
 
-    def body(self, now: float) -> bytes:
-        """Return the bytes behind the BTH at the time of sending."""
+    def content(self, now: float) -> h.Content:
+        """Return the part behind the BTH at the time of sending."""
         raise NotImplementedError
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build the frame for a path."""
-        body = self.body(now)
-        if not self.data_class:
-            return control_frame(path, self.op, h.ENDPOINT_QPN, self.request_id, body)
-        bth = wire.BTH.pack(self.op, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, self.request_id)
-        return path.frame(_PROBE_TRAFFIC_CLASS, bth + body)
+        content = self.content(now)
+        if self.data_class:
+            return path.frame(_PROBE_TRAFFIC_CLASS, control_body(self.op, h.ENDPOINT_QPN, self.request_id, content))
+        return path.control(self.op, h.ENDPOINT_QPN, self.request_id, content)
 
 
 class _UpdateItem(OpItem):
@@ -74,11 +72,11 @@ class _UpdateItem(OpItem):
         self._endpoint = endpoint
         self._update = update
 
-    def body(self, now: float) -> bytes:
+    def content(self, now: float) -> h.Content:
         """An ERTH with the port mask."""
         self._update.queued = False
         mask = self._endpoint.port_mask
-        return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, h.timestamp(now)).pack()
+        return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, h.timestamp(now))
 
 
 class _ProbeItem(OpItem):
@@ -90,10 +88,10 @@ class _ProbeItem(OpItem):
         super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, request_id, path, data_class)
         self._probe = probe
 
-    def body(self, now: float) -> bytes:
+    def content(self, now: float) -> h.Content:
         """An ERTH without a mask."""
         self._probe.sent_at = now
-        return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now)).pack()
+        return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now))
 
 
 class _ResponseItem(OpItem):
@@ -109,12 +107,12 @@ class _ResponseItem(OpItem):
         self._stamp = request.timestamp
         self._came_at = now
 
-    def body(self, now: float) -> bytes:
+    def content(self, now: float) -> h.Content:
         """An EETH with the port mask and the service time."""
         delay = int((now - self._came_at) * 1e9)
         return h.EndpointResponse(
             self._kind, self._entropy, self._endpoint.reported_mask, self._stamp, min(max(delay, 0), 0xFFFFFFFF)
-        ).pack()
+        )
 
 
 class ProbeResult:
@@ -321,7 +319,7 @@ class EndpointOps:
             self._on_response(packet, peer, now)
 
     def _on_request(self, packet: MrcPacket, peer: Peer | None, now: float) -> None:
-        request = h.EndpointRequest.unpack(packet.view, packet.body_at)
+        request = packet.request()
         if peer is None:
             return  # no template leads there
         if request.op == h.EndpointOp.CREDIT_REQUEST:
@@ -349,7 +347,7 @@ class EndpointOps:
 
     def _on_response(self, packet: MrcPacket, peer: Peer, now: float) -> None:
         """Handle a response; its port mask counts if requested after the last report of that peer's ports."""
-        response = h.EndpointResponse.unpack(packet.view, packet.body_at)
+        response = packet.response()
         if response.op == h.EndpointOp.PORT_STATUS_UPDATE:
             update = self._updates.get(packet.source)
             if update is None or update.request_id != packet.psn:

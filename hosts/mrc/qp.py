@@ -313,7 +313,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         """Handle a NACK for the sending half."""
         if self.state is not _RTS:
             return
-        nack = h.Nack.unpack(packet.view, packet.body_at)
+        nack = packet.nack()
         if nack.reason == h.Reason.UNEXP_EVENT:
             self._ended_by_peer(nack.psn, "REM_OP_ERR", "the peer reported an unexpected event", now)
         else:

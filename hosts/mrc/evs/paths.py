@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.writes import write_headers
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 _CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 
 
-class Content(Protocol):
-    """The part of a packet behind its BTH."""
-
-    def pack(self) -> bytes:
-        """As bytes."""
-
-
-def control_body(op: int, qpn: int, psn: int, content: Content) -> bytes:
+def control_body(op: int, qpn: int, psn: int, content: h.Content) -> bytes:
     """Return the BTH of a control packet and the part behind it."""
     return wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, qpn, psn) + content.pack()
 
@@ -75,7 +68,7 @@ class EvRoute(Route):
         """A data packet of the requestor's, with BTH's `flags` and PSN."""
         return self.frame(traffic_class, write_headers(packet, qpn, psn, flags), payload)
 
-    def control(self, op: int, qpn: int, psn: int, content: Content) -> Frame:
+    def control(self, op: int, qpn: int, psn: int, content: h.Content) -> Frame:
         """A packet of the control class."""
         return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
 

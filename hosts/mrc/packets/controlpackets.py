@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MIGRATED: Final = wire.MIGRATED
 _TRAFFIC_CLASS: Final = h.Dscp.CONTROL << 2
 _SACK: Final = int(h.MrcOpcode.SACK)
+_NACK: Final = int(h.MrcOpcode.NACK)
 
 
 def control_frame(path: EvRoute, op: int, qpn: int, psn: int, body: bytes) -> Frame:
@@ -67,13 +68,8 @@ class NackItem:
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build the frame for a path."""
         self.qp.stats.nacks_sent += 1
-        return control_frame(
-            path,
-            h.MrcOpcode.NACK,
-            self.qp.remote_qpn,
-            0,
-            h.Nack(self.reason, self.entropy, self.psn, self.timestamp).pack(),
-        )
+        content = h.Nack(self.reason, self.entropy, self.psn, self.timestamp)
+        return path.control(_NACK, self.qp.remote_qpn, 0, content)
 
 
 class AckItem:

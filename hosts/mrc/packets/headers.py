@@ -11,6 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from mrclab.topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
 
 ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
@@ -109,7 +111,25 @@ def timestamp(now: float) -> int:
     return int(now * 1e6) & TS_MASK
 
 
-class Sack:
+class Content:
+    """The part of a packet behind its BTH, as the transport reads it.
+
+    No tuples: to make a NamedTuple is a call of Python.
+    """
+
+    __slots__ = ()
+
+    @property
+    def length(self) -> int:
+        """Bytes of the packed form."""
+        raise NotImplementedError
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        raise NotImplementedError
+
+
+class Sack(Content):
     """SETH and CC_STATE. `offset` is the trigger's distance from `cack`, or the probe id where `probe_reply`."""
 
     __slots__ = (
@@ -149,8 +169,13 @@ class Sack:
         self.rcvd_units = rcvd_units  # bytes received in units of 256, 24 bits
         self.cc_type = cc_type
 
+    @property
+    @override
+    def length(self) -> int:
+        return SETH.size
+
+    @override
     def pack(self) -> bytes:
-        """Return the 36 bytes."""
         offset = self.offset - 0x10000 if self.probe_reply and self.offset > 0x7FFF else self.offset
         return SETH.pack(
             SETH_TYPE << 4,
@@ -209,25 +234,35 @@ class Sack:
         return f"Sack{self._fields()}"
 
 
-class Nack(NamedTuple):
+class Nack(Content):
     """NETH."""
 
-    reason: int
-    entropy: int
-    psn: int
-    timestamp: int = 0
-    vendor: int = 0
-    cc_type: int = 0
+    __slots__ = ("cc_type", "entropy", "psn", "reason", "timestamp", "vendor")
 
+    def __init__(
+        self, reason: int, entropy: int, psn: int, timestamp: int = 0, vendor: int = 0, cc_type: int = 0
+    ) -> None:
+        self.reason = reason
+        self.entropy = entropy
+        self.psn = psn
+        self.timestamp = timestamp
+        self.vendor = vendor
+        self.cc_type = cc_type
+
+    @property
+    @override
+    def length(self) -> int:
+        return NETH.size
+
+    @override
     def pack(self) -> bytes:
-        """Return the 20 bytes."""
         return NETH.pack(0, self.reason, self.vendor, self.entropy, 0, 0, self.psn, self.cc_type << 4, self.timestamp)
 
-    @classmethod
-    def unpack(cls, packet: memoryview, at: int) -> Nack:
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> Nack:
         """Read NETH at offset `at`; struct.error where the packet is too short."""
         _type, reason, vendor, entropy, _s, _d, psn, cc, ts = NETH.unpack_from(packet, at)
-        return cls(reason, entropy, psn & 0xFFFFFF, ts, vendor, cc >> 4)
+        return Nack(reason, entropy, psn & 0xFFFFFF, ts, vendor, cc >> 4)
 
 
 class Probe(NamedTuple):
@@ -248,11 +283,8 @@ class Probe(NamedTuple):
         return cls(probe_id, ts, vendor)
 
 
-class EndpointRequest:
-    """ERTH; the request id is in the PSN field of the BTH. Bit n−1 of the mask: port n is up.
-
-    No tuple, as EndpointResponse: to make a NamedTuple is a call of Python.
-    """
+class EndpointRequest(Content):
+    """ERTH; the request id is in the PSN field of the BTH. Bit n−1 of the mask: port n is up."""
 
     __slots__ = ("op", "port_mask", "timestamp")
 
@@ -261,18 +293,23 @@ class EndpointRequest:
         self.port_mask = port_mask
         self.timestamp = timestamp
 
+    @property
+    @override
+    def length(self) -> int:
+        return ERTH.size
+
+    @override
     def pack(self) -> bytes:
-        """Return the 16 bytes."""
         return ERTH.pack(self.op, self.port_mask, self.timestamp, TSETH_WORD)
 
-    @classmethod
-    def unpack(cls, packet: memoryview, at: int) -> EndpointRequest:
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> EndpointRequest:
         """Read ERTH at offset `at`; struct.error where the packet is too short."""
         op, mask, ts, _unit = ERTH.unpack_from(packet, at)
-        return cls(op, mask, ts)
+        return EndpointRequest(op, mask, ts)
 
 
-class EndpointResponse:
+class EndpointResponse(Content):
     """EETH: the EV of the request, and the time that the responder needed, in ns."""
 
     __slots__ = ("entropy", "op", "port_mask", "service_time", "timestamp")
@@ -284,12 +321,17 @@ class EndpointResponse:
         self.timestamp = timestamp
         self.service_time = service_time
 
+    @property
+    @override
+    def length(self) -> int:
+        return EETH.size
+
+    @override
     def pack(self) -> bytes:
-        """Return the 36 bytes."""
         return EETH.pack(self.op, self.entropy, self.port_mask, self.timestamp, TSETH_WORD, self.service_time)
 
-    @classmethod
-    def unpack(cls, packet: memoryview, at: int) -> EndpointResponse:
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> EndpointResponse:
         """Read EETH at offset `at`; struct.error where the packet is too short."""
         op, entropy, mask, ts, _unit, service = EETH.unpack_from(packet, at)
-        return cls(op, entropy, mask, ts, service)
+        return EndpointResponse(op, entropy, mask, ts, service)

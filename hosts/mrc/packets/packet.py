@@ -74,7 +74,7 @@ class MrcPacket:
     body_at: int  # offset of the payload, or of what follows BTH
     size: int  # payload bytes
     timestamp: int
-    content: h.Sack | None  # of a SACK that was not sent as bytes
+    content: h.Content | None  # of a control packet that was not sent as bytes
     dma_length: int
     imm: int
     msn: int
@@ -83,8 +83,28 @@ class MrcPacket:
     va: int
 
     def sack(self) -> h.Sack:
-        """Decode a SACK; struct.error where it is too short."""
-        return self.content or h.Sack.unpack(self.view, self.body_at)
+        """Read or decode a SACK; struct.error where it is too short."""
+        content = self.content
+        return content if isinstance(content, h.Sack) else h.Sack.unpack(self.view, self.body_at)
+
+    def nack(self) -> h.Nack:
+        """A NACK likewise."""
+        content = self.content
+        return content if isinstance(content, h.Nack) else h.Nack.unpack(self.view, self.body_at)
+
+    def request(self) -> h.EndpointRequest:
+        """An endpoint request likewise."""
+        content = self.content
+        if isinstance(content, h.EndpointRequest):
+            return content
+        return h.EndpointRequest.unpack(self.view, self.body_at)
+
+    def response(self) -> h.EndpointResponse:
+        """An endpoint response likewise."""
+        content = self.content
+        if isinstance(content, h.EndpointResponse):
+            return content
+        return h.EndpointResponse.unpack(self.view, self.body_at)
 
     def payload(self) -> memoryview:
         """Payload to place."""

@@ -40,7 +40,7 @@ class _CreditItem(OpItem):
         self._kind = kind
         self._state = state
 
-    def body(self, now: float) -> bytes:
+    def content(self, now: float) -> h.Content:
         """ERTH with a total in place of the port mask."""
         state = self._state
         if self._kind == h.EndpointOp.CREDIT_GRANT:
@@ -49,7 +49,7 @@ class _CreditItem(OpItem):
         else:
             state.request_queued = False
             total = state.requested
-        return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now)).pack()
+        return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now))
 
 
 class CreditState:
