@@ -275,15 +275,14 @@ class GraphRun(Span):
 
     def _step_over(self, now: float) -> None:
         """End a step and begin the next one; all of them at once where the rank has nothing to do."""
-        begun = False
-        while not begun and not self.over:
+        while not self.over:
             self._on_step(self._step, self._step_began, now, self._computed)
             self._step += 1
             self._step_began = now
             if self._step >= self._program.steps:
                 self._end(now)
-            else:
-                begun = self._begin_step()
+            elif self._begin_step():
+                return
 
     # --- computing --------------------------------------------------------------------------------
 
