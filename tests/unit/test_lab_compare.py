@@ -9,7 +9,7 @@ from PIL import Image
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure.intervals import Figure
+from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import compare
 from mrclab.lab.report.plots import compare as plots
 from mrclab.lab.run import runner
@@ -147,7 +147,7 @@ def test_results_of_earlier_versions_are_read(runs, tmp_path):
 
 @pytest.mark.parametrize(("seconds", "shown"), [(12.5e-6, "12.5 µs"), (0.0452, "45.2 ms"), (31.0, "31 s")])
 def test_times_are_shown_in_the_unit_that_fits_them(seconds, shown):
-    assert compare.show(Figure(1, seconds, None, None), "s") == shown
+    assert compare.show(summary([seconds]), "s") == shown
 
 
 def test_pictures_of_times_name_the_unit_that_fits_them(tmp_path, monkeypatch):
