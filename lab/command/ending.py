@@ -78,7 +78,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, KeyboardInterrupt):
         text, status = "interrupted", Interrupted.status
     else:
-        text, status = f"internal error: {type(error).__name__}: {error}; {_kept(error)}", 1
+        text, status = f"{_place(error)}: {type(error).__name__}: {error}; {_kept(error)}", 1
     _print(f"mrclab: {text}")
     return status
 
@@ -98,6 +98,18 @@ def _remedy(error: OSError) -> str:
     return next(
         (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` checks this machine"
     )
+
+
+def _place(error: BaseException) -> str:
+    """Return where an unexpected error comes from: the lab, or the module of a package that adds kinds to it."""
+    from mrclab.topo.config import registry  # noqa: PLC0415 - it loads pydantic
+
+    packages, found = registry.outside_packages(), "internal error"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] in packages:
+            found = f"error in {module}, line {line}"
+    return found
 
 
 def _kept(error: BaseException) -> str:

@@ -121,9 +121,9 @@ class BaseExpectation(OfKind):
             return self.judge(measures)
         except NoEvidence as error:
             return self.verdict(False, self.expected_outcome, str(error), error.when)
-        except KeyError as error:
-            return self.verdict(False, self.expected_outcome, f"{error.args[0]} never came")
         except Exception as error:
+            if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
+                return self.verdict(False, self.expected_outcome, f"{error.args[0]} never came")
             _log.exception("%s", self.expected_outcome)
             return self.verdict(
                 False, self.expected_outcome, f"this could not be judged: {type(error).__name__}: {error}"

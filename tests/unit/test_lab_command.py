@@ -19,6 +19,7 @@ from mrclab.lab.command import cli, ending
 from mrclab.lab.command.live import shortcut
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
+from mrclab.topo.config import registry as algorithms
 from mrclab.topo.linux import state
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()", "plan"]
@@ -122,6 +123,17 @@ def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeyp
     answer = CliRunner().invoke(cli.app, [word.replace("DIR", str(place)) for word in words])
     assert asked == [place], answer.output
     assert "no lab is running" in str(answer.exception)
+
+
+def test_a_mistake_in_a_package_that_adds_kinds_is_not_the_labs(monkeypatch, capfd, tmp_path):
+    monkeypatch.setattr(algorithms, "outside_packages", lambda: {"outage"})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    outage = {"__name__": "outage.faults"}
+    exec(compile("\n\ndef inject():\n    return 1 / 0", "faults.py", "exec"), outage)
+    with pytest.raises(ZeroDivisionError) as found:
+        outage["inject"]()
+    assert ending._report(found.value) == 1
+    assert "mrclab: error in outage.faults, line 4: ZeroDivisionError: division by zero" in capfd.readouterr().err
 
 
 SHORT = """

@@ -170,6 +170,13 @@ def import_entry_points(family: str, group: str) -> None:
             ) from error
 
 
+def outside_packages() -> set[str]:
+    """Return the names of the packages outside this tree that add kinds or algorithms."""
+    found = _entry_points(tuple(sys.path))
+    groups = (group for group in found.groups if group.startswith("mrclab."))
+    return {entry.value.partition(".")[0] for group in groups for entry in found.select(group=group)}
+
+
 def checked(algorithm: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return an algorithm's settings with durations in seconds; ValueError names the one that is wrong."""
     return {name: _checked(algorithm, name, value) for name, value in given.items()}
