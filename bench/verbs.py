@@ -1,4 +1,4 @@
-"""Cost of a write by lib_mrc.so beside the same by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
+"""Cost of a write by lib_mrc.so and by the agents' workload: ``sudo python -m mrclab.bench.verbs``.
 
 Two agents on a veth pair, as in the benchmark of hosts. First as fast as they go, in messages of one packet: the cost
 of mrc_post_send to the program, and of a message to the agents. Then at the rate of a lab, in messages of 1 MiB: how
@@ -34,7 +34,7 @@ _ROUNDS = 3  # alternating; the best of each counts, since others may share the 
 
 @dataclass(frozen=True)
 class VerbsRun:
-    """Messages in a time, CPU time of both agents, and of a program the nanoseconds of one mrc_post_send."""
+    """Rate and CPU time of both agents; of a program also nanoseconds of one mrc_post_send."""
 
     sender: Cost
     receiver: Cost
@@ -48,7 +48,7 @@ class VerbsRun:
 
 @dataclass(frozen=True)
 class VerbsResult:
-    """By the program and by the agents' own workload: one packet a message at full speed, and 1 MiB at a lab's rate."""
+    """Results of a program and of the agents' workload: one-packet messages at full speed, 1 MiB at a lab's rate."""
 
     program: VerbsRun
     own: VerbsRun
@@ -164,7 +164,7 @@ def _mbit(one: VerbsRun) -> float:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark and print the table, or JSON; return the exit status."""
-    parser = argparse.ArgumentParser(prog="mrclab.bench.verbs", description="what a write by lib_mrc.so costs")
+    parser = argparse.ArgumentParser(prog="mrclab.bench.verbs", description="cost of a write by lib_mrc.so")
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)

@@ -29,11 +29,11 @@ OPERATOR = "operator"
 class ControllerCore:
     """Operations of one controller: its public methods; their results are sent as JSON."""
 
-    def __init__(self, driver: Driver, denylist: Denylist, mapper: Clustermapper | None, chosen: bool) -> None:
+    def __init__(self, driver: Driver, denylist: Denylist, mapper: Clustermapper | None, sender_chooses: bool) -> None:
         self._driver = driver
         self._fabric = driver.fabric
         self._mapper = mapper
-        self.denials = Denials(driver, denylist, chosen)
+        self.denials = Denials(driver, denylist, sender_chooses)
         self._maintenance = Maintenance(driver, self.denials)
 
     @property

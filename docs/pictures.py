@@ -90,7 +90,7 @@ def replayed(page: Page) -> None:
 def glance(page: Page, results: Path) -> None:
     """The same moment as `mrclab watch` shows it."""
     source = Replay(results)
-    frames = list(source.film.frames())[:73]
+    frames = list(source.frame_log.frames())[:73]
     events = [event for frame in frames for event in frame["events"]][-12:]
     console = Console(record=True, width=100, file=io.StringIO())
     console.print(watch.picture(source.layout(), frames[-1], events))

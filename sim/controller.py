@@ -133,7 +133,7 @@ class SimController:
             return nodefiles.Configs(self.fabric, denied.version, denied.by_host(), *given)
 
         self.nodes = SimHosts(denylist, self.record, configs)
-        self.core = ControllerCore(self, denylist, self.mapper, chosen=transport.kind == "mrc")
+        self.core = ControllerCore(self, denylist, self.mapper, sender_chooses=transport.kind == "mrc")
         self.nodes.publish()
 
     @property

@@ -10,12 +10,12 @@ from mrclab.events.controller import ElementDenied, ElementUndenied
 
 
 class Denials:
-    """Changes one denylist; `chosen` says whether hosts choose their paths (MRC), so that denials have an effect."""
+    """Changes one denylist; `sender_chooses`: hosts choose their paths (MRC), so that denials have an effect."""
 
-    def __init__(self, driver: Driver, denylist: Denylist, chosen: bool) -> None:
+    def __init__(self, driver: Driver, denylist: Denylist, sender_chooses: bool) -> None:
         self.denylist = denylist
         self._driver = driver
-        self._chosen = chosen
+        self._sender_chooses = sender_chooses
 
     @property
     def listed(self) -> list[dict[str, str]]:
@@ -32,7 +32,7 @@ class Denials:
     def deny(self, what: Element, why: str, source: str) -> bool:
         """Deny `what`; return False if `source` already does. DenyError where hosts would be cut off, or choose no
         paths."""
-        if not self._chosen:
+        if not self._sender_chooses:
             raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
         self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
         changed = self.denylist.deny(what, why, source)

@@ -1,4 +1,4 @@
-"""The controller on the wire: drives its core over P4Runtime and the agents' sockets, and keeps all as it should be."""
+"""The controller on the wire: drives its core over P4Runtime and the agents' sockets."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ class Controller:
         if mapper_cycle:
             denials = self.nodes.denylist
             self.mapper = Clustermapper(fabric, lambda: denials.denials, history, mapper_cycle, policy)
-        self.core = ControllerCore(self, self.nodes.denylist, self.mapper, chosen=transport.kind == "mrc")
+        self.core = ControllerCore(self, self.nodes.denylist, self.mapper, sender_chooses=transport.kind == "mrc")
         self._telemetry = telemetry
         self._audit_interval = audit
         self._audited = Audit([], {})
@@ -71,7 +71,7 @@ class Controller:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the hosts' files, then keep switches, cables and hosts as they should be."""
+        """Write the hosts' files, then keep switches, cables and hosts in their intended state."""
         self.nodes.refresh()
         jobs = {
             **{name: worker.run() for name, worker in self.fleet.workers.items()},
@@ -213,9 +213,9 @@ class Controller:
             await self.nodes.notified()
 
     async def _sample(self) -> None:
-        """Put the counters of all switches into the history at a steady pace; a beat that was missed is left out.
+        """Put the counters of all switches into the history at a fixed interval; a missed one is skipped.
 
-        One switch that is stopped must not hold up the others' records, so each has half a beat to answer.
+        One switch that is stopped must not hold up the others' records, so each has half an interval to answer.
         """
         due = time.monotonic()
         while True:
@@ -231,7 +231,7 @@ REPORT_S = 0.25  # seconds between two records
 
 
 class WorstLateness:
-    """The worst since it was last taken. Times are of one clock, in seconds."""
+    """The longest delay of the loop since the last `take`. Times are of one clock, in seconds."""
 
     def __init__(self) -> None:
         self._worst, self._at = 0.0, 0.0

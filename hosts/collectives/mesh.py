@@ -35,7 +35,7 @@ from mrclab.hosts.libmrc.mrc import CQ, PD, Completion, CompletionChannel, Conte
 
 _PROBE_S: Final = 1.0  # seconds that a rank waits for a peer before it probes it
 _PEER_TIMEOUT_S: Final = 15.0  # default: seconds without an acknowledgement after which a peer is lost
-_LOOK_S: Final = 0.1  # seconds between two checks of deadlines
+_POLL_S: Final = 0.1  # seconds between two checks of deadlines
 _GOODBYE_S: Final = 10.0  # seconds for the last messages to arrive when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
 _WORDS: Final = 1024  # bytes of a notice
@@ -97,7 +97,7 @@ class Mesh:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._broken = ""  # why nothing works any more
         self._pid = os.getpid()
-        self._looked = 0.0
+        self._polled = 0.0
         self._stopping = self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="mrc-mesh", daemon=True)
         self._thread.start()
@@ -399,7 +399,7 @@ class Mesh:
                 self._end(f"the NIC of rank {self.rank} ({self.host}) failed: {why}")
                 while not self._stopped:
                     self._run_commands()
-                    time.sleep(_LOOK_S / 10)
+                    time.sleep(_POLL_S / 10)
 
     def _turn(self) -> bool:
         """Do pending work; return False if there was none."""
@@ -410,8 +410,8 @@ class Mesh:
         if found:
             self._pump()
         now = time.monotonic()
-        if now - self._looked >= _LOOK_S:
-            self._looked = now
+        if now - self._polled >= _POLL_S:
+            self._polled = now
             self._look(now)
         return did or bool(found)
 
@@ -424,7 +424,7 @@ class Mesh:
 
     def _sleep(self, poll: select.poll) -> None:
         busy = self._operations or self._sending or self._anybody
-        for descriptor, events in poll.poll(_LOOK_S * 1000 if busy else None):
+        for descriptor, events in poll.poll(_POLL_S * 1000 if busy else None):
             if descriptor == self._bell:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._bell)

@@ -1,6 +1,6 @@
 """Receive limits of a host: memory speed, NIC buffer, number of bitmaps.
 
-The record names the responses (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd) and leaves open
+Public reports of MRC name the responses (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd), not
 when to send them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once; those that a slower memory
 would still have to take are modelled as a backlog that drains at its rate.
 """
@@ -29,14 +29,14 @@ class ReceiveLimits:
         self._rate = section.memory_rate * packet  # bytes per second; 0: unlimited
         self._capacity = section.packet_buffer * packet
         self._bytes = 0.0  # waiting for the memory
-        self._at = 0.0  # when that was worked out
+        self._at = 0.0  # time of that backlog
         self._total = self._units = section.bitmap_units or None  # of 128 PSNs: total, and free; None: unlimited
         self.receivers = 0  # QPs with dynamic MPR that received something lately
 
     # --- packets for a slow memory ----------------------------------------------------------------
 
     def take(self, nominal: int, now: float) -> bool:
-        """Put a packet into the buffer; return False if it is full."""
+        """Add a packet to the buffer; return False if it is full."""
         if not self._rate:
             return True
         self._drain(now)

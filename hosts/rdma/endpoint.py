@@ -90,7 +90,7 @@ def _ignore_work() -> None:
 
 
 class Endpoint(Transport, Generic[P, Qp]):
-    """Transport of one host, of verbs, ports and timers; a subclass knows the packets.
+    """Transport of one host: verbs, ports and timers; a subclass makes and reads the packets.
 
     `log` appends a history record. Keys, QPNs and first PSNs are drawn from `secrets`, by default from `rng`.
     """

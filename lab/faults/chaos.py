@@ -1,4 +1,4 @@
-"""Chaos: many faults of cables and switches, drawn from the seed, that together leave every pair of hosts a whole path.
+"""Chaos: many faults of cables and switches, drawn from the seed, that leave every pair of hosts an intact path.
 
 The plan is made before anything runs, from the fabric and the seed alone: `mrclab run --dry-run` prints it.
 """
@@ -51,21 +51,21 @@ class RunChaos(FaultAction["Chaos"]):
         super().__init__(context, fault)
         self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
         self._clock = 0.0  # seconds of the plan's time
-        self._looked = 0.0
+        self._advanced_at = 0.0
 
     @override
     def inject(self) -> None:
-        self._looked = self.context.now
-        self.advance(self._looked)
+        self._advanced_at = self.context.now
+        self.advance(self._advanced_at)
 
     @override
     def advance(self, now: float) -> list[str]:
-        """Apply the plan for now. While something holds up the time line, the plan's time is paused.
+        """Apply the plan for now. While an action blocks, the plan's time is paused.
 
-        Else all that became due meanwhile would begin at once, and leave some hosts no path.
+        Otherwise all faults due meanwhile would begin at once, and leave some hosts no path.
         """
-        self._clock += min(max(0.0, now - self._looked), _LONGEST_STEP)
-        self._looked = now
+        self._clock += min(max(0.0, now - self._advanced_at), _LONGEST_STEP)
+        self._advanced_at = now
         done = self._line.advance(self._clock, {})
         self.finished = not self._line.pending and self._clock >= self.fault.duration
         self.due = min(self._line.next_due(), now + max(0.0, self.fault.duration - self._clock))
@@ -88,7 +88,7 @@ class Chaos(CompositeFault):
     longest: Duration = Field(default=5.0, gt=0, description="most seconds that a fault lasts")
     settle: Duration = Field(default=2.0, ge=0, description="seconds after a fault in which its paths count as broken")
     at_once: int = Field(default=3, ge=1, le=50, description="most faults at the same time")
-    keep_paths: int = Field(default=1, ge=1, description="whole paths that every pair of hosts keeps")
+    keep_paths: int = Field(default=1, ge=1, description="intact paths that every pair of hosts keeps")
     example: ClassVar = {
         "duration": 1.0, "every": 0.2, "shortest": 0.1, "longest": 0.3, "settle": 0,
         "kinds": ["link_down", "loss", "delay"],
@@ -117,7 +117,7 @@ class Chaos(CompositeFault):
         return list(self._draw(fabric, random.Random(f"{seed}/{self.name}")))
 
     def _draw(self, fabric: Fabric, draw: random.Random) -> Iterator[FaultBase]:
-        paths = WholePaths(fabric)
+        paths = IntactPaths(fabric)
         active: list[tuple[float, frozenset[str]]] = []  # until when, and which cables
         now, number = 0.0, 0
         while (now := now + draw.expovariate(1 / self.every)) + self.shortest <= self.duration:
@@ -155,8 +155,8 @@ class Chaos(CompositeFault):
         probe.expect(every, f"{len(begun)} faults began, {len(ended)} ended")
 
 
-class WholePaths:
-    """Counts paths of one fabric. Hosts that lack the same planes, behind T0s that lack the same uplinks, are alike."""
+class IntactPaths:
+    """Counts intact paths. Hosts are grouped by the planes of broken NIC cables and by broken uplinks of T0s."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._planes = range(1, fabric.planes + 1)
@@ -175,8 +175,8 @@ class WholePaths:
                     self._up[up.link] = switch.number, switch.plane, uplink
 
     def least(self, broken: Iterable[str]) -> int:
-        """Count whole paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
-        lacking, lost = self._sorted_out(broken)
+        """Count intact paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
+        lacking, lost = self._by_place(broken)
         inside: list[int] = []
         places: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
         for group, size in self._sizes.items():
@@ -197,9 +197,7 @@ class WholePaths:
         ]
         return min([*inside, *across], default=0)
 
-    def _sorted_out(
-        self, broken: Iterable[str]
-    ) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
+    def _by_place(self, broken: Iterable[str]) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
         lacking: dict[int, dict[str, Planes]] = defaultdict(dict)
         lost: dict[int, set[tuple[int, int]]] = defaultdict(set)
         for link in broken:
@@ -212,7 +210,7 @@ class WholePaths:
         return lacking, lost
 
     def _between(self, one: tuple[Uplinks, Planes], other: tuple[Uplinks, Planes]) -> int:
-        """Count the whole paths between two hosts of different groups."""
+        """Count the intact paths between two hosts of different groups."""
         planes = [plane for plane in self._planes if plane not in one[1] | other[1]]
         gone = {entry for entry in (*one[0], *other[0]) if entry[0] in planes}
         return len(planes) * self._uplinks - len(gone)

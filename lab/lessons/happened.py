@@ -16,7 +16,7 @@ _GRAY = {"silent_drop", "loss"}
 
 
 def lost_link(path: Path, seed: int | None = None) -> list[Check]:
-    """Lesson 5: a T0–T1 cable is cut under traffic, its EV goes and returns, and nothing is missing."""
+    """Lesson 5: a T0–T1 cable is cut under traffic, its EV is retired and returns, and all bytes arrive."""
     records, part = _load(path), CablePart.drawn(5, seed)
     cable = part.name if part.required else "a T0–T1 cable"
     cut = next((each for each in _faults(records, {"link_down"}, part) if _during_traffic(records, each.t)), None)
@@ -91,7 +91,7 @@ def _during_traffic(records: History, t: float) -> bool:
 
 
 def _ev(records: History, cut: Record, state: str, after: float) -> Record | None:
-    """Return the time at which an EV over the cable took a state."""
+    """Return the first record after a time in which an EV over the cable took a state."""
     found = _T1_END.match(cut["links"][0])
     assert found is not None
     plane, uplink = int(found[1]), int(found[2])
@@ -104,7 +104,7 @@ def _first(records: History, kind: str, element: str, after: float) -> Record | 
 
 
 def _intact(records: History, after: float = -math.inf, before: float = math.inf) -> bool:
-    """Return True if a traffic that began in between arrived whole; `after` something, also without a loss."""
+    """Return True if a traffic that began in between arrived intact; with `after`, also without a lost packet."""
     begins = {record["traffic"]: record.t for record in records.of("traffic.start") if after <= record.t < before}
     for end in records.of("traffic.end"):
         begin = begins.get(end["traffic"])

@@ -1,6 +1,6 @@
 """The files of a recorded job as a scenario names them: regular files of bounded size, kept with a run's results.
 
-Kept is one text, `NAME.trace`, that holds all files as JSON with base64; it may be named in their place.
+A run keeps them as one text, `NAME.trace`: JSON with base64. A scenario may name it in their place.
 """
 
 import base64

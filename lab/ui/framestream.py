@@ -16,7 +16,7 @@ from mrclab.topo.model import Fabric
 Frame = dict[str, Any]
 
 _LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
-_CABLES_A_BEAT = 5000  # that a frame for every sampling interval can show; with more there are fewer frames
+_CABLES_PER_INTERVAL = 5000  # that a frame for every sampling interval can show; with more there are fewer frames
 _MAX_FRAMES = 20_000  # frames kept: half an hour of a lab that goes on
 _MAX_TEXT = 40_000_000  # characters of what changed from frame to frame
 
@@ -63,12 +63,12 @@ def frames(model: PageModel, records: Iterable[Record], step: float) -> Iterator
     yield model.frame(t)
 
 
-def beat(fabric: Fabric) -> float:
+def frame_interval(fabric: Fabric) -> float:
     """Seconds between two frames of a lab that goes on: a sampling interval, or some of them on a large fabric."""
-    return fabric.spec.sample_interval * -(-len(fabric.links) // _CABLES_A_BEAT)
+    return fabric.spec.sample_interval * -(-len(fabric.links) // _CABLES_PER_INTERVAL)
 
 
-class Film:
+class FrameLog:
     """The frames so far, each as the text of its difference from the one before. Threads may read while one adds.
 
     The oldest are forgotten beyond `most` frames, or beyond a size that a browser takes at once.

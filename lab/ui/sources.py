@@ -17,7 +17,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui.framestream import Film, Frame, FrameStream, beat, frames
+from mrclab.lab.ui.framestream import Frame, FrameLog, FrameStream, frame_interval, frames
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.topo import fabricfile
@@ -38,7 +38,7 @@ class Source(Protocol):
 
     live: bool
     title: str
-    film: Film
+    frame_log: FrameLog
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
@@ -69,9 +69,9 @@ class Replay:
             self.outcome()
             page = PageModel(fabric)
             self._layout = page.layout()
-            self.film = Film(len(records) + _SHORT_FRAMES)
+            self.frame_log = FrameLog(len(records) + _SHORT_FRAMES)
             for frame in _judged(fabric, records, page):
-                self.film.add(frame)
+                self.frame_log.add(frame)
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
@@ -93,7 +93,7 @@ class Replay:
 
 
 class Blank:
-    """The fabric of a scenario that has not been run. The default one where the text has mistakes."""
+    """Empty page of a scenario that has not been run: its fabric, or the default one if the text has mistakes."""
 
     live = False
 
@@ -104,8 +104,8 @@ class Blank:
         except LabError:
             fabric = Fabric(FabricSpec())
         page = PageModel(fabric)
-        self._layout, self.film = page.layout(), Film()
-        self.film.add(page.frame(0.0))
+        self._layout, self.frame_log = page.layout(), FrameLog()
+        self.frame_log.add(page.frame(0.0))
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
@@ -130,11 +130,11 @@ class Live:
         self._alive = alive
         fabric = fabricfile.load(place / "fabric.yaml")
         self._model = PageModel(fabric)
-        self._stream = FrameStream(self._model, beat(fabric))
+        self._stream = FrameStream(self._model, frame_interval(fabric))
         self._judge = Judge(fabric)
         self._layout = self._model.layout()
         self._files: dict[Path, _Tail] = {}
-        self.film = Film()
+        self.frame_log = FrameLog()
         self._last = 0.0  # time of the last record
         self._due = 0.0  # on the machine's clock: a frame however little time has passed in the lab
         self._virtual = False
@@ -170,7 +170,7 @@ class Live:
 
     def _add(self, made: list[Frame]) -> None:
         for frame in made:
-            self.film.add(frame)
+            self.frame_log.add(frame)
             self._due = time.monotonic() + _LONGEST_REST
 
     def _read(self) -> None:
@@ -190,7 +190,7 @@ class Live:
                 self._model.run = self._judge.title
         if not self._virtual:
             self._add(self._stream.until(now - _LAG))
-        elif came and now > self._due and self._last > self.film.last.get("t", self._last):
+        elif came and now > self._due and self._last > self.frame_log.last.get("t", self._last):
             self._add([self._model.frame(self._last)])  # virtual time is so slow that no frame was due
 
 
@@ -207,8 +207,8 @@ class _Tail:
 
 
 def _step(fabric: Fabric, records: list[Record]) -> float:
-    """Seconds of history per frame: as live, or enough of them where time is virtual and short."""
-    interval = beat(fabric)
+    """Seconds of history per frame: as live, or shorter where the run is so short that it would have few frames."""
+    interval = frame_interval(fabric)
     samples = [record.t for record in records if record.kind == "sample"]
     span = samples[-1] - samples[0] if samples else 0.0
     if not 0 < span < _SHORT * interval:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from mrclab.lab.faults.chaos import WholePaths
+from mrclab.lab.faults.chaos import IntactPaths
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -22,7 +22,7 @@ def by_walking(fabric, broken):
 @pytest.mark.parametrize(("t0s", "t1s", "hosts"), [(1, 1, 1), (1, 2, 3), (2, 2, 1), (3, 2, 2), (4, 3, 2)])
 def test_the_fewest_whole_paths_of_any_pair_are_counted(t0s, t1s, hosts):
     fabric = Fabric(FabricSpec(planes=3, t0s=t0s, t1s=t1s, hosts_per_t0=hosts))
-    paths = WholePaths(fabric)
+    paths = IntactPaths(fabric)
     names = [link.name for link in fabric.links]
     draw = random.Random(f"{t0s} {t1s} {hosts}")
     for _ in range(150):

@@ -133,9 +133,9 @@ class Frames:
         records = list(scenario_history(session))
         page = model.PageModel(fabric)
         self._layout = page.layout()
-        self.film = framestream.Film()
+        self.frame_log = framestream.FrameLog()
         for frame in framestream.frames(page, records, fabric.spec.sample_interval):
-            self.film.add(frame)
+            self.frame_log.add(frame)
         self.ended = False
 
     def layout(self):

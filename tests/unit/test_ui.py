@@ -15,7 +15,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.ui import framestream, model
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
-from mrclab.lab.ui.framestream import Film, merge, patch
+from mrclab.lab.ui.framestream import FrameLog, merge, patch
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.phrases import phrase
@@ -127,7 +127,7 @@ def live_over(place: Path, told: list[Record]) -> Live:
     half = len(told) // 2
     write_history(place / "history", told[:half])
     live = Live(place, lambda: alive)
-    until(lambda: live.film.last, "no frame came")
+    until(lambda: live.frame_log.last, "no frame came")
     write_history(place / "history", told[half:])
     alive = False
     until(lambda: live.outcome() is not None, "the end of the lab was not noticed")
@@ -147,9 +147,9 @@ def long(told: list[Record]) -> list[Record]:
 def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     told = virtual(long(records()))
     replay, live = Replay(finished(tmp_path / "finished", told)), live_over(tmp_path / "lab", told)
-    assert list(live.film.frames()) == list(replay.film.frames())
-    assert len(list(live.film.frames())) > 100
-    assert live.film.changes_since(10**6)[1] == []
+    assert list(live.frame_log.frames()) == list(replay.frame_log.frames())
+    assert len(list(live.frame_log.frames())) > 100
+    assert live.frame_log.changes_since(10**6)[1] == []
 
 
 def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
@@ -160,12 +160,12 @@ def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_
     write_history(place / "history", virtual(records()))
     live = Live(place, lambda: True)
     try:
-        until(lambda: live.film.last and live.film.last["t"] > 1.85, "not all frames of the two seconds came")
-        last = live.film.last["t"]
+        until(lambda: live.frame_log.last and live.frame_log.last["t"] > 1.85, "not all frames of the two seconds came")
+        last = live.frame_log.last["t"]
         began = {"fault": "x", "links": [], "text": "late"}
         write_history(place / "history", [Record(last + 0.001, "lab", "fault.begin", began)])
-        until(lambda: live.film.last["t"] > last, "nothing moved")
-        assert live.film.last["faults"]["x"] == "late"
+        until(lambda: live.frame_log.last["t"] > last, "nothing moved")
+        assert live.frame_log.last["faults"]["x"] == "late"
     finally:
         live.stop()
 
@@ -252,18 +252,18 @@ def test_a_patch_makes_one_frame_of_another_and_names_what_changed_alone():
     assert patch(before, after) == {"t": 2, "faults": {"cut": None}, "evs": {"b": [3], "c": [4]}}
 
 
-def test_a_film_forgets_its_oldest_frames_and_tells_the_first_that_is_left_whole():
-    whole, film, made = Film(), Film(most=10), frames()
+def test_a_frame_log_forgets_its_oldest_frames_and_tells_the_first_that_is_left_whole():
+    whole, log, made = FrameLog(), FrameLog(most=10), frames()
     for frame in made:
         whole.add(frame)
-        film.add(frame)
+        log.add(frame)
     assert list(whole.frames()) == json.loads(json.dumps(made))
-    first, changes = film.changes_since(0)
+    first, changes = log.changes_since(0)
     assert first > 0
     assert json.loads(changes[0]) == json.loads(json.dumps(made[first]))
-    assert film.changes_since(first + 3) == (first + 3, changes[3:])
-    assert list(film.frames())[-1] == json.loads(json.dumps(film.last))
-    small = Film(most_text=2 * len(json.dumps(made[-1])))
+    assert log.changes_since(first + 3) == (first + 3, changes[3:])
+    assert list(log.frames())[-1] == json.loads(json.dumps(log.last))
+    small = FrameLog(most_text=2 * len(json.dumps(made[-1])))
     for frame in made * 5:
         small.add(frame)
     assert sum(map(len, small.changes_since(10**6)[1] or small.changes_since(0)[1])) < 4 * len(json.dumps(made[-1]))
@@ -274,7 +274,7 @@ def test_frames_as_told_are_the_frames(page):
     frame: dict = {}
     for change in told:
         frame = merge(frame, change)
-    assert frame == json.loads(json.dumps(page.source.film.last))
+    assert frame == json.loads(json.dumps(page.source.frame_log.last))
     assert len(json.dumps(told[-2])) < len(json.dumps(frame)) / 2
 
 

@@ -152,8 +152,8 @@ def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab
     for side in sides:
         side.session.world.pause(3.0)
         side.frames.take_in()
-    mrc, roce = (sum(side.frames.film.last["goodput"].values()) for side in sides)
-    assert [side.frames.film.last["faults"].keys() for side in sides] == [{"cut"}, {"cut"}]
+    mrc, roce = (sum(side.frames.frame_log.last["goodput"].values()) for side in sides)
+    assert [side.frames.frame_log.last["faults"].keys() for side in sides] == [{"cut"}, {"cut"}]
     assert mrc > 0.9 * 4 * source["layout"]["line_rate"]
     assert roce == 0
     assert any(each["kind"] == "rival" for each in told)

@@ -16,7 +16,7 @@ from mrclab.topo.linux.emulation import Emulation
 
 ETH_P_IPV6 = 0x86DD
 _ETHERTYPE = 0x88B6  # IEEE 802 local experimental 2
-END = b"end"  # the payload that ends what `RawPort.receive` waits for
+END = b"end"  # payload of the frame after which `RawPort.receive` returns
 _TIMEOUT = 5.0  # seconds until a frame counts as lost that should have come
 _SIOCETHTOOL, _ETHTOOL_GLINK, _PACKET_OUTGOING = 0x8946, 0x0A, 4
 
@@ -89,7 +89,7 @@ def across(one: RawPort, other: RawPort, count: int = 40) -> list[int]:
 
 
 def carriers(lab: Emulation) -> dict[str, bool]:
-    """Return True if each port of the fabric has carrier at this moment, by interface."""
+    """Carrier of every port of the fabric at this moment, by interface."""
     found: dict[str, bool] = {}
     by_node: dict[str, list[str]] = {}
     for end in (end for link in lab.fabric.links for end in link.ends):
@@ -100,7 +100,7 @@ def carriers(lab: Emulation) -> dict[str, bool]:
 
 
 def _carriers(interfaces: list[str]) -> dict[str, bool]:
-    """In the namespace of the interfaces."""
+    """The same for some interfaces, called in their namespace."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for interface in interfaces:
@@ -111,7 +111,7 @@ def _carriers(interfaces: list[str]) -> dict[str, bool]:
 
 
 def expect(holds: object, sentence: str) -> None:
-    """UnprovenError with the sentence where something does not hold."""
+    """Raise UnprovenError with the sentence unless `holds`."""
     if not holds:
         raise UnprovenError(sentence)
 

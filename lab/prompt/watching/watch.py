@@ -33,7 +33,7 @@ def watch(source: Source, console: Console, as_json: bool = False) -> None:
         if as_json:
             sys.stdout.write(json.dumps(frame) + "\n")
         else:
-            console.print(picture(source.layout(), frame, source.film.events(0)[1][-_EVENTS:]))
+            console.print(picture(source.layout(), frame, source.frame_log.events(0)[1][-_EVENTS:]))
         return
     try:
         from mrclab.lab.prompt.watching import watchapp  # noqa: PLC0415 - an extra has what it needs
@@ -45,11 +45,11 @@ def watch(source: Source, console: Console, as_json: bool = False) -> None:
 
 def _first(source: Source) -> dict[str, Any]:
     until = time.monotonic() + _FIRST
-    while not source.film.last and time.monotonic() < until:
+    while not source.frame_log.last and time.monotonic() < until:
         time.sleep(PERIOD / 5)
-    if not source.film.last:
+    if not source.frame_log.last:
         raise LabError(f"the lab wrote no history within {_FIRST:g} seconds; `mrclab status` shows its state")
-    return source.film.last
+    return source.frame_log.last
 
 
 def _redraw(source: Source, console: Console) -> None:
@@ -59,10 +59,10 @@ def _redraw(source: Source, console: Console) -> None:
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
             while source.outcome() is None:
-                seen, new = source.film.events(seen)
+                seen, new = source.frame_log.events(seen)
                 events.extend(new)
-                if source.film.last:
-                    screen.update(picture(layout, source.film.last, list(events)), refresh=True)
+                if source.frame_log.last:
+                    screen.update(picture(layout, source.frame_log.last, list(events)), refresh=True)
                 time.sleep(PERIOD)
         except KeyboardInterrupt:
             return

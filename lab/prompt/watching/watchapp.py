@@ -54,9 +54,9 @@ class WatchApp(App[None]):
         """Show new frames."""
         if self._paused:
             return
-        seen, events = self._source.film.events(self._seen)
+        seen, events = self._source.frame_log.events(self._seen)
         if seen > self._seen:
-            self._show(self._source.film.last, events)
+            self._show(self._source.frame_log.last, events)
         self._seen = seen
         if self._source.live and self._source.outcome() is not None:
             self.exit()

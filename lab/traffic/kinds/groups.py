@@ -11,7 +11,7 @@ from mrclab.lab.traffic.base import TRAFFIC, Flow
 from mrclab.lab.traffic.families import BoundedTraffic, HostList
 from mrclab.topo.model import Fabric
 
-_DRAWS = 1000  # permutations drawn in search of one that leaves every T0 group
+_DRAWS = 1000  # permutations drawn in search of one without pairs inside a T0 group
 _MAX_DRAWN = 4096  # most receivers for which drawing alone finds it
 
 
@@ -57,9 +57,9 @@ class Permutation(BoundedTraffic):
                 best, fewest = list(targets), inside
             if not inside:
                 break
-        return best if not fewest and len(targets) <= _MAX_DRAWN else self._mended(best, group, draw)
+        return best if not fewest and len(targets) <= _MAX_DRAWN else self._repaired(best, group, draw)
 
-    def _mended(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
+    def _repaired(self, targets: list[str], group: Mapping[str, int], draw: random.Random) -> list[str]:
         """Return a permutation without forbidden pairs, where drawing finds none: forbidden pairs are swapped.
 
         While no group has more than half of the hosts, there is always a partner to swap with.

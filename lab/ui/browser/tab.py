@@ -29,7 +29,7 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.browser import learning
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
-from mrclab.lab.ui.framestream import Film, FrameStream, beat
+from mrclab.lab.ui.framestream import FrameLog, FrameStream, frame_interval
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.lab.ui.sources import RunIndex, Source
@@ -53,10 +53,10 @@ class Followed:
 
     def __init__(self, fabric: Fabric, title: str, publish: Callable[["Followed", list[str]], None]) -> None:
         self.title = title
-        self.film = Film()
+        self.frame_log = FrameLog()
         self.world: VirtualWorld | None = None
         self._model = PageModel(fabric)
-        self._stream = FrameStream(self._model, beat(fabric))
+        self._stream = FrameStream(self._model, frame_interval(fabric))
         self._judge = Judge(fabric)
         self._publish = publish
         self._seen = self._sent = 0  # records, frames
@@ -98,7 +98,7 @@ class Followed:
                 self._model.run = self._judge.title
         self._model.expectations = self._judge.poll() or self._model.expectations
         self._add(self._stream.until(self.world.now - _MOMENT))
-        if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.film.last.get("t", -math.inf):
+        if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.frame_log.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
             self._due = time.monotonic() + _OFTEN
         self._push()
@@ -110,16 +110,16 @@ class Followed:
             state = "broken"
             standings = [{"state": "failed", "expected": "the run goes to its end", "observed": error, "when": ""}]
         self._model.expectations = standings
-        self._add([self._model.frame(self.film.last.get("t", 0.0))])
+        self._add([self._model.frame(self.frame_log.last.get("t", 0.0))])
         self._push()
         self._outcome = {"state": state, "expectations": standings, "history_sha256": digest}
 
     def _add(self, made: list[dict[str, Any]]) -> None:
         for frame in made:
-            self.film.add(frame)
+            self.frame_log.add(frame)
 
     def _push(self) -> None:
-        first, changes = self.film.changes_since(self._sent)
+        first, changes = self.frame_log.changes_since(self._sent)
         self._sent = first + len(changes)
         if changes:
             self._publish(self, changes)
@@ -243,10 +243,10 @@ class Tab:
     def source(self) -> None:
         """Publish the whole state."""
         self._open = True
-        first, changes = self._shown.film.changes_since(0)
+        first, changes = self._shown.frame_log.changes_since(0)
         message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
         if message["layout"].get("beside") and self._rival is not None:
-            message["rival"] = [json.loads(change) for change in self._rival.frames.film.changes_since(0)[1]]
+            message["rival"] = [json.loads(change) for change in self._rival.frames.frame_log.changes_since(0)[1]]
         self._publish(f'{json.dumps(message)[:-1]}, "frames": [{",".join(changes)}]}}')
 
     def _layout(self) -> dict[str, Any]:

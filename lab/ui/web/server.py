@@ -227,7 +227,7 @@ class LivePage:
             return {"packets": str(error)}
 
     async def _frames(self, request: Request) -> Response:
-        first, changes = self.source.film.changes_since(_number(request, "since"))
+        first, changes = self.source.frame_log.changes_since(_number(request, "since"))
         answer = f'{{"first":{first},"size":{sum(map(len, changes))},"frames":[{",".join(changes)}]}}'
         return Response(answer, media_type="application/json")
 
@@ -244,7 +244,7 @@ class LivePage:
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
             outcome = source.outcome()
-            first, changes = source.film.changes_since(number)
+            first, changes = source.frame_log.changes_since(number)
             if run != self._shown or first > number:  # another run, or this browser fell behind: it asks again
                 yield "event: source\ndata: {}\n\n"
                 return
