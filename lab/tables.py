@@ -5,6 +5,7 @@ Times are seconds after the first traffic began, sizes bytes, rates payload byte
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 from importlib import import_module
@@ -20,6 +21,15 @@ from mrclab.topo.errors import TopoError
 
 Row = dict[str, Any]
 _SHOWN = 20  # rows of a table in a notebook
+_UNITS = {
+    **dict.fromkeys(
+        ("t", "step", "began", "ended", "seconds", "posted", "done", "sent", "begin", "end", "compute"), "s"
+    ),
+    **dict.fromkeys(("size", "bytes"), "bytes"),
+    "goodput": "bytes/s",
+    **dict.fromkeys(("packets", "sent_packets", "lost_packets", "mean", "p50", "p90", "p99", "most"), "packets"),
+}
+"""Units of columns by name."""
 
 
 class Table(Sequence[Row]):
@@ -50,8 +60,17 @@ class Table(Sequence[Row]):
         return _library("pandas").DataFrame(self._rows, columns=list(self.columns))
 
     def to_arrow(self) -> Any:
-        """Return a pyarrow.Table; ImportError where pyarrow is not installed."""
-        return _library("pyarrow").table({name: self.column(name) for name in self.columns})
+        """Return a pyarrow.Table with units as field metadata; ImportError where pyarrow is not installed.
+
+        Fields of records, of which each kind has others, are JSON.
+        """
+        arrow = _library("pyarrow")
+        made = arrow.table({name: _arrow_column(self.column(name)) for name in self.columns})
+        return made.cast(arrow.schema([self._with_unit(field) for field in made.schema]))
+
+    def _with_unit(self, field: Any) -> Any:
+        unit = "" if field.name == "step" and "job" in self.columns else _UNITS.get(field.name, "")
+        return field.with_metadata({"unit": unit}) if unit else field
 
     def _repr_html_(self) -> str:
         """Return the first rows as an HTML table, which notebooks show."""
@@ -66,6 +85,10 @@ class Table(Sequence[Row]):
 
     def __repr__(self) -> str:
         return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
+
+
+def _arrow_column(values: list[Any]) -> list[Any]:
+    return [json.dumps(value) for value in values] if any(isinstance(value, dict) for value in values) else values
 
 
 def _library(name: str) -> ModuleType:

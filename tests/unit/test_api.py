@@ -1,5 +1,6 @@
 """The Python API: cheap to import, its page is executed, and it refuses what files refuse."""
 
+import json
 import re
 import subprocess
 import sys
@@ -138,6 +139,10 @@ def test_tables_become_arrow_and_pandas_or_say_what_to_install(run, monkeypatch)
         made = table.to_arrow()
         assert isinstance(made, arrow.Table)
         assert (made.num_rows, tuple(made.column_names)) == (len(table), table.columns)
+    units = {field.name: (field.metadata or {}).get(b"unit") for field in run.flows.to_arrow().schema}
+    assert (units["seconds"], units["goodput"], units["flow"]) == (b"s", b"bytes/s", None)
+    assert json.loads(run.records("fault.begin").to_arrow()["fields"][0].as_py())["fault"] == "cut"
+    assert run.records().to_arrow().num_rows == len(run.records())
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pandas is not installed; `pip install pandas`"):
         run.flows.to_pandas()
