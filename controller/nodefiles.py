@@ -58,7 +58,7 @@ def node_configs(
 
 
 class Configs(Mapping[str, NodeConfig]):
-    """The same, each created on first use.
+    """Node configs by host, each created on first use.
 
     Hosts of one T0 group share their view of the fabric, and all hosts share one directory, not a dict each.
     """
@@ -209,7 +209,7 @@ def template(fabric: Fabric, own: int, group: int) -> Template:
 
 @functools.cache
 def _of_planes(planes: int, uplinks: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-    """The same uplinks in every plane, the same object every time."""
+    """Return `uplinks` for every plane; equal arguments give the same object."""
     return dict.fromkeys(range(1, planes + 1), uplinks)
 
 

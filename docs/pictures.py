@@ -88,7 +88,7 @@ def replayed(page: Page) -> None:
 
 
 def glance(page: Page, results: Path) -> None:
-    """The same moment as `mrclab watch` shows it."""
+    """The moment of `replayed` in `mrclab watch`."""
     source = Replay(results)
     frames = list(source.frame_log.frames())[:73]
     events = [event for frame in frames for event in frame["events"]][-12:]

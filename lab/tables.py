@@ -261,7 +261,7 @@ def expectations(verdicts: Iterable[Verdict]) -> Table:
 
 
 def steps(measures: Measures) -> Table:
-    """Steps of all jobs; `compute` is the mean of its ranks, None where they do not tell."""
+    """Steps of all jobs; `compute` is the mean of its ranks, None where they do not report it."""
     since, training = measures.since_start, measures.training
     return Table(
         ("job", "step", "began", "ended", "seconds", "compute"),

@@ -110,7 +110,7 @@ def build(args: argparse.Namespace) -> SoftSwitch:
 
 
 def logging_setup(args: argparse.Namespace) -> None:
-    """Send the log where the command line says."""
+    """Send the log to the place given on the command line."""
     names = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR", "off": "CRITICAL"}
     if args.log_level not in names:
         raise UsageError(f"--log-level {args.log_level}: give one of {', '.join(names)}")

@@ -103,7 +103,7 @@ class Secrets(Protocol):
     """Generator of keys and first PSNs."""
 
     def getrandbits(self, k: int, /) -> int:
-        """So many random bits."""
+        """Return a number of k random bits."""
 
 
 class SeededSecrets:
@@ -172,7 +172,7 @@ class CompressedLog:
         self._open = -1, [""]  # a block that was read last: its number and lines
 
     def append(self, t: float, line: str) -> None:
-        """One more."""
+        """Append a line."""
         self._times.append(t)
         self._newest.append(line)
         if len(self._newest) == _BLOCK:
@@ -180,7 +180,7 @@ class CompressedLog:
             self._newest = []
 
     def since(self, number: int) -> list[str]:
-        """Those after the first `number`, in order of writing."""
+        """Return the lines after the first `number`, in order of writing."""
         return [self[at] for at in range(number, len(self._times))]
 
     def by_time(self) -> Iterator[str]:

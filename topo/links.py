@@ -34,7 +34,7 @@ def _some(value: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class LinkRule(BaseModel):
-    """Cables whose links are not as `link` says, and how they are."""
+    """Cables whose links differ from `link`, and their settings."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 

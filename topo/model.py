@@ -43,7 +43,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
 
     @functools.cached_property
     def nearest(self) -> str | None:
-        """The name that was probably meant; None where none is like it. Looked for when it is asked for."""
+        """The name that was probably meant; None where none is like it. Computed at first use."""
         return sentences.near(self.text[:100].lower(), self._known, 0.5)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
 
     @property
     def plain(self) -> str:
-        """The same without the nearest name, for which all of them are compared."""
+        """The message without the nearest name, which takes a comparison with all names."""
         return f"no {self.kind} is called {self.text!r}"
 
 
@@ -329,7 +329,7 @@ class Fabric:
         return self.links_between_groups(self.group(source), self.group(destination))
 
     def links_between_groups(self, one: int, other: int) -> int:
-        """The same for hosts of two T0 groups."""
+        """Links on the way between hosts of two T0 groups."""
         if one == other:
             return 2
         return 4 if self.shape.pod("t0", one) == self.shape.pod("t0", other) else 6

@@ -53,7 +53,7 @@ class LinkSpec(_Strict):
     delay: Delay = Field(default=0.002, ge=0, le=10, description="seconds one way; applied by the receiving NIC")
 
     def at_mtu(self, path_mtu: int) -> "LinkSpec":
-        """The same with the packet rate that follows from a rate in bits."""
+        """Return a copy with the packet rate that follows from a rate in bits."""
         if self.rate is None:
             return self
         packets = max(1, round(self.rate / 8 / (path_mtu + FULL_HEADER_BYTES)))
@@ -144,7 +144,7 @@ class QueueSpec(_Strict):
     )
 
     def resolved(self, bdp: float) -> "QueueSpec":
-        """The same with every 0 replaced by its default for a bandwidth-delay product of `bdp` packets.
+        """Return a copy with every 0 replaced by its default for a bandwidth-delay product of `bdp` packets.
 
         Thresholds follow the proportions of UET's NSCC; the depth keeps tail drops, which look like a path failure,
         away from trimming. Floors keep ecn_min < ecn_max < trim ≤ last hop < depth where a BDP is few packets.
@@ -454,7 +454,7 @@ class FabricSpec(_Strict):
 
 
 def load(data: Mapping[str, Any]) -> FabricSpec:
-    """Validate a description; SpecError says everything that is wrong with it."""
+    """Validate a description; SpecError lists every mistake."""
     try:
         return FabricSpec.model_validate(data)
     except ValidationError as error:

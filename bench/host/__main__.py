@@ -51,7 +51,7 @@ class Split:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """CPU time of all three parts."""
         return self.codec + self.transport + self.socket_and_loop
 
 

@@ -92,7 +92,7 @@ CASES = (
     Case("RoCEv2, HPCC", {**_HPCC, "htsim_words": ("-hop_latency", "0.83", "-strat", "ecmp_host")},
          _OF_ROCE[1:]),
 )  # fmt: skip
-"""All of them. uet-htsim's HPCC has no topology but a fat tree of three tiers, of 128 hosts: an incast, with its
+"""All comparisons. uet-htsim's HPCC has only a fat tree of three tiers, of 128 hosts: an incast, with its
 links that much shorter."""
 
 SHARES = {"median": table.SHARES["median"], "99 %": table.SHARES["99 %"]}

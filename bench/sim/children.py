@@ -27,7 +27,7 @@ class SimCost:
     completions: tuple[float, ...] = ()
 
     def of(self, simulator: str, packets: int, again: int, completions: Sequence[float]) -> SimCost:
-        """The same, with the simulator's output."""
+        """Return a copy with the simulator's output."""
         return replace(self, simulator=simulator, packets=packets, again=again, completions=tuple(completions))
 
     def completed(self, share: float) -> float:

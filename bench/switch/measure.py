@@ -81,7 +81,7 @@ class SwitchResult:
     insert_seconds: float | None = None
     """Median of a write request with one insert, from call to answer."""
     rpc_floor_seconds: float | None = None
-    """The same for an RPC that does nothing, answered by grpc's own server in Python in the same minute."""
+    """Median of an RPC that does nothing, answered by grpc's own server in Python in the same minute."""
     resident_bytes: int | None = None
     private_bytes: int | None = None
     skipped: str | None = None

@@ -22,7 +22,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class BenchWire:
-    """Both ends. `outside` and `inside` are descriptors of namespaces, `name` is the inner one's."""
+    """The two namespaces. `outside` and `inside` are descriptors of namespaces, `name` is the inner one's."""
 
     outside: int
     inside: int

@@ -33,7 +33,7 @@ def summary(switch: Switch, reading: Reading, ports: Iterable[int] | None = None
 
 
 def totals(switch: Switch, reading: Reading, ports: Iterable[int] | None = None) -> dict[str, Any]:
-    """The same in short, for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
+    """Shortened `summary` for a record every second: sums, ports without classes, drop reasons; zeros are left out."""
     whole = summary(switch, reading, ports)
     ports = {number: {name: port[name] for name in TOTALS} for number, port in whole["ports"].items()}
     sums = {name: sum(port[name] for port in ports.values()) for name in TOTALS}

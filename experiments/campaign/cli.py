@@ -177,7 +177,7 @@ def read(path: Path) -> CampaignFile | None:
 
 
 def with_sets(given: CampaignFile, sets: Sweep) -> CampaignFile:
-    """The same with other values of fields: where variants sweep a field of their own, theirs; else of all variants."""
+    """Return the campaign with other values of swept fields, in the variants that sweep them or else in all."""
     own = {path for sweep in given.variants.values() for path in sweep}
     variants = {
         name: {path: sets.get(path, values) for path, values in sweep.items()} for name, sweep in given.variants.items()

@@ -50,7 +50,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The same for the same run, in every process."""
+        """Identity of the run: equal in every process."""
         return key(self.variant, self.values, self.seed)
 
     @property

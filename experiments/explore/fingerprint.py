@@ -161,7 +161,7 @@ class Fingerprint:
         self._tokens.append(len(item))
 
     def view(self, item: memoryview) -> None:
-        """The same; one that is released has no length."""
+        """A view of bytes, as `data`; a released one has no length."""
         try:
             self._tokens.append(len(item))
         except ValueError:
@@ -271,7 +271,7 @@ class Fingerprint:
             self._add(packet)
 
     def suspects(self, _: Any, queue: Any) -> None:
-        """The same, each with the time since when."""
+        """Suspected packets in flight, each with the time since when it is one."""
         self._tokens.append("[")
         for at, (order, packet) in queue:
             if packet.order == order and packet.state is _FLIGHT:
@@ -279,7 +279,7 @@ class Fingerprint:
                 self._add(packet)
 
     def unshown(self, _: Any, blocks: Any) -> None:
-        """The same by block."""
+        """Packets that no SACK has shown, by bitmap block."""
         for block, waiting in blocks.items():
             left = [(entry, rule) for entry, rule in waiting if entry[1].order == entry[0]]
             for entry, rule in left:
@@ -305,7 +305,7 @@ class Fingerprint:
         self._tokens.append(min(value, _MANY))
 
     def backoff(self, _: Any, value: int) -> None:
-        """It doubles without end, and is heeded up to a limit."""
+        """Back-off factor, which doubles without end but counts only up to a limit."""
         self._tokens.append(min(value, 1 << 10))
 
     def retries(self, loss: Any, value: int) -> None:
@@ -318,7 +318,7 @@ class Fingerprint:
         self._tokens.append(min(value, 32))
 
     def probes(self, prober: Any, value: Any) -> None:
-        """Those whose probe or answer is on its way."""
+        """EV probes of which the probe or its answer is in flight."""
         for number, probe in value.items():
             if (self._host, number) in self._live:
                 self._tokens.append(prober._next_id - number & _STAMP_MASK)
@@ -337,7 +337,7 @@ class Fingerprint:
             self._add(probe)
 
     def _timers(self, timers: Any) -> None:
-        """Those that are armed, in the order in which they fire."""
+        """Armed timers in the order in which they fire."""
         self._tokens.append("timers")
         for entry, _, timer in sorted(timers._heap, key=lambda item: (item[2].deadline, item[0], item[1])):
             if entry == timer._queued and timer.armed:

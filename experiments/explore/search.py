@@ -273,7 +273,7 @@ def components(steps: list[list[TraceStep]]) -> Iterator[set[int]]:
 
 
 def shortened(world: Space, found: Counterexample) -> Counterexample:
-    """The same with as few actions as still lead there; a circle stays as it is."""
+    """Return the counterexample with actions removed that it does not need; a cycle is returned as it is."""
     if found.cycle:
         return found
     trace, at = list(found.trace), 0

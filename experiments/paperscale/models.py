@@ -76,7 +76,7 @@ SIZES = {8: (2, 4), 16: (4, 4), 64: (8, 8)}
 
 @dataclass(frozen=True)
 class Point:
-    """One combination; its scenario's name says it whole."""
+    """One combination of parameters, all of which are in its scenario's name."""
 
     kind: str  # ring_all_reduce or all_to_all
     nics: int
@@ -214,7 +214,7 @@ def mrc_over_roce(found: Mapping[Point, Figure], kind: str, nics: int, model: Mo
 
 
 def appendix(kind: str, entries: Entries, place: Path) -> Appendix:
-    """Draw MRC's rate over RoCE's in every model beside the paper's, and tell the rates."""
+    """Draw MRC's rate over RoCE's in every model and the paper's, with the rates."""
     found = rates(entries)
     lines = [
         (model, nics)
@@ -236,7 +236,7 @@ def appendix(kind: str, entries: Entries, place: Path) -> Appendix:
 
 
 def appendices(entries: Entries, place: Path) -> list[Appendix]:
-    """Both collectives."""
+    """Appendices of both collectives."""
     return [appendix(kind, entries, place) for kind in KINDS]
 
 

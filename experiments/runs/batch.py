@@ -17,7 +17,7 @@ class BatchJob(Protocol):
 
     @property
     def key(self) -> str:
-        """The same for the same run, in every process."""
+        """Identity of the run: equal in every process."""
 
     @property
     def replay(self) -> str:

@@ -62,7 +62,7 @@ def _police(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
 
 
 def _path(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    """All of one path (plane, uplink) dies on one cable."""
+    """All packets of one path (plane, uplink) are lost on one cable."""
     plane = rng.randint(1, fabric.planes)
     return {"link": _link(rng, fabric), "direction": _way(rng), "path": (plane, rng.randint(0, fabric.most_paths))}
 

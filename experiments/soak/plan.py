@@ -37,7 +37,7 @@ _FAULT_RTTS = 60  # how long things break, in round trips
 
 @dataclass(frozen=True)
 class SoakPlan:
-    """All of one seed."""
+    """Fabric, transport, writes and faults of one seed."""
 
     seed: int
     transport: Kind

@@ -8,7 +8,7 @@ from typing import Any, Literal
 Kind = Literal["goodput", "count", "time", "share"]
 
 MIN_RTTS = 20
-"""A phase that is shorter says more of when it was sampled than of the network."""
+"""Shortest phase whose figures depend on the network more than on when it was sampled."""
 MAX_PHASES = 16  # a run with more has its goodput reported as a whole
 
 _NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they hold or not, and the verdict says so

@@ -204,7 +204,7 @@ def _pattern(text: str) -> str:
 
 
 def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
-    """Return True if both worlds say the same of a figure.
+    """Return True if both worlds agree on a figure.
 
     `within`: the medians are within 3 % of the wire's, or of the whole where a share is no goodput; for goodput nothing
     else will do. `spread`: the ranges of both worlds' seeds meet. Fewer than three seeds of the wire show too little of

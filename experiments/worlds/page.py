@@ -39,7 +39,7 @@ class WorldRuns:
         return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
 
     def plus(self, other: "WorldRuns") -> "WorldRuns":
-        """These runs and others."""
+        """Return the summary of these runs and others."""
         states = Counter(self.states) + Counter(other.states)
         return WorldRuns(dict(states), sorted([*self.seeds, *other.seeds]), [*self.missed, *other.missed])
 
@@ -288,7 +288,7 @@ def _figures(runs: Sequence[StoredRun]) -> hold.Runs:
 
 
 def _valid(kept: StoredRun) -> bool:
-    """Return True if a run says something of the network, and went to its end."""
+    """Return True if a run is valid and went to its end."""
     return kept.state in {"passed", "failed"}
 
 

@@ -78,7 +78,7 @@ def checked(parts: Iterable[Any]) -> Mapping[str, Callable[..., Any]]:
 
 
 class LazyOperations(Mapping[str, Callable[..., Any]]):
-    """The same, each made on first use: a process may have very many hosts."""
+    """Operations by name, each made on first use: a process may have very many hosts."""
 
     __slots__ = ("_parts",)
 

@@ -135,7 +135,7 @@ def _tree(rank: int, size: int, root: int) -> tuple[int | None, list[int]]:
 
 
 def _chain(rank: int, size: int, root: int) -> tuple[int | None, list[int]]:
-    """The same in a chain that begins with the root."""
+    """Parent and children in a chain that begins with the root."""
     place = (rank - root) % size
     parent = None if not place else (rank - 1) % size
     return parent, [(rank + 1) % size] if place < size - 1 else []

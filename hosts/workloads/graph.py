@@ -1,4 +1,4 @@
-"""A rank of a job: computes, sends and receives as a graph says, step by step, from its own completions.
+"""A rank of a job: computes, sends and receives along a graph, step by step, from its own completions.
 
 An operation begins when all that it waits for has ended (or begun, where that is enough). A computation takes a
 processor of the rank for its time, one after the other in the order in which they became ready. A send ends when it is

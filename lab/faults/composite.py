@@ -13,7 +13,7 @@ _NAME_LENGTH = 32  # of the fault's own name in those of its parts
 
 
 class RunParts(FaultAction["CompositeFault"]):
-    """Inject and clear all parts of a fault, as their times say."""
+    """Inject and clear all parts of a fault at their times."""
 
     def __init__(self, context: FaultContext, fault: "CompositeFault") -> None:
         super().__init__(context, fault)

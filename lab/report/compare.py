@@ -105,7 +105,7 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
 
 
 def unnamed(members: Sequence[Member]) -> list[str]:
-    """Return the differences of variants that their names do not tell, one phrase for each field."""
+    """Return the differences of variants that their names do not show, one phrase for each field."""
     first: dict[str, Path] = {}
     for member in members:
         first.setdefault(member.label, member.directory)

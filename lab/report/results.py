@@ -58,7 +58,7 @@ class CollectedRun:
 
     @property
     def invalid(self) -> list[str]:
-        """Why the run says nothing about the network; empty where the machine kept up with it."""
+        """Reasons for which the run is INVALID; empty where the machine kept up with it."""
         return self.measures.invalid
 
     def judge(self) -> list[Verdict]:

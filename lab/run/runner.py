@@ -404,7 +404,7 @@ def _judged(
     page: bool = True,
     on_verdict: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
-    """Judge a run, write its `numbers`, tell its outcome, draw its `page`."""
+    """Judge a run, write its `numbers`, print its outcome, draw its `page`."""
     verdicts = run.judge()
     facts = results.write_numbers(run, verdicts) if numbers else None
     outcome = Outcome(run.measures, verdicts, run.directory, run.error, facts)

@@ -97,7 +97,7 @@ class World(FaultContext, Protocol):
 
     @property
     def name(self) -> WorldName:
-        """Its name in scenarios."""
+        """Name of the world in scenarios."""
 
     def lead(self, hosts: int) -> float:
         """Seconds to notify this many hosts before a common start time."""

@@ -209,7 +209,7 @@ def load(path: Path, within: Path | None = None) -> Loaded:
 def loads(
     text: str, name: str = "scenario", files: Mapping[str, str] | None = None, within: Path | None = None
 ) -> Loaded:
-    """The same from text; `files` are the texts of those that it names, others are sought beside `name`.
+    """Read a scenario's text; `files` has texts of files that it names, others are read from the folder of `name`.
 
     `within`: no file is read but those below this folder, which no link leaves; names are relative to it.
     """

@@ -139,11 +139,11 @@ class LabSwitch:
         self._lab = lab
 
     def crash(self) -> AbstractContextManager[None]:
-        """Its process is killed, and started again after the block."""
+        """Kill the switch's process; it is started again after the block."""
         return self.fault("switch_crash")
 
     def freeze(self) -> AbstractContextManager[None]:
-        """It is up and forwards nothing."""
+        """Stop the switch's process: ports keep carrier, nothing is forwarded."""
         return self.fault("switch_freeze")
 
     def fault(self, kind: str, **fields: Any) -> AbstractContextManager[None]:
@@ -299,7 +299,7 @@ class Lab:
         return self.fault("nic_down", host=host)
 
     def plane_down(self, plane: int) -> AbstractContextManager[None]:
-        """All of a plane fails."""
+        """Cut all cables of a plane."""
         return self.fault("plane_down", plane=plane)
 
     @contextmanager

@@ -59,7 +59,7 @@ class ParallelPlan:
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """Number of ranks."""
         return self.data * self.tensor * self.pipeline
 
 

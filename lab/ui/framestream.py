@@ -33,7 +33,7 @@ class FrameStream:
         self._due: float | None = None
 
     def take(self, record: Record) -> list[Frame]:
-        """One more record; the frames that were due before it."""
+        """Take the next record; return the frames that were due before it."""
         if self._due is None:
             self._due = record.t
         made = self.until(record.t)
@@ -85,7 +85,7 @@ class FrameLog:
         """The newest frame; empty before there is one."""
 
     def add(self, frame: Frame) -> None:
-        """One more frame. It is not changed afterwards."""
+        """Append a frame, which must not change afterwards."""
         text = json.dumps(patch(self.last, frame))
         with self._lock:
             self.last = frame

@@ -84,7 +84,7 @@ class Judge:
         self._due = 0.0
 
     def take(self, record: Record) -> None:
-        """One more record."""
+        """Take the next record."""
         if record.kind == "scenario":
             try:
                 self._loaded, self._records = loads(record["text"], "scenario"), list(self._before)

@@ -152,7 +152,7 @@ class PageModel:
         self.run = ""
         """The name of the scenario that runs; empty where none does."""
         self.expectations: list[dict[str, str]] = []
-        """Its expectations so far: state, expected, observed, when."""
+        """Expectations of that scenario so far: state, expected, observed, when."""
 
     def layout(self) -> dict[str, Any]:
         """Return the constant part: planes, switches, hosts and cables with their ends.

@@ -241,7 +241,7 @@ class RunIndex:
         self.results = results
 
     def runs(self) -> list[dict[str, Any]]:
-        """`name` below the folder, `state` that the report says, `ended` (seconds since 1970); the newest first."""
+        """`name` below the folder, `state` of its report, `ended` (seconds since 1970); the newest first."""
         found = []
         for file in (*self.results.glob("*/result.json"), *self.results.glob("*/*/result.json")):
             directory = file.parent

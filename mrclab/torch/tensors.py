@@ -48,7 +48,7 @@ class Target:
 
     @property
     def raw(self) -> memoryview:
-        """Its bytes."""
+        """The tensor's bytes."""
         return raw(self.flat)
 
     def finish(self) -> None:

@@ -69,7 +69,7 @@ XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 
 
 
 def main() -> int:
-    """Build all of it, and say how much it is."""
+    """Build the site, and print its size."""
     target = ROOT / "build" / "site" / "try"
     if shutil.which("npm") is None or shutil.which("node") is None:
         sys.stderr.write("make site needs node and npm: apt-get install nodejs npm\n")

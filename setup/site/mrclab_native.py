@@ -50,7 +50,7 @@ class Finder:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It has run."""
+        """Do nothing: the module has run."""
 
 
 sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]

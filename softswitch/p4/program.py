@@ -421,7 +421,7 @@ class LearnList:
 
 @dataclass
 class Program:
-    """Everything the JSON says, indexed by name; actions by position, digests and field lists by position from 1 on.
+    """Contents of the JSON, indexed by name; actions by position, digests and field lists by position from 1 on.
 
     `texts`: messages of the running program, each with the number by which generated code calls it.
     """

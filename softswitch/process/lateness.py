@@ -10,7 +10,7 @@ STEP_SECONDS = 0.001
 
 
 class LongestWait:
-    """The longest that a frame waited before the switch looked at it, since it was last asked for.
+    """The longest that a frame waited before the switch took it, since the last report.
 
     The kernel stamps frames with the time of day (`wall`); should that be set while the switch runs, it is noticed by
     `monotonic`, and the frame says nothing.

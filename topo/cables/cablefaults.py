@@ -231,7 +231,7 @@ class LoadLoss:
     seed: str
 
     def rule(self, counter: str) -> str:
-        """There is none."""
+        """Refuse: nftables cannot lose packets by load."""
         raise ValueError("nft knows no load; run it in virtual time")
 
 

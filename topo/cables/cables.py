@@ -153,7 +153,7 @@ class Cables:
         match: Match = EVERY_PACKET,
         direction: Direction = "both",
     ) -> list[AppliedFault]:
-        """The same on several cables at the same moment, an action for each."""
+        """Inject faults on several cables at the same moment, an action for each."""
         with self._lock:
             faults = [
                 AppliedFault(number, self._resolve(link), _SIDES[direction], match, action)

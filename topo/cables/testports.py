@@ -100,7 +100,7 @@ def carriers(lab: Emulation) -> dict[str, bool]:
 
 
 def _carriers(interfaces: list[str]) -> dict[str, bool]:
-    """The same for some interfaces, called in their namespace."""
+    """Carrier of some interfaces; called in their namespace."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for interface in interfaces:

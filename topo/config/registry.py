@@ -132,7 +132,7 @@ class OneOf:
 
     @property
     def names(self) -> list[str]:
-        """All of them, each once."""
+        """Names of all registries, each once."""
         return sorted({name for registry in self._registries for name in registry.names})
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ SECTION_FIELDS = {
 """Fields of TransportSection that have a field of their own here."""
 
 SETTINGS = frozenset({"cc_config", "path_config", "scheduler_config"})
-"""Those of them that are settings of an algorithm."""
+"""Fields of TransportSection with the settings of an algorithm."""
 
 _ROCE_BUFFER_BDPS = 100.0  # holds what eight senders with eight QPs each put in before DCQCN has slowed them
 

@@ -36,7 +36,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration)]  # seconds
 
 
 def parse_delay(value: object) -> object:
-    """The same for times of milliseconds: a number of many seconds without its unit was hardly meant."""
+    """Parse a duration of usually milliseconds; refuse a number of many seconds without a unit, likely a mistake."""
     seconds = parse_duration(value)
     bare = not isinstance(value, str) or value.strip()[-1:].isdigit()
     if bare and isinstance(seconds, (int, float)) and _LONG_DELAY < seconds < math.inf:

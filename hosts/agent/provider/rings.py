@@ -136,7 +136,7 @@ class QpRings:
         return self._within(tail - self.taken & 0xFFFFFFFF, self._send_mask, "send")
 
     def waiting_receives(self) -> int:
-        """The same for receives."""
+        """Receives posted and not taken; EINVAL for more than the ring has."""
         tail = self._counters[wire.QP_RQ_TAIL]
         return self._within(tail - self.received & 0xFFFFFFFF, self._receive_mask, "receive")
 

@@ -87,7 +87,7 @@ class MeasuredFlows:
         return found
 
     def of_sender(self, host: str, qp: int) -> MeasuredFlow | None:
-        """The flow that a QP sends. Histories that name no QPs tell flows by their sending host."""
+        """The flow that a QP sends. Histories without QPs identify flows by their sending host."""
         flow = self.by_sender.get((host, qp))
         if flow or self.by_sender:
             return flow

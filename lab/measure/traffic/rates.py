@@ -95,5 +95,5 @@ class Rates:
         return total(self.counters(chosen), begin, end)
 
     def binned(self, at: Sequence[float], chosen: Selection = EVERYTHING) -> list[float]:
-        """The same in bins between the given edges."""
+        """Return the bytes between each pair of neighbouring times."""
         return binned_total(self.counters(chosen), at)

@@ -42,7 +42,7 @@ class TimeLost:
 
     @property
     def steps(self) -> float:
-        """The same in steps."""
+        """Time lost in steps."""
         return self.seconds / self.step if self.step else 0.0
 
 

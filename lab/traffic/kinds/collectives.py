@@ -56,7 +56,7 @@ class RingAllReduce(CollectiveTraffic):
         return sum(schedules.chunk(self.size, count, rank - step) for step in range(2 * (count - 1)))
 
     def text(self, fabric: Fabric, qps: int) -> str:
-        """The same, and the steps."""
+        """One phrase with the steps of an iteration."""
         return f"{super().text(fabric, qps)}, {2 * (len(self.hosts) - 1)} steps each"
 
     def running(self, world: "World", qps: int, seed: int) -> "Running":

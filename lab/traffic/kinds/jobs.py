@@ -1,4 +1,4 @@
-"""Traffic of kinds `training` and `trace`: jobs whose ranks compute, send and receive as a graph says."""
+"""Traffic of kinds `training` and `trace`: jobs whose ranks compute, send and receive along a graph."""
 
 import functools
 import itertools
@@ -198,7 +198,7 @@ class Training(JobTraffic):
 
     @functools.cached_property
     def plan(self) -> ParallelPlan:
-        """All of it in bytes and seconds of one rank."""
+        """The job in bytes and seconds of one rank."""
         rate = self.gpu_flops or 1.0
         forward = self.forward if self.forward is not None else (self.forward_flops or 0.0) / rate
         backward = self.backward

@@ -55,7 +55,7 @@ class OpenLoop(TrafficBase):
         return []
 
     def hosts_in(self, fabric: Fabric, seed: int) -> list[str]:
-        """All of them."""
+        """Return all hosts."""
         return list(self.hosts)
 
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:

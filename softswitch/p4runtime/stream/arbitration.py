@@ -59,7 +59,7 @@ class Arbiter:
         """The streams of all roles' primaries; replaced, never changed, so that it can be read without the lock."""
 
     def introduce(self, client: ControllerStream, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
-        """Take a stream in under the role and election id that `message` says, and notify the streams concerned."""
+        """Take a stream in under the role and election id in `message`, and notify the streams concerned."""
         self._check_device(message.device_id)
         controller = ArbitratedController(client, message.role.name, election_number(message.election_id))
         with self._lock:

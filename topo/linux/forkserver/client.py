@@ -139,7 +139,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Process id of the server."""
         return self._process.pid
 
     def serves(self, argv: Sequence[str]) -> bool:
