@@ -48,7 +48,7 @@ export class FabricView {
     this.onpath = new Set();
     this.under = null;
     this.usids = new Map(layout.switches.map(({ name, usid }) => [name, usid]));
-    this.special = new Set(); // numbers of cables that were down, spoilt, chosen or on the path
+    this.special = new Set(); // numbers of cables that were down, degraded, chosen or on the path
     this.dead = [];
     this.numbers = new Map(layout.links.map((link, index) => [link.name, index]));
     this.ends = new Map(); // switch or host, port → number of its cable, which end

@@ -1,4 +1,4 @@
-// The page on a dying cable: figures that the simulator in this tab runs anew for every place of their handles.
+// The page on a dying cable: figures that the simulator in this tab runs again for every place of their handles.
 
 import { interpreter } from "./interpreter.js";
 import { PLANES } from "./static/charts.js";
