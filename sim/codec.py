@@ -129,7 +129,7 @@ class ObjectPath(EvRoute):
         return super().frame(frame.dscp << 2 | frame.ecn, body, frame.payload)
 
 
-def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
+def _usids(ends: Ends, plane: int, uplink: int) -> tuple[Any, ...]:
     """The words of a path's outer address; ValueError where the template and the uplink do not fit.
 
     All paths of a plane share theirs but the T1's, the second of those that cross one.
@@ -153,7 +153,7 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[int, ...]:
     return (words[0], at_t1, words[2], words[3], words[4], words[5], words[6], words[7])
 
 
-_t1_words: dict[int, int] = {}
+_t1_words: dict[int, Any] = {}
 
 
 class ObjectParser(MrcParser):

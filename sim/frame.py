@@ -8,7 +8,7 @@ for both; `to_bytes` returns the frame as a capture would show it.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mrclab.sim.clock import ScheduledEvent
 from mrclab.topo import srv6
@@ -44,18 +44,18 @@ Flow = tuple[int, ...]
 """Of plain IPv6: source, destination, flow label, next header, UDP ports where there are any. ECMP hashes it."""
 
 
-def usids_of(address: int) -> tuple[int, ...] | None:
+def usids_of(address: int) -> tuple[Any, ...] | None:
     """The uSIDs behind the locator, padded with zeros; None for an address outside the locator."""
     if address >> 96 != _LOCATOR:
         return None
     return (*(word(address >> shift & 0xFFFF) for shift in _SHIFTS), 0, 0)
 
 
-_words: dict[int, int] = {}
+_words: dict[int, Any] = {}
 
 
-def word(value: int) -> int:
-    """Return an equal number, one object for all paths (interning)."""
+def word(value: Any) -> Any:
+    """Return an equal number, one object for all paths (interning): as `int`, compiled code would make a new one."""
     return _words.setdefault(value, value)
 
 
@@ -84,7 +84,7 @@ class SimFrame(ScheduledEvent):
     hops: int  # outer hop limit
     fault: int  # why the first switch drops it, 0 for a good frame
     ev: int  # flow label and UDP source port of the inner packet
-    usids: tuple[int, ...] | None  # of the outer destination as sent; None: plain IPv6
+    usids: tuple[Any, ...] | None  # numbers, of the outer destination as sent; None: plain IPv6
     trimmable: bool  # an inner IPv6 header and a BTH are there
     trimmed: bool  # the end is cut off
     marked: bool  # with ECN-CE, by a switch

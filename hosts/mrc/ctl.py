@@ -191,7 +191,7 @@ class Ctl:
         fields = srv6.ev_fields(value)
         if not peer.reaches(fields.plane) or fields.uplink not in peer.uplinks(fields.plane):
             raise VerbsError("EINVAL", f"EV {value:#010x} is not a path to {peer.text}")
-        return peer.path(*fields)
+        return peer.path(value)
 
     # --- ports ----------------------------------------------------------------------------------------
 

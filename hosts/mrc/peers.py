@@ -18,6 +18,7 @@ from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
+_UPLINK_BITS: Final = srv6.MAX_INDEX.bit_length()
 HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
 """Inner IPv6 to ICRC, with TSETH: overhead of the nominal size."""
 
@@ -95,7 +96,7 @@ class Peer:
         template = _with_downlink(self.template.address, downlink)
         self._ends = Ends(template, own.address, self.address, self.template.fan)
         self.address_bytes = self._ends.destination
-        self._control_paths: dict[tuple[int, int], EvRoute] = {}  # by plane and uplink, once used
+        self._control_paths: dict[int, EvRoute] = {}  # by plane << _UPLINK_BITS | uplink, once used
         self.reverse: dict[int, int] = {}  # plane → uplink of control packets
         self.allowed: dict[int, Sequence[int]] = {}  # plane → uplinks that are not denied
         self.apply_denylist(config, rng)
@@ -135,18 +136,19 @@ class Peer:
         """T0 uplinks for control packets: those not denied, or all if all are denied."""
         return self.allowed.get(plane) or (self.uplinks(plane) if self.reaches(plane) else ())
 
-    def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
-        """Return the path of one EV, with this tag."""
-        port, macs = self._own.macs[plane]
-        return self._codec.path(srv6.ev(plane, uplink, tag), port, macs, self._ends)
+    def path(self, value: int) -> EvRoute:
+        """Return the path of an EV."""
+        port, macs = self._own.macs[srv6.ev_plane(value)]
+        return self._codec.path(value, port, macs, self._ends)
 
     def control_path(self, plane: int, uplink: int | None = None) -> EvRoute:
         """Return the path of control packets in a plane, or one by another uplink."""
         if uplink is None:
             uplink = self.reverse[plane]
-        found = self._control_paths.get((plane, uplink))
+        key = plane << _UPLINK_BITS | uplink
+        found = self._control_paths.get(key)
         if found is None:
-            found = self._control_paths[plane, uplink] = self.path(plane, uplink, _CONTROL_TAG)
+            found = self._control_paths[key] = self.path(srv6.ev(plane, uplink, _CONTROL_TAG))
         return found
 
     def reaches(self, plane: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from math import inf
 from typing import Final
 
@@ -60,6 +60,10 @@ class Timer:
         self.deadline = NEVER
         return True
 
+    def moved(self, deadline: float) -> None:
+        """Its heap entry is at the deadline now."""
+        self._queued = deadline
+
     def entry_deadline(self, entry: float) -> float:
         """Return the deadline of a heap entry; NEVER if it is stale."""
         return NEVER if entry != self._queued else self.deadline
@@ -108,8 +112,13 @@ class Timers:
             if deadline == entry:
                 self.not_before = entry
                 return entry
-            heappop(heap)
-            timer.pop(entry, entry)
+            if deadline == NEVER:
+                heappop(heap)
+                timer.pop(entry, entry)
+            else:
+                self._serial = serial = self._serial + 1
+                heapreplace(heap, (deadline, serial, timer))
+                timer.moved(deadline)
         self.not_before = NEVER
         return None
 

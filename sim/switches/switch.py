@@ -272,9 +272,9 @@ class SimSwitch(CableEnd):
         if not self._uplinks:
             self._uplinks = tuple(self.ports[number] for number in range(down, len(self.ports)))
         place = self._balancer.choose(self._uplinks, None, self._uplinks[0].now)
-        chosen = word(srv6.usid(srv6.UsidType.T1, self.model.plane, place + 1))
+        chosen = srv6.usid(srv6.UsidType.T1, self.model.plane, place + 1)
         if chosen != usids[at]:
-            frame.usids = (*usids[:at], chosen, *usids[at + 1 :])
+            frame.usids = (*usids[:at], word(chosen), *usids[at + 1 :])
         return chosen
 
     def _refuses(self, frame: SimFrame, port: int) -> bool:

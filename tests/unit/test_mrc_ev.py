@@ -15,9 +15,9 @@ from mrclab.topo import srv6
 
 
 class Ways:
-    def path(self, plane, uplink, tag):
+    def path(self, value):
         ends = Ends(srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1))
-        return EvRoute(srv6.ev(plane, uplink, tag), plane, bytes(12), ends)
+        return EvRoute(value, srv6.ev_plane(value), bytes(12), ends)
 
 
 def made(planes=2, uplinks=3, active=3, min_active=1, seed=1):

@@ -242,7 +242,7 @@ class ProgramCtl(Control):
             peer = self._endpoint.peers.peer(str(ipaddress.IPv6Address(gid)))
             size = FORMATS[fmt].value
             uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
-            probes.append((ident, peer, peer.path(plane, uplink, srv6.ev_tag(n))))
+            probes.append((ident, peer, peer.path(srv6.ev(plane, uplink, srv6.ev_tag(n)))))
         answers: list[bytes] = []
         waiting = count
 

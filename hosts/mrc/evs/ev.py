@@ -46,8 +46,8 @@ class ProbeState:
 class PathSource(Protocol):
     """Source of paths of EVs: knows their destination."""
 
-    def path(self, plane: int, uplink: int, tag: int) -> EvRoute:
-        """Return the path by a T0 uplink in a plane, with this tag."""
+    def path(self, value: int) -> EvRoute:
+        """Return the path of an EV."""
 
 
 class Ev:
@@ -97,7 +97,7 @@ class Ev:
         """Path, made with its first packet: a short transfer uses few EVs of a large set."""
         path = self._path
         if path is None:
-            path = self._path = self._paths.path(self.plane, self.uplink, self.value & srv6.MAX_TAG)
+            path = self._path = self._paths.path(self.value)
         return path
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.writes import write_headers
@@ -32,7 +32,7 @@ class Ends:
         self.t1_base = srv6.t1_base(template)
         self.source = srv6.to_bytes(source)
         self.destination = srv6.to_bytes(destination)
-        self.words: dict[int, tuple[int, ...]] = {}  # uSIDs by plane, for codecs that cache them
+        self.words: dict[int, tuple[Any, ...]] = {}  # uSIDs by plane, for codecs that cache them
 
 
 class EvRoute(Route):
