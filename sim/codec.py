@@ -141,7 +141,8 @@ def _usids(ends: Ends, plane: int, uplink: int) -> tuple[Any, ...]:
     words = ends.words.get(plane)
     if words is None:
         words = ends.words[plane] = (*[word(value) for value in srv6.template_words(ends.template, plane)], 0, 0)
-    if bool(uplink) != (words[1] & _T1_MASK == _T1):
+    second: int = words[1]
+    if bool(uplink) != (second & _T1_MASK == _T1):
         srv6.address(ends.template, srv6.ev(plane, uplink, 0))  # says what does not fit
     if not uplink:
         return words
@@ -172,7 +173,8 @@ class ObjectParser(MrcParser):
         path = frame.path
         if not isinstance(path, ObjectPath):
             raise DiscardError("foreign")
-        if path.usids[frame.at] != self._usid or path.inner != self._address:
+        usid: int = path.usids[frame.at]
+        if usid != self._usid or path.inner != self._address:
             raise DiscardError("misdelivered")
         packet: MrcPacket = frame.read or _unpacked(frame.body, frame.payload)
         packet.source, packet.entropy = path.source, path.entropy

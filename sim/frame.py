@@ -84,7 +84,7 @@ class SimFrame(ScheduledEvent):
     hops: int  # outer hop limit
     fault: int  # why the first switch drops it, 0 for a good frame
     ev: int  # flow label and UDP source port of the inner packet
-    usids: tuple[Any, ...] | None  # numbers, of the outer destination as sent; None: plain IPv6
+    usids: tuple[Any, ...] | None  # numbers that paths share, of the outer destination as sent; None: plain IPv6
     trimmable: bool  # an inner IPv6 header and a BTH are there
     trimmed: bool  # the end is cut off
     marked: bool  # with ECN-CE, by a switch

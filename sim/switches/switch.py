@@ -219,11 +219,12 @@ class SimSwitch(CableEnd):
             self._receive_plain(frame)
             return
         at = frame.at
-        if usids[at] != self.usid:
+        here: int = usids[at]
+        if here != self.usid:
             self.drops[UNKNOWN_USID] += 1
             return
         frame.at = at = at + 1
-        usid = usids[at]
+        usid: int = usids[at]
         if self._balancer is not None and self._may_balance(frame, usid):
             usid = self._balanced(frame, usids, at)
         near, place = self._near, _place(usid)
