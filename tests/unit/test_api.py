@@ -283,7 +283,7 @@ def made_with(**sections):
         (lambda: made_with(fabric=3), "fabric: a mapping of fields is expected here (got 3)"),
         (lambda: made_with(traffic=None), "traffic: a list is expected here"),
         (lambda: made_with(traffic=[FILE | {"size": object}]), "traffic[1].size: <class 'object'> cannot be in a"),
-        (lambda: made_with(traffic=[FILE | {"size": True}]), "traffic[1].size: 'true' is no size"),
+        (lambda: made_with(traffic=[FILE | {"size": True}]), "traffic[1].size: 'true' is not a size"),
         (lambda: made_with(fabric=FABRIC | {"planes": True}), "whole number is expected here (got 'true'"),
         (lambda: made_with(transport={"ev_profile": {"active_per_plane": True}}), "whole number is expected here"),
         (lambda: mrclab.Scenario.from_yaml(3), "source is the path of a file or folder as text, not 3"),
@@ -305,7 +305,7 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_errors_name_arguments_not_options(scenario):
-    with pytest.raises(mrclab.LabError, match=r"no directory that can be written; choose another for results=$"):
+    with pytest.raises(mrclab.LabError, match=r"not a directory that can be written to; choose another for results=$"):
         mrclab.run(scenario, results="/dev/null")
     faults = [{"name": "gone", "kind": "controller_partition", "switch": "t0-p1-1", "at": "0s"}]
     with pytest.raises(mrclab.ScenarioError, match='run it with world="wire"'):
