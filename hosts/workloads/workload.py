@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -60,7 +61,7 @@ class WorkloadSpec(BaseModel):
     rank: int = 0
     ranks: int = 1
     ahead: int = Field(default=4, ge=1)  # of a ring: most steps of a host without acknowledgement
-    seed: str = ""  # of the contents
+    seed: str = ""  # of the contents, and of what a graph draws
     counted: bool = False  # of a stream: all flows of the process share their bytes, without digests
     program: Any = None  # of a graph: this rank's `RankProgram`; its bytes are counted
 
@@ -228,7 +229,7 @@ class Workload:
             senders = {self._flows[name].rank: end for name, end in self.senders.items()}
             receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
             self._graph = GraphRun(
-                self._program, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
+                replace(self._program, seed=self.spec.seed), senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
                 self._step, self._graph_done,
             )  # fmt: skip
         return self._graph

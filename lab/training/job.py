@@ -67,11 +67,11 @@ class TrainingJob:
             )
         return max(1, found)
 
-    def of_rank(self, rank: int, steps: int, jitter: float, seed: str, least: int) -> RankProgram:
+    def of_rank(self, rank: int, steps: int, jitter: float, least: int) -> RankProgram:
         """Return a rank's program of a whole run; messages have at least `least` bytes."""
         return replace(
             self.program(rank), rank=rank, steps=steps, stride=self.stride, largest=max(self.largest, least),
-            jitter=jitter, seed=seed,
+            jitter=jitter,
         )  # fmt: skip
 
 

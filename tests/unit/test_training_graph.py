@@ -154,6 +154,21 @@ def test_compute_overlaps_with_what_is_reduced_and_the_rest_is_exposed(tmp_path)
     assert took["ddp"] < took["none"] - 50e-6
 
 
+def test_jitter_is_drawn_from_the_seed_of_the_run(tmp_path):
+    job = {
+        "name": "job", "kind": "training", "parameters": 1e3, "layers": 2, "forward": "100us", "jitter": "50%",
+        "hosts": ["h1", "h2"], "steps": 3,
+    }  # fmt: skip
+
+    def steps(seed):
+        return run(tmp_path, [job], seed=seed)[0].measures.training.seconds("job")
+
+    first = steps(1)
+    assert steps(1) == first
+    assert sum(abs(a - b) > 5e-6 for a, b in zip(first, steps(2), strict=True)) >= 2
+    assert all(600e-6 < seconds < 900e-6 for seconds in first)
+
+
 def test_every_kind_of_parallelism_runs_to_its_end_at_once(tmp_path):
     fabric = {**GROUP, "t0s": 2, "t1s": 2}
     job = {

@@ -91,7 +91,7 @@ class JobTraffic(TrafficBase):
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """The graph of one rank."""
         rank = self.ranks[host]
-        program = self.job.of_rank(rank, self.steps, self.jitter, f"{self.name}/{rank}", _MIN_MESSAGE)
+        program = self.job.of_rank(rank, self.steps, self.jitter, _MIN_MESSAGE)
         return {"kind": "graph", "program": program}
 
     @property
