@@ -120,7 +120,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.incomplete.append(message)
         self.qp.stats.posted_bytes += message.length
         if self._credit_based:
-            self._cc.on_post(message.length + message.packets * self.qp.overhead, now)
+            self._cc.on_post(message.unsent_bytes(self._mtu, self._full_nominal, self.qp.overhead), now)
             self.qp.endpoint.request_credit(self.qp.peer, now)
         self.watch_paths(now)
         if self.qp.peer.ports_down:
@@ -371,7 +371,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     def _after_feedback(self, now: float) -> None:
         """Finish a SACK, ACK or NACK: settle, complete, arm the timer."""
-        self.in_flight_bytes.settle()
+        self.in_flight_bytes.settle(now)
         self._complete(now)
         if self.rnr is not None:
             self.rnr.settle(now)
@@ -426,7 +426,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         for packet in self._window.open_packets():
             if packet.state is _FLIGHT and packet.ev.plane == plane:
                 self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
-        self.in_flight_bytes.settle()
+        self.in_flight_bytes.settle(now)
         self.window_opened(now)
 
     def watch_paths(self, now: float) -> None:
@@ -464,15 +464,23 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.retries.cancel()
         if self.rnr is not None:
             self.rnr.clear()
+        if self._credit_based:
+            self._cc.on_cancelled(self._unsent_bytes())
         self.unsent.clear()
         self.lost.clear()
         self._loss.clear()
         self._window.clear()
-        self.in_flight_bytes.clear()
+        self.in_flight_bytes.clear(now)
         self.window_opened(now)
         self.wimm_in_flight = 0
         incomplete, self.incomplete = self.incomplete, []
         return incomplete
+
+    def _unsent_bytes(self) -> int:
+        """Return the bytes that wait to be sent, for the first time or again."""
+        lost = sum([packet.nominal for packet in self._window.open_packets() if packet.state is _LOST])
+        sizes = self._mtu, self._full_nominal, self.qp.overhead
+        return lost + sum([message.unsent_bytes(*sizes) for message in self.unsent])
 
     @override
     def snapshot(self) -> dict[str, Any]:

@@ -228,8 +228,9 @@ class Workload:
         if self._graph is None:
             senders = {self._flows[name].rank: end for name, end in self.senders.items()}
             receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
+            program = replace(self._program, seed=self.spec.seed)
             self._graph = GraphRun(
-                replace(self._program, seed=self.spec.seed), senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
+                program, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
                 self._step, self._graph_done,
             )  # fmt: skip
         return self._graph

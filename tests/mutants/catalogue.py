@@ -66,7 +66,7 @@ MUTANTS: Final = (
     Mutant("the rules never come back to their start", _LOSS, "        if self._true_rounds >= _FORGET_AFTER:", "        if False:", ("mrc_loss",)),
     # --- window and account -------------------------------------------------------------------------------------------
     Mutant("a lost packet's bytes stay in flight", _IN_FLIGHT, "        self.bytes -= packet.nominal\n        return 0 if self.detached", "        return 0 if self.detached", ("mrc_survivors", "mrc_shared_window", "explore")),
-    Mutant("the rest of the bytes in flight is not returned", _IN_FLIGHT, "            self.clear()\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
+    Mutant("the rest of the bytes in flight is not returned", _IN_FLIGHT, "            self.clear(now)\n\n    def clear", "            pass\n\n    def clear", ("mrc_survivors", "mrc_shared_window", "explore")),
     Mutant("a late SACK takes off what an ACK settled", _IN_FLIGHT, "            self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))\n", "", ("mrc_survivors",)),
     Mutant("the receiver's count goes backwards", _IN_FLIGHT, "newly = max(0, total - self._rcvd_units) * h.RCVD_UNIT", "newly = (total - self._rcvd_units) * h.RCVD_UNIT", ("mrc_survivors", "mrc_properties")),
     Mutant("the bitmap is placed one seq off", _WINDOW, "        shift = base - una\n", "        shift = base - una + 1\n", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),

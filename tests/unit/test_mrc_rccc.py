@@ -3,6 +3,7 @@
 import pytest
 from mrc_sim import FULL_SIZE, PLANES, RATE, Simulation, Transfer
 
+import mrclab
 from mrclab.bench.sim import load
 from mrclab.bench.sim.common import SimLoad
 from mrclab.hosts.mrc.cc import PathFacts
@@ -151,6 +152,46 @@ def seconds(sim: Simulation, count: int = 1) -> float:
         sim.run(until=sim.now + 60, done=one.done)
         assert one.target == one.source
     return sim.now - began
+
+
+@pytest.mark.parametrize("length", [0, 1, 1022, FULL_SIZE, 3 * FULL_SIZE - 5])
+def test_after_any_messages_nothing_is_left_to_send_or_in_flight(length):
+    sim = Simulation((1, 3), cc_profile="rccc")
+    one = Transfer(sim, "h1", "h3", 3 * FULL_SIZE)
+    for number in range(200):
+        sim.hosts["h3"].verbs.post_recv(one.qb, 0, sim.now)
+        one.write(0, length, number)
+        if number % 8 == 7:
+            sim.run(until=sim.now + 20, done=one.done)
+    assert one.done()
+    control = sim.hosts["h1"].verbs.qps[one.qa].cc
+    assert (control.backlog, control.inflight) == (0, 0)
+
+
+def test_a_transfer_after_a_rest_takes_as_long_as_the_first():
+    one = {"kind": "write", "from": "h1", "to": "h2", "size": "500 kB"}
+    scenario = mrclab.scenario(
+        fabric={"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "400 Gb/s", "delay": "600ns"}},
+        transport={"congestion_control": "rccc"},
+        traffic=[{"name": "one", **one}, {"name": "other", **one, "start": "after one + 50us"}],
+    )
+    first, second = mrclab.run(scenario, world="sim", seed=1).flows.column("seconds")
+    assert second == pytest.approx(first, rel=0.01)
+
+
+def test_writes_that_are_flushed_ask_for_no_credit():
+    sim = Simulation((1, 3), cc_profile="rccc")
+    one, other = (Transfer(sim, "h1", "h3", 400 * FULL_SIZE) for _ in range(2))
+    sim.network = lambda transit: [] if transit.is_write and transit.plane == 2 else sim.clean(transit)
+    one.write(0, 400 * FULL_SIZE)
+    sim.run(until=sim.now + 0.1)  # part of it is sent, some is lost, the rest waits
+    sim.hosts["h1"].verbs.destroy_qp(one.qa, sim.now)
+    sim.network = sim.clean
+    control = sim.hosts["h1"].verbs.qps[other.qa].cc
+    assert (control.backlog, control.inflight) == (0, 0)
+    other.write(0, 40 * FULL_SIZE)
+    sim.run(until=sim.now + 60, done=other.done)
+    assert (control.backlog, control.inflight) == (0, 0)
 
 
 def test_an_incast_shares_its_receiver_evenly():

@@ -87,6 +87,13 @@ class CongestionController:
         """Remove bytes from the window without a congestion signal (negative: add them back)."""
         raise NotImplementedError
 
+    def on_settled(self, size: int, now: float) -> None:
+        """Remove bytes that are not sent again: they arrived and no SACK counted them, or were flushed."""
+        self.on_requeue(size)
+
+    def on_cancelled(self, size: int) -> None:
+        """Posted bytes, or bytes of lost packets, are not sent: their QP was flushed."""
+
     def snapshot(self) -> dict[str, Any]:
         """State for samples, at least `cwnd` in bytes (0: no window)."""
         raise NotImplementedError

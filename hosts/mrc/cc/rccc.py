@@ -84,6 +84,16 @@ class Rccc(CongestionController):
         """Add to the backlog again, or (negative) remove bytes that were not lost."""
         self._again(size)
 
+    def on_settled(self, size: int, now: float) -> None:
+        """Remove them; the backlog stays as it is."""
+        self.inflight -= size
+        if self.inflight <= 0:
+            self._idle_since = now
+
+    def on_cancelled(self, size: int) -> None:
+        """Remove them from the backlog."""
+        self.backlog -= size
+
     def _receiver_responded(self) -> None:
         """Forfeit the rest of the initial credit once the receiver responds, as uet-htsim does."""
         if self._unrequested:

@@ -72,15 +72,16 @@ class InFlight:
         self.bytes -= newly
         return newly
 
-    def settle(self) -> None:
+    def settle(self, now: float) -> None:
         """Return the remaining bytes to the controller if nothing is in flight."""
         if not self.packets and self.bytes:
             self._rcvd_units = max(self._rcvd_units, -(-self._acked // h.RCVD_UNIT))
-            self.clear()
+            self.clear(now)
 
-    def clear(self) -> None:
-        """Return all bytes to the controller."""
+    def clear(self, now: float) -> None:
+        """Return all bytes to the controller; they are not sent again."""
         self.packets = 0
-        if not self.detached:
-            self.cc.on_requeue(self.bytes)
+        if self.detached:
+            self.cc.on_requeue(-self.bytes)  # `detach` had returned them to be sent again
+        self.cc.on_settled(self.bytes, now)
         self.bytes = 0

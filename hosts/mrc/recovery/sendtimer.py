@@ -79,7 +79,7 @@ class SendTimer(Timer):
         newest = max(packet.sent_at for packet in expired)
         for packet in expired:
             requestor.qp.cc.on_loss(requestor.declare_lost(packet, "timeout", now), now)
-        requestor.in_flight_bytes.settle()
+        requestor.in_flight_bytes.settle(now)
         requestor.window_opened(now)
         return requestor.retries.expired(newest, now)
 
@@ -94,5 +94,5 @@ class SendTimer(Timer):
                 self._loss.true_loss(now)  # two copies without a response
                 requestor.qp.evs.lost(packet.lost_ev, now, TAIL)
             requestor.qp.cc.on_requeue(requestor.declare_lost(packet, TAIL, now))
-        requestor.in_flight_bytes.settle()
+        requestor.in_flight_bytes.settle(now)
         requestor.window_opened(now)

@@ -39,6 +39,12 @@ class MrcMessage(PostedWrite):
     packets: int
     sent: int  # packets handed out so far
 
+    def unsent_bytes(self, mtu: int, full_nominal: int, overhead: int) -> int:
+        """Return the nominal size of the packets that were not handed out; sizes as of `fill`."""
+        last = self.length - (self.packets - 1) * mtu
+        ends = last + (-last & 3) + overhead + (4 if self.imm is not None else 0)
+        return (self.packets - 1 - self.sent) * full_nominal + ends
+
     def fill(self, packet: SentPacket, mtu: int, full_nominal: int, overhead: int) -> bool:
         """Fill a new packet with the next piece; return True if it is the last. Sizes in bytes.
 
