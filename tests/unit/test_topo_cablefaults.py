@@ -66,6 +66,13 @@ def test_seeded_losses_are_the_same_packets_for_the_same_seed():
     assert action.rule("counter").startswith(f"numgen inc mod {cycle} {{ {lost[0]}, ")
 
 
+@pytest.mark.parametrize("rate", [0.3, 1e-2, 1e-3, 1e-4, 3e-5, 1.5e-6, 4e-7, 1e-8])
+def test_a_seeded_loss_loses_what_its_rate_says_also_where_it_is_tiny(rate):
+    cycle, lost = SeededLoss(rate, "seed").numbers()
+    assert lost
+    assert len(lost) / cycle == pytest.approx(rate, rel=0.005)
+
+
 def test_a_seeded_loss_of_nothing_and_of_everything():
     assert SeededLoss(0.0, "x").rule("counter") == "numgen inc mod 2 >= 2 counter drop"
     assert SeededLoss(1.0, "x").rule("counter") == "counter drop"
