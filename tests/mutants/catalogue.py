@@ -111,7 +111,7 @@ MUTANTS: Final = (
     Mutant("a small packet takes the link as long as a full one", "sim/switches/port.py", "max(now, busy_until) + serialization_ticks(frame.size, rate) if rate", "max(now, busy_until) + self._interval if rate", ("sim_bytes",)),
     Mutant("marks begin with the first packet that waits", "sim/switches/port.py", "        self._ecn_min = unit * queue.ecn_min\n", "        self._ecn_min = 0\n", ("sim_bytes",)),
     Mutant("a switch that stood still trims by the queue that it lost", "sim/switches/port.py", "        self.waiting = self._backlog = self.register = 0\n", "        self.waiting = self._backlog = 0\n", ("sim_faults",)),
-    Mutant("a switch forwards what another uSID is for", "sim/switches/switch.py", "        if usids[at] != self.usid:\n", "        if False:\n", ("sim_faults", "sim_world")),
+    Mutant("a switch forwards what another uSID is for", "sim/switches/switch.py", "        if here != self.usid:\n", "        if False:\n", ("sim_faults", "sim_world")),
     Mutant("frames on a cable that is cut arrive", "sim/links/cable.py", "        if now - self.delay < self.clear_since:\n", "        if now < self.clear_since:\n", ("sim_faults",)),
     Mutant("a cable's delay is counted twice", "sim/links/cable.py", "        self._clock.schedule(at + self.delay, frame)\n", "        self._clock.schedule(at + 2 * self.delay, frame)\n", ("sim_nic",)),
     Mutant("a fault counts frames that it does not match", "sim/links/faults.py", "        if not (self._matches.always or self._matches(frame)):\n            return frame\n", "", ("sim_faults",)),

@@ -47,7 +47,7 @@ def test_a_byte_that_is_not_placed_is_found(monkeypatch):
 
 
 def test_bytes_that_stay_in_flight_are_found(monkeypatch):
-    monkeypatch.setattr(InFlight, "settle", lambda _self: None)
+    monkeypatch.setattr(InFlight, "settle", lambda _self, _now: None)
     monkeypatch.setattr(InFlight, "received", lambda _self, _units: 0)
     assert "in flight" in what_is_found()
 

@@ -85,5 +85,5 @@ def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path
         file.write('{"kind": "ca')  # torn: it is not there
     assert list(record.store(tmp_path).rows) == ["case 1", "case 2"]
     (tmp_path / record.FILE).write_text("{\n")
-    with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is not a row of a survey; remove it, .*--out"):
+    with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is not a row of a survey; remove the line .*--out"):
         record.store(tmp_path)
