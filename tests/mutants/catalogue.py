@@ -102,7 +102,7 @@ MUTANTS: Final = (
     Mutant("a decrease has no floor", _NSCC, "max(1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay, p.max_md_jump)", "1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay", ("mrc_nscc", "nscc_reference")),
     Mutant("the window has no cap", _NSCC, "    s.cwnd = min(max(s.cwnd, p.mtu), p.max_cwnd)\n", "    s.cwnd = max(s.cwnd, p.mtu)\n", ("mrc_nscc", "nscc_reference")),
     Mutant("quick adapt forgets its gate", _NSCC, "s.achieved_bytes < p.max_cwnd / (1 << p.qa_gate)", "s.achieved_bytes < p.max_cwnd", ("mrc_nscc", "nscc_reference")),
-    Mutant("timers fire early", "hosts/rdma/timers.py", "        if deadline > now:\n            self.arm(deadline)\n            return False\n", "", ("mrc_probing",)),
+    Mutant("timers fire early", "hosts/rdma/timers.py", "        if deadline > now:\n            self.arm(deadline)\n            return False\n", "", ("timers",)),
     Mutant("a write reaches beyond its region", "hosts/rdma/memory.py", "            if offset >= 0 and end <= region.length:\n", "            if end <= region.length:\n", ("mrc_memory", "mrc_verbs", "roce_endpoint")),
     Mutant("a full completion queue loses silently", "hosts/rdma/completion.py", "            self.overflowed = True\n            return False", "            return True", ("mrc_completions", "mrc_verbs")),
     # --- virtual time -------------------------------------------------------------------------------------------------
