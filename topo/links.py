@@ -4,12 +4,12 @@ A rule has the links it applies to and the settings that differ; of several that
 Rates are in bits per second, so rules need `link.rate` (virtual time).
 """
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from mrclab.topo.input.booleans import NoBooleanNumbers
 from mrclab.topo.input.quantities import BitRate, Delay, Length
-from mrclab.topo.input.truth import as_words
 
 LinkTier = Literal["nic", "t0-t1", "t1-t2"]
 """Cables of NICs, those between T0s and T1s, and those between T1s and T2s."""
@@ -33,15 +33,10 @@ def _some(value: tuple[int, ...]) -> tuple[int, ...]:
     return value
 
 
-class LinkRule(BaseModel):
+class LinkRule(NoBooleanNumbers):
     """Cables whose links differ from `link`, and their settings."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth(cls, data: Any) -> Any:
-        return as_words(cls, data)
 
     tier: LinkTier | None = Field(
         default=None, description="nic: cables of hosts; the others: those between switches of two tiers"

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input.booleans import NoBooleanNumbers
 from mrclab.topo.input.quantities import BitRate, Delay, Duration
 from mrclab.topo.input.sentences import nearest, shown
-from mrclab.topo.input.truth import as_words
 from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
@@ -30,13 +30,8 @@ class SpecError(TopoError, ValueError):
     """A fabric description that cannot be built; its text names every field at fault and the remedy."""
 
 
-class _Strict(BaseModel):
+class _Strict(NoBooleanNumbers):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth(cls, data: Any) -> Any:
-        return as_words(cls, data)
 
 
 class LinkSpec(_Strict):

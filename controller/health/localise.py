@@ -191,7 +191,7 @@ class Localiser:
     def recovered(self, rate: float, cycles: Iterable[Tally]) -> bool:
         """Return True if `cycles` (newest first; probes over the element) say "healthy" rather than "loses at `rate`".
 
-        The look back ends where either is evident: cycles before the fault says nothing about now.
+        The look back ends where either is evident: cycles before the fault say nothing about now.
         """
         limits = self.thresholds
         ratio = 0.0

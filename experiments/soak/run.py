@@ -103,10 +103,10 @@ def _last(harness: SoakHarness) -> list[str]:
 
 def _beyond_target(plan: SoakPlan, size: int) -> float:
     """Seconds for a packet per round trip: all that NSCC sends for long where cables take its target delay; else 0."""
-    longer = dict.fromkeys(range(1, plan.fabric.spec.planes + 1), 0.0)
-    for link in plan.fabric.links:
-        longer[link.plane] += 2 * dict(plan.slow).get(link.name, 0.0)
-    most = max(longer.values())
+    longer = [0.0] * (plan.fabric.spec.planes + 1)  # there and back, by plane
+    for name, seconds in plan.slow:
+        longer[plan.fabric.link(name).plane] += 2 * seconds
+    most = max(longer)
     if plan.transport != "mrc" or most < _TARGET_DELAY * plan.rtt:
         return 0.0
     return size / plan.fabric.spec.path_mtu * (plan.rtt + most)

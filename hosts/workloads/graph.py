@@ -37,7 +37,7 @@ class RankProgram:
     """Steps of one rank; many ranks may share a schedule.
 
     `peers` are the ranks that sends and receives name by their place, `groups` the ranks of collectives. A step uses
-    `stride` message numbers. Computations take up to a share of `jitter` longer, drawn from `seed`.
+    `stride` message numbers. Computations take up to a share of `jitter` longer.
     """
 
     schedule: Schedule
@@ -48,7 +48,6 @@ class RankProgram:
     stride: int = 1
     largest: int = 1  # bytes of a message, at most
     jitter: float = 0.0
-    seed: str = ""
 
 
 @dataclass
@@ -99,7 +98,7 @@ class PieceReceiver(Receiver):
 
 
 class GraphRun(Span):
-    """Drives one rank. `senders` and `receivers` are this host's ends by the rank of their peer.
+    """Drives one rank. `senders` and `receivers` are this host's ends by the rank of their peer; `seed` is jitter's.
 
     `on_step(step, began, ended, compute)` after each, with the seconds in which anything computed; `on_done` after the
     last one, or a failure.
@@ -108,6 +107,7 @@ class GraphRun(Span):
     def __init__(
         self,
         program: RankProgram,
+        seed: str,
         senders: Mapping[int, ChannelSender],
         receivers: Mapping[int, PieceReceiver],
         timers: Timers,
@@ -125,7 +125,7 @@ class GraphRun(Span):
         self._step_began = self._computed = self._busy_since = 0.0
         self._busy = 0  # processors that compute
         self._units: dict[int, _Unit] = {}
-        self._draw = random.Random(program.seed) if program.jitter else None
+        self._draw = random.Random(seed) if program.jitter else None
         self._waiting: dict[tuple[int, int], tuple[_Live, int]] = {}  # receives, by rank and number
         self._choosing: list[tuple[_Live, int]] = []  # receives that accept several messages, in order of their begin
         self._early: dict[tuple[int, int], None] = {}  # unexpected messages, in order of arrival

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -228,9 +227,8 @@ class Workload:
         if self._graph is None:
             senders = {self._flows[name].rank: end for name, end in self.senders.items()}
             receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
-            program = replace(self._program, seed=self.spec.seed)
             self._graph = GraphRun(
-                program, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
+                self._program, self.spec.seed, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
                 self._step, self._graph_done,
             )  # fmt: skip
         return self._graph

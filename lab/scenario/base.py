@@ -1,14 +1,12 @@
 """Base class of all models of a scenario file."""
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict
 
 from mrclab.lab.kinds import kind_of
-from mrclab.topo.input.truth import as_words
+from mrclab.topo.input.booleans import NoBooleanNumbers
 
 
-class Strict(BaseModel):
+class Strict(NoBooleanNumbers):
     """Immutable model; an unknown field is an error."""
 
     model_config = ConfigDict(
@@ -19,11 +17,6 @@ class Strict(BaseModel):
         populate_by_name=True,
         allow_inf_nan=False,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth(cls, data: Any) -> Any:
-        return as_words(cls, data)
 
 
 class OfKind(Strict):

@@ -12,7 +12,7 @@ from mrclab.lab.errors import ScenarioError
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.sim.clock import Clock
 from mrclab.sim.links.faults import decider
-from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle
+from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle
 
 FILE = {"name": "a", "kind": "write", "from": "h1", "to": "h3", "size": "64 KiB"}
 
@@ -46,7 +46,7 @@ def test_the_same_packets_are_lost_with_the_same_seed_and_in_both_worlds():
 
 
 def test_a_rare_loss_ends_with_the_longest_cycle():
-    assert cycle(model(rate=1e-6, burst=1), "1", 4096).packets == LONGEST_CYCLE
+    assert cycle(model(rate=1e-6, burst=1), "1", 4096).packets == LONG_CYCLE
     assert LossCycle(2, ()).rule("c") == "numgen inc mod 2 >= 2 c drop"
 
 

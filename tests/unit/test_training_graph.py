@@ -84,7 +84,7 @@ def _runs_to_the_end(ranks):
 def test_a_rank_with_nothing_to_do_ends_all_of_many_steps():
     idle = RankProgram(schedules.Schedule((), (), 0), peers=(), steps=10_000)
     steps, ends = [], []
-    run = GraphRun(idle, {}, {}, Timers(), lambda step, *_: steps.append(step), lambda: ends.append(True))
+    run = GraphRun(idle, "", {}, {}, Timers(), lambda step, *_: steps.append(step), lambda: ends.append(True))
     run.start(0.0)
     assert (steps, ends) == (list(range(10_000)), [True])
 

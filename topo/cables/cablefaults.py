@@ -27,7 +27,7 @@ _INNER_LABEL = 336  # its low 16 bits
 _INNER_SOURCE_PORT = 640
 _PPM = 1_000_000
 _MAX_COUNT = 2**32 - 1
-LONGEST_CYCLE = 2**20  # packets; longer where that holds too few losses for the rate to be met
+LONG_CYCLE = 2**20  # packets; a longer one only for tiny rates
 _FEW_LOSSES = 100  # from here on whole losses of such a cycle are within 0.5 % of the rate
 
 
@@ -122,9 +122,9 @@ class SeededLoss:
 
     def numbers(self) -> tuple[int, tuple[int, ...]]:
         """The cycle in packets, and which of it are lost, counted from 0."""
-        cycle = min(LONGEST_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
+        cycle = min(LONG_CYCLE, max(2, round(self.draws / self.probability))) if self.probability else 2
         lost = round(cycle * self.probability)
-        if self.probability and lost < _FEW_LOSSES and cycle == LONGEST_CYCLE:
+        if self.probability and lost < _FEW_LOSSES and cycle == LONG_CYCLE:
             lost = max(lost, 1)
             cycle = min(round(lost / self.probability), _MAX_COUNT)
         return cycle, tuple(sorted(random.Random(self.seed).sample(range(cycle), lost)))

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo.config.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
 from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.registry import OneOf, Registry, checked
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input import files
-from mrclab.topo.input.truth import as_words
+from mrclab.topo.input.booleans import NoBooleanNumbers
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
@@ -50,18 +50,13 @@ def _not_given(value: object) -> bool:
     return not value
 
 
-class TransportSpec(BaseModel):
+class TransportSpec(NoBooleanNumbers):
     """Transport and congestion control of all QPs, with `attributes` over the defaults of a node config's transport.
 
     `ev_profile` overrides fields of the default EV profile (MRC only).
     """
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth(cls, data: Any) -> Any:
-        return as_words(cls, data)
 
     kind: Kind = "mrc"
     congestion_control: Annotated[str, OneOf(*CONGESTION_CONTROLS.values())] | None = Field(
@@ -82,8 +77,8 @@ class TransportSpec(BaseModel):
     scheduler_settings: dict[str, Any] = Field(
         default={}, exclude_if=_not_given, description="settings of the scheduler that differ from its defaults"
     )
-    ev_profile: dict[str, Any] = {}
-    attributes: dict[str, Any] = {}
+    ev_profile: dict[str, Any] = Field(default={})
+    attributes: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
     def _fits(self) -> "TransportSpec":

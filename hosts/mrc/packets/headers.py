@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -119,10 +119,7 @@ class Content:
 
     __slots__ = ()
 
-    @property
-    def length(self) -> int:
-        """Bytes of the packed form."""
-        raise NotImplementedError
+    length: ClassVar[int]  # bytes of the packed form
 
     def pack(self) -> bytes:
         """As bytes."""
@@ -131,6 +128,8 @@ class Content:
 
 class Sack(Content):
     """SETH and CC_STATE. `offset` is the trigger's distance from `cack`, or the probe id where `probe_reply`."""
+
+    length: ClassVar[int] = SETH.size
 
     __slots__ = (
         "bitmap", "bitmap_offset", "cack", "cc_type", "entropy", "mark", "mpr", "offset", "ooo_count", "penalty",
@@ -168,11 +167,6 @@ class Sack(Content):
         self.penalty = penalty
         self.rcvd_units = rcvd_units  # bytes received in units of 256, 24 bits
         self.cc_type = cc_type
-
-    @property
-    @override
-    def length(self) -> int:
-        return SETH.size
 
     @override
     def pack(self) -> bytes:
@@ -237,6 +231,8 @@ class Sack(Content):
 class Nack(Content):
     """NETH."""
 
+    length: ClassVar[int] = NETH.size
+
     __slots__ = ("cc_type", "entropy", "psn", "reason", "timestamp", "vendor")
 
     def __init__(
@@ -248,11 +244,6 @@ class Nack(Content):
         self.timestamp = timestamp
         self.vendor = vendor
         self.cc_type = cc_type
-
-    @property
-    @override
-    def length(self) -> int:
-        return NETH.size
 
     @override
     def pack(self) -> bytes:
@@ -286,17 +277,14 @@ class Probe(NamedTuple):
 class EndpointRequest(Content):
     """ERTH; the request id is in the PSN field of the BTH. Bit n−1 of the mask: port n is up."""
 
+    length: ClassVar[int] = ERTH.size
+
     __slots__ = ("op", "port_mask", "timestamp")
 
     def __init__(self, op: int, port_mask: int = 0, timestamp: int = 0) -> None:
         self.op = op
         self.port_mask = port_mask
         self.timestamp = timestamp
-
-    @property
-    @override
-    def length(self) -> int:
-        return ERTH.size
 
     @override
     def pack(self) -> bytes:
@@ -312,6 +300,8 @@ class EndpointRequest(Content):
 class EndpointResponse(Content):
     """EETH: the EV of the request, and the time that the responder needed, in ns."""
 
+    length: ClassVar[int] = EETH.size
+
     __slots__ = ("entropy", "op", "port_mask", "service_time", "timestamp")
 
     def __init__(self, op: int, entropy: int, port_mask: int = 0, timestamp: int = 0, service_time: int = 0) -> None:
@@ -320,11 +310,6 @@ class EndpointResponse(Content):
         self.port_mask = port_mask
         self.timestamp = timestamp
         self.service_time = service_time
-
-    @property
-    @override
-    def length(self) -> int:
-        return EETH.size
 
     @override
     def pack(self) -> bytes:

@@ -13,7 +13,7 @@ from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
 
 LOSS_MODELS.define("mrclab.lab.faults.losses")
 
-from mrclab.topo.cables.cablefaults import LONGEST_CYCLE, LossCycle  # noqa: E402
+from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle  # noqa: E402
 
 if TYPE_CHECKING:
     LossModel: TypeAlias = LossModelBase
@@ -27,12 +27,12 @@ def cycle(model: LossModelBase, seed: str, draws: int) -> LossCycle:
     """Return the packets that a model loses on one cable: `draws` of them at most, in a cycle that then repeats."""
     lost: list[int] = []
     for number in _ascending(model, seed):
-        if number >= LONGEST_CYCLE:
+        if number >= LONG_CYCLE:
             break
         if len(lost) == draws:
             return LossCycle(number, tuple(lost))
         lost.append(number)
-    return LossCycle(LONGEST_CYCLE, tuple(lost))
+    return LossCycle(LONG_CYCLE, tuple(lost))
 
 
 def _ascending(model: LossModelBase, seed: str) -> Iterator[int]:

@@ -181,7 +181,7 @@ class _StatementReader:
         self._take(">")
         self._take(")")
         if not 0 < width <= _LONGEST:
-            _refuse(f"bit<{width}> is not a type here; a type has 1 to {_LONGEST}")
+            _refuse(f"bit<{width}> is not a type here; use bit<1> to bit<{_LONGEST}>")
         inner = self._unary()
         return Bits(_node("&", inner.tree, _number(_mask(width))), width)
 

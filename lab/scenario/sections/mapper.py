@@ -1,29 +1,24 @@
 """Clustermapper in a scenario: how often the hosts probe, and which of its findings are denied."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from mrclab.lab.scenario.units import Duration
-from mrclab.topo.input.truth import as_words
+from mrclab.topo.input.booleans import NoBooleanNumbers
 
 Deny = bool | Literal["all"]
 
 _POLICIES: dict[Deny, str] = {True: "default", False: "observe", "all": "all"}
 
 
-class MapperSpec(BaseModel):
+class MapperSpec(NoBooleanNumbers):
     """`mapper:` of a scenario. `deny` false: faults are named, nothing is denied; true: a NIC–T0 cable that loses.
 
     `all`: every cable and T1 at fault is denied, dead ones too, as before a job starts.
     """
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth(cls, data: Any) -> Any:
-        return as_words(cls, data)
 
     cycle: Duration = Field(
         default=0.5,

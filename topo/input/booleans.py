@@ -4,24 +4,33 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
 
-def as_words(model: type[BaseModel], data: Any) -> Any:
+class NoBooleanNumbers(BaseModel):
+    """Model whose fields of numbers refuse `true` and `false`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _booleans_as_text(cls, data: Any) -> Any:
+        return booleans_as_text(cls, data)
+
+
+def booleans_as_text(model: type[BaseModel], data: Any) -> Any:
     """Return the data of a model with `true` and `false` as text in fields of numbers, which then refuse them."""
     if not isinstance(data, Mapping):
         return data
-    words = {name: _word(value) for name, value in data.items() if _is_truth(value) and _is_number(model, name)}
-    return {**data, **words} if words else data
+    texts = {name: _text(value) for name, value in data.items() if _has_boolean(value) and _is_number(model, name)}
+    return {**data, **texts} if texts else data
 
 
-def _word(value: Any) -> Any:
+def _text(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_word(one) for one in value]
+        return [_text(one) for one in value]
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _is_truth(value: Any) -> bool:
+def _has_boolean(value: Any) -> bool:
     return isinstance(value, bool) or (isinstance(value, (list, tuple)) and any(isinstance(one, bool) for one in value))
 
 
