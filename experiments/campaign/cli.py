@@ -118,7 +118,8 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     with naming(written):
         written.write_text(html, encoding="utf-8")
     states = Counter(row["state"] for row, _ in rows)
-    terminal.print(f"{len(rows)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
+    runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    terminal.print(f"{runs}: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
     summaries = page.summaries([row for row, _ in rows], planned.fields)
     for one in summaries:
         moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
