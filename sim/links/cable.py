@@ -125,6 +125,7 @@ class HalfLink:
                     self.watch.observe(frame, self, False)
                 return
             frame = met
+            frame.half_link = self  # a damaged frame is a new one
         if self.detour is None or self.detour.on_frame(frame, self) is not None:
             if self.watch is not None:
                 self.watch.observe(frame, self, True)
@@ -135,6 +136,7 @@ class HalfLink:
         if self.clear_since > self._clock.now:
             self.lost += 1
             return False
+        frame.half_link = self  # a copy has none yet
         self._arrive(frame)
         return True
 

@@ -113,6 +113,10 @@ class SwitchBuffer:
         """Return how often the peer of a port was paused."""
         return self._xoffs.get(port, 0)
 
+    def forget_pauses(self, port: int) -> None:
+        """Reset the count of pauses of a port's peer."""
+        self._xoffs.pop(port, None)
+
     def admit(self, frame: SimFrame, queued: int) -> bool:
         """Admit a frame to an egress queue that holds `queued` bytes; False if it must be dropped."""
         size = frame.size
@@ -408,3 +412,10 @@ class PausablePort(SimSwitchPort):
                 self._buffer.release(frame)
         self.waiting = self._backlog = 0
         self._blocked_since = NEVER
+
+    def clear(self) -> None:
+        """Forget pauses too: a new process has counted none, and knows of none until its peer sends one again."""
+        super().clear()
+        self.paused = self._storming = False
+        self._paused_ticks = self.storms = 0
+        self._buffer.forget_pauses(self.number)

@@ -297,6 +297,39 @@ def test_a_switch_that_dies_gives_its_buffer_back() -> None:
     assert (buffer.used, rig.port(1).depth()) == (0, 0)
 
 
+class Replaced:
+    """A fault that hands on another frame, as damage does."""
+
+    def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame:
+        return frame.copy()
+
+
+def test_a_damaged_frame_counts_for_the_port_that_it_came_by() -> None:
+    rig = Rig(10e-6, buffer=4_000_000, pfc={})
+    rig.half_links[2].faults = (Replaced(),)
+    rig.sends(2, 1)
+    rig.run(20e-6)
+    assert rig.sinks[1].got > 50
+    (buffer,) = rig.sim._buffers.values()
+    assert buffer.ingress(rig.half_links[2]).shared_used == 0
+
+
+def test_a_switch_that_dies_forgets_its_pauses() -> None:
+    rig = Rig(100e-6, buffer=4_000_000, alpha=0.02, pfc={"watchdog": "20us"})
+    for host in (2, 3, 4):
+        rig.sends(host, 1)
+    port = rig.port(1)
+    port.pause(True)
+    rig.run(60e-6)
+    assert port.storms and port.paused_seconds and rig.port(2).xoffs
+    rig.switch.die()
+    assert (port.paused, port.storms, port.paused_seconds, rig.port(2).xoffs) == (False, 0, 0, 0)
+    rig.switch.revive()
+    rig.switch.provision()
+    rig.run(20e-6)
+    assert rig.sinks[1].got > 50  # it sends again, and its peer's next pause will stop it
+
+
 def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) -> None:
     told = {
         "name": "paused",

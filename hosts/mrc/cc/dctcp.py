@@ -1,8 +1,9 @@
 """DCTCP: a window cut by the share of marked bytes.
 
 Alizadeh et al., "Data Center TCP (DCTCP)", SIGCOMM 2010, and RFC 8257: alpha follows the share of marked bytes of each
-window, and a window with marks is cut by alpha / 2; else it grows by one packet per RTT. A SACK has one mark for all
-that it acknowledges. A fabric with a queue at the last hop only needs marks there: `fabric.last_hop_ecn: true`.
+window, and the first mark of an RTT cuts the window by alpha / 2. SACKs without a mark add one packet per RTT, in a
+window with marks too, as in uet-htsim (a TCP would wait for that window's end). A SACK has one mark for all that it
+acknowledges. A fabric with a queue at the last hop only needs marks there: `fabric.last_hop_ecn: true`.
 """
 
 from __future__ import annotations
