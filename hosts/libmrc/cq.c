@@ -306,5 +306,5 @@ EXPORT int mrc_destroy_cq(struct mrc_cq *cq)
 		munmap(cq->ring, cq->size);
 	pthread_mutex_destroy(&cq->lock);
 	free(cq);
-	return refused(error);
+	return 0;
 }

@@ -316,9 +316,10 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	struct call call = {.op = OP_DEALLOC_PD, .n = 1, .number = {pd->handle}};
 	int error = agent_call(&context_of(pd->context)->agent, &call);
 
-	if (!error)
-		free(pd);
-	return refused(error);
+	if (error && error != EIO) /* without its agent nothing of it is left */
+		return refused(error);
+	free(pd);
+	return 0;
 }
 
 /* Have the pages there, as a device that pins them would, and learn whether they may be used so. */
@@ -379,9 +380,10 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	struct call call = {.op = OP_DEREG_MR, .n = 1, .number = {mr->lkey}};
 	int error = agent_call(&context_of(mr->context)->agent, &call);
 
-	if (!error)
-		free(mr);
-	return refused(error);
+	if (error && error != EIO)
+		return refused(error);
+	free(mr);
+	return 0;
 }
 
 EXPORT int ibv_fork_init(void)

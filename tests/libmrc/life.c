@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 		CHECK(!pthread_join(poller, &seen) && seen);
 		REFUSED(EIO, post(&end, 0, 1, 1, 0, 0, 0) == EIO);
 		REFUSED(EIO, !ibv_alloc_pd(end.context));
-		REFUSED(EIO, mrc_destroy_qp(end.qp) == EIO);
+		close_end(&end); /* what the agent had is gone; what the library has is freed, and no error invites to try again */
 		printf("orphan done\n");
 		return 0;
 	} else if (!strcmp(argv[1], "threads")) {

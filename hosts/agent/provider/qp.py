@@ -301,8 +301,9 @@ class ProgramQp:
 
     def silence(self) -> None:
         """Stop sending anything to the peer."""
-        if self.made:
-            self._verbs.qps[self.number].owner_died = True
+        qp = self._verbs.qps.get(self.number)  # None: not made yet, or other operations of the agent destroyed it
+        if qp is not None:
+            qp.owner_died = True
 
     def destroy(self) -> None:
         """Destroy the QP with everything outstanding."""
