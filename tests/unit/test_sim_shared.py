@@ -321,7 +321,7 @@ def test_a_switch_that_dies_forgets_its_pauses() -> None:
     port = rig.port(1)
     port.pause(True)
     rig.run(60e-6)
-    assert port.storms and port.paused_seconds and rig.port(2).xoffs
+    assert all((port.storms, port.paused_seconds, rig.port(2).xoffs))
     rig.switch.die()
     assert (port.paused, port.storms, port.paused_seconds, rig.port(2).xoffs) == (False, 0, 0, 0)
     rig.switch.revive()
