@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.controller import nodefiles
@@ -124,6 +125,7 @@ class SimController:
             self._section = nodefiles.mapper(self.fabric, cycle, int(mapper.get("t1s") or 0))
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
+            policy = replace(policy, hold_down=policy.hold_down * self.fabric.spec.pace)
             self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self, cycle, policy)
         self._page: MetricsServer | None = None
         self._page_text = ""  # written by the world's thread alone

@@ -189,6 +189,20 @@ def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
     assert made.call("h2", "hello")["config_version"] > 1
 
 
+def test_clustermapper_lifts_its_denial_after_as_many_round_trips_on_fast_links(tmp_path):
+    link = {"rate": 100e9, "delay": 600e-9}
+    made = world(tmp_path, mapper={"cycle": 100e-6, "deny": True}, planes=2, hosts_per_t0=1, link=link)
+    fault = made.injector.inject([("h2-p2", SeededLoss(0.5, "gray"))], match=EVERY_PACKET, direction="both")
+    pass_time(made, 2e-3)
+    assert made.call("controller", "status")["denied"]
+    fault.clear()
+    hold_down = 30 * made.fabric.spec.pace
+    pass_time(made, 0.9 * hold_down)
+    assert made.call("controller", "status")["denied"]
+    pass_time(made, 0.2 * hold_down)
+    assert not made.call("controller", "status")["denied"]
+
+
 def test_a_watched_ev_is_counted_at_exactly_the_switches_of_its_path(tmp_path):
     made = world(tmp_path)
     write(made)
