@@ -176,7 +176,7 @@ class Isolation(BaseExpectation):
     at_least: Percent | None = None
     at_most: Percent | None = None
     percentile: float | None = Field(
-        default=None, ge=0, le=100, description="of its samples of 100 ms, such as 5; without it the mean"
+        default=None, ge=0, le=100, description="of its samples, as fabric.sample_every has them, such as 5; without it the mean"
     )
 
     _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 95%"))
@@ -188,7 +188,8 @@ class Isolation(BaseExpectation):
         receivers_sampled(measures, chosen, begin, end)
         got = measures.goodput(begin, end, chosen)
         if self.percentile is not None:
-            got = quantile(measures.rates.binned(edges(begin, end, 0.1), chosen), self.percentile / 100)
+            at = edges(begin, end, measures.fabric.spec.sample_interval)
+            got = quantile(measures.rates.binned(at, chosen), self.percentile / 100)
         base = measures.rates.line(chosen, (begin, end))
         if self.alone:
             alone = measures.window(self.alone)

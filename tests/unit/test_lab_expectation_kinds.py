@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from lab_flows_history import END, FREEZE, INCAST, LINE, QP, RTT, START, THAW, ev, judge, measures, scenario
 
+import mrclab
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import EXPECTATIONS
 from mrclab.lab.history import Record
@@ -177,6 +178,17 @@ def test_a_duration_can_be_held_against_another_expectation():
     ring = "kind: completion, traffic: ring, of: iterations, percentile: 50, at_most: {}% of calm"
     assert judge(line(ring.format(108)) + calm).ok
     assert not judge(line(ring.format(107)) + calm).ok
+
+
+def test_a_percentile_of_a_victim_is_of_its_samples_on_fast_links_too():
+    scenario = mrclab.scenario(
+        fabric={"planes": 1, "t0s": 2, "t1s": 1, "hosts_per_t0": 1, "link": {"rate": "10 Gb/s", "delay": "2us"}},
+        traffic=[{"name": "victim", "kind": "stream", "from": "h1", "to": "h2", "duration": "1ms"}],
+        faults=[{"name": "cut", "kind": "silent_drop", "link": "h1-p1", "at": "300us", "until": "500us"}],
+        expect=[{"kind": "isolation", "victim": "victim", "window": "start .. cut.end", "percentile": 0, "at_most": "1%"}],
+    )
+    run = mrclab.run(scenario, world="sim")
+    assert [verdict.observed for verdict in run.verdicts if not verdict.ok] == []
 
 
 def test_a_stall_that_never_ends_is_as_long_as_the_window_has_left():
