@@ -14,7 +14,7 @@ from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.elements import Element
 from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
 
-POLL = 0.1  # seconds between counter readings of a switch that is being drained
+POLL = 0.1  # seconds between counter readings of a switch that is being drained, times the fabric's `pace`
 QUIET_POLLS = 3  # readings in a row without traffic before a switch counts as drained
 DRAIN = "drain"
 """Source of the denials that a drain makes."""
@@ -111,7 +111,7 @@ class Maintenance:
                 view = driver.fleet.view(name)
                 lacks = f"lacks {'all its cables' if view.is_ready else 'its table entries'}"
                 raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {view.silence or lacks}")
-            await driver.sleep(min(POLL, left))
+            await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
         self._denials.undeny(what, DRAIN)
         await driver.nodes.notified()
         seconds = round(driver.now - begun, driver.digits)
@@ -155,7 +155,7 @@ class Maintenance:
             left = deadline - driver.now
             if left <= 0:
                 return False, unread
-            await driver.sleep(min(POLL, left))
+            await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
 
     def _in_vain(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not respond."""

@@ -38,7 +38,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import explain
 
 _LATE = 0.01  # seconds: the history records when time advanced further than requested
-_REST = 0.1  # seconds between two polls of what has no event
+_REST = 0.1  # seconds between two polls of what has no event, at most
 TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
@@ -231,10 +231,12 @@ class Lab:
     def wait_until(self, happened: Callable[[], bool], timeout: float = TIMEOUT, what: str = "") -> None:
         """Let time pass until something happened; RunError where it takes longer."""
         deadline = self.now + timeout
+        rest = _REST * self.fabric.spec.pace
         while not happened():
             if self.now > deadline:
                 raise RunError(f"{what or 'what the test waits for'} did not happen within {timeout:g} s")
-            self.go_on(self.now + _REST)
+            self.go_on(self.now + rest)
+            rest = min(2 * rest, _REST)
 
     def go_on(self, until: float) -> None:
         """Apply due changes, then let time pass until an event comes or another change is due, at most until a time."""

@@ -233,6 +233,12 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         pass
 
 
+def test_waiting_for_a_condition_ends_soon_after_it_is_met_on_fast_links():
+    with mrclab.up(FABRIC) as lab:
+        lab.wait_until(lambda: lab.now > 10e-6)
+        assert lab.now < 100e-6  # no tenth of a second, which is thousands of round trips
+
+
 def test_a_flap_goes_on_while_the_lab_is_stepped_and_what_runs_at_the_end_is_ended():
     with mrclab.up(FABRIC, seed=2) as lab:
         lab.start("stream", **{"from": "h1", "to": "h2"}, size="1 GiB")

@@ -39,6 +39,8 @@ def test_a_power_zone_is_the_same_racks_in_all_planes():
     made = run({"kind": "power_zone", "tier": "t1", "zones": 2, "zone": 2, "takes": "20us"})
     texts = sorted(row["text"] for row in made.faults if row["kind"] == "switch_reboot")
     assert texts == [f"t1-p{plane}-{number} reboots" for plane in (1, 2) for number in (3, 4)]
+    lasted = [row["end"] - row["begin"] for row in made.faults if row["kind"] == "switch_reboot"]
+    assert max(lasted) < 0.5e-3  # 20 µs without power, then until it holds its entries: on fast links no 50 ms
 
 
 def test_which_zone_goes_is_drawn_from_the_seed():

@@ -179,6 +179,13 @@ def test_a_drained_switch_carries_nothing_until_it_is_undrained(tmp_path):
     assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
 
 
+def test_a_drain_on_fast_links_takes_as_many_round_trips(tmp_path):
+    made = world(tmp_path, planes=2, hosts_per_t0=1, link={"rate": 100e9, "delay": 600e-9})
+    answer = made.call("controller", "drain", switch="t1-p1-1", timeout=2.0)
+    assert answer["drained"]
+    assert answer["seconds"] < 1e-3
+
+
 def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1, "deny": True})
     made.injector.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
