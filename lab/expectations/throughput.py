@@ -176,7 +176,10 @@ class Isolation(BaseExpectation):
     at_least: Percent | None = None
     at_most: Percent | None = None
     percentile: float | None = Field(
-        default=None, ge=0, le=100, description="of its samples, as fabric.sample_every has them, such as 5; without it the mean"
+        default=None,
+        ge=0,
+        le=100,
+        description="of its samples, as fabric.sample_every has them, such as 5; without it the mean",
     )
 
     _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 95%"))

@@ -185,7 +185,9 @@ def test_a_percentile_of_a_victim_is_of_its_samples_on_fast_links_too():
         fabric={"planes": 1, "t0s": 2, "t1s": 1, "hosts_per_t0": 1, "link": {"rate": "10 Gb/s", "delay": "2us"}},
         traffic=[{"name": "victim", "kind": "stream", "from": "h1", "to": "h2", "duration": "1ms"}],
         faults=[{"name": "cut", "kind": "silent_drop", "link": "h1-p1", "at": "300us", "until": "500us"}],
-        expect=[{"kind": "isolation", "victim": "victim", "window": "start .. cut.end", "percentile": 0, "at_most": "1%"}],
+        expect=[
+            {"kind": "isolation", "victim": "victim", "window": "start .. cut.end", "percentile": 0, "at_most": "1%"}
+        ],
     )
     run = mrclab.run(scenario, world="sim")
     assert [verdict.observed for verdict in run.verdicts if not verdict.ok] == []
