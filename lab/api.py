@@ -236,6 +236,7 @@ def run(
     need_main_thread("mrclab.run")
     with arguments_named():
         loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
+        worlds.check_target(target, loaded.scenario.world)
         worlds.check(loaded)
         worlds.check_machine(loaded)
         if results is not None:
@@ -277,6 +278,7 @@ def up(
     with arguments_named():
         fields = {"world": world, "seed": seed, "fabric": {} if fabric is None else fabric, **options}
         setting, made = files.setting({name: plain(value, name) for name, value in fields.items()})
+        worlds.check_target(target, setting.world)
         worlds.check_machine_for(setting.world)
     return LabBlock(lab_up(setting, made, _unwatched, target, RUN_DIR))
 

@@ -111,7 +111,7 @@ def plotted(
     x_label: str = "",
 ) -> Plotted:
     """Return the points of a campaign's measures; LabError for a word that it does not have."""
-    rows = [row for row in journal.read(directory) if row["state"] in {"passed", "failed"}]
+    rows = [row for row in journal.latest(directory) if row["state"] in {"passed", "failed"}]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
     for name in filter(None, (x, by, columns)):

@@ -15,6 +15,7 @@ from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report.summary import state_of
+from mrclab.lab.scenario import seeds
 from mrclab.topo.input import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
@@ -34,6 +35,8 @@ class Journal(RunStore):
         """Read existing rows; LabError if they are of another scenario, other fields or other files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
+        about["seeds"] = seeds.shown(plan.seeds)
+        about["settings"] = [[one.variant, one.values] for one in plan.settings]
         path = self.directory / ABOUT
         if path.exists():
             known = _object(path)
@@ -78,6 +81,19 @@ def _object(path: Path) -> dict[str, Any]:
 def read(directory: Path) -> Iterator[Row]:
     """Yield the rows of a campaign, each run once; LabError where a line is not a row."""
     return Journal(directory).read()
+
+
+def latest(directory: Path) -> Iterator[Row]:
+    """Yield the rows of the last command, which page and Parquet file hold; all rows where nothing says which."""
+    path, rows = directory / ABOUT, read(directory)
+    about = _object(path) if path.exists() else {}
+    if "settings" not in about:
+        return rows
+    try:
+        numbers, settings = set(seeds.parse(about["seeds"])), {key(*one, 0) for one in about["settings"]}
+    except (KeyError, TypeError, AttributeError, LabError) as error:
+        raise LabError(f"{path} is damaged ({error!r}); run the campaign's command again") from None
+    return (row for row in rows if row["seed"] in numbers and key(row["variant"], row["values"], 0) in settings)
 
 
 def _checked_key(row: Row) -> str:

@@ -66,6 +66,7 @@ def survey(
             answer.give("survey", 0, page=str(write), records=sum(map(len, surveys)))
         return
     where: WorldName = "sim" if world == "sim" else "wire"
+    worlds.check_target(target, where)
     worlds.check_machine_for(where)
     folder = out / _name(where, target)
     work = Survey(folder, seed, singles, doubles, target, context.obj, where)

@@ -69,6 +69,7 @@ def compare_worlds(
     beside the page, as a page of details and as JSON. With `--from` and scenarios these are run, and take their place
     among the figures of that file. Exit status 1 where a figure of both worlds differs and nothing explains it.
     """
+    worlds.check_target(target, world or "wire")
     terminal = err if as_json else out
     earlier, about = page.load_figures(figures) if figures else ([], None)
     made = earlier

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from mrclab.lab.errors import Refused, ScenarioError
+from mrclab.lab.errors import LabError, Refused, ScenarioError
 from mrclab.lab.faults.base import no_kind_of
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import size, virtualsize
@@ -82,6 +82,12 @@ def check_machine_for(world: WorldName) -> None:
         from mrclab.lab.run.wire import wireworld  # noqa: PLC0415
 
         wireworld.check_machine()
+
+
+def check_target(target: str | None, *worlds: str) -> None:
+    """Raise LabError for a P4 target where every run is in virtual time, which would ignore it."""
+    if target is not None and "wire" not in worlds:
+        raise LabError(f"--target {target}: virtual time has no P4 switches; leave it out, or choose --world wire")
 
 
 def missing_packages() -> list[str]:

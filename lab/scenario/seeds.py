@@ -1,6 +1,7 @@
 """Seeds on a command line."""
 
 import re
+from collections.abc import Sequence
 
 from mrclab.lab.errors import LabError
 
@@ -27,3 +28,14 @@ def parse(text: str, option: str = "--seeds") -> list[int]:
             )
         seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
+
+
+def shown(seeds: Sequence[int]) -> str:
+    """Return seeds as `parse` reads them, runs of successive ones as ranges."""
+    spans: list[list[int]] = []
+    for seed in seeds:
+        if spans and seed == spans[-1][1] + 1:
+            spans[-1][1] = seed
+        else:
+            spans.append([seed, seed])
+    return ",".join(str(first) if first == last else f"{first}..{last}" for first, last in spans)

@@ -271,6 +271,11 @@ def test_pictures_leave_the_users_backend_alone():
         ("link-failure", {}, "run takes a Scenario, not 'link-failure'; make one with mrclab.Scenario.from_yaml"),
         (None, {"world": "smi"}, "world: 'smi' is unknown; did you mean 'sim'?"),
         (None, {"target": "foo"}, "target: 'foo' is unknown; known here: soft, bmv2"),
+        (
+            None,
+            {"target": "soft"},
+            'target="soft": virtual time has no P4 switches; leave it out, or choose world="wire"',
+        ),
     ],
 )
 def test_a_run_with_a_wrong_argument_is_refused_in_a_sentence(scenario, arguments, said):
@@ -296,6 +301,7 @@ def made_with(**sections):
         (lambda: mrclab.read(None), "directory is the path of a file or folder as text, not None"),
         (lambda: mrclab.up(3), "fabric: a mapping of fields is expected here (got 3)"),
         (lambda: mrclab.up(FABRIC, target="foo"), "target: 'foo' is unknown; known here: soft, bmv2"),
+        (lambda: mrclab.up(FABRIC, target="bmv2"), 'target="bmv2": virtual time has no P4 switches; leave it out'),
     ],
 )
 def test_values_of_a_wrong_type_are_refused_with_their_place(make, said):

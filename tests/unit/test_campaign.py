@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import cli, journal, page, plan, work
+from mrclab.experiments.campaign import cli, figure, journal, page, plan, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import Interrupted, LabError, Refused, RunError, ScenarioError
@@ -28,6 +28,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.seeds import parse as parse_seeds
+from mrclab.lab.scenario.seeds import shown as seeds_shown
 from mrclab.sim.world import SimWorld
 
 SCENARIO = """
@@ -74,6 +75,7 @@ def arguments(file, directory, seeds="1,2"):
 @pytest.mark.parametrize(("text", "seeds"), [("1..4", [1, 2, 3, 4]), ("7,2..3,7", [7, 2, 3]), ("0", [0])])
 def test_seeds_are_numbers_and_ranges(text, seeds):
     assert parse_seeds(text) == seeds
+    assert parse_seeds(seeds_shown(seeds)) == seeds
 
 
 @pytest.mark.parametrize("text", ["", "4..1", "one", "1..", "-3"])
@@ -433,7 +435,9 @@ def test_the_page_of_a_huge_campaign_names_only_its_first_failing_runs():
     assert "In all of them: rate = 1" in shown
 
 
-def test_parquet_and_page_hold_the_runs_of_the_command_and_the_journal_those_before_it(tmp_path, file, in_this_process):
+def test_parquet_page_and_figure_hold_the_runs_of_the_command_and_the_journal_those_before_it(
+    tmp_path, file, in_this_process
+):
     parquet = pytest.importorskip("pyarrow.parquet")
     text = SCENARIO.replace(
         "expect:", "measure:\n  - {kind: completion, name: ct, of: messages, traffic: all}\nexpect:"
@@ -451,6 +455,9 @@ def test_parquet_and_page_hold_the_runs_of_the_command_and_the_journal_those_bef
     assert set(parquet.read_table(tmp_path / "c" / "flows.parquet").to_pydict()["seed"]) == {1, 2}
     html_page = (tmp_path / "c" / "index.html").read_text()
     assert "(measured) in 2 runs" in html_page
+    assert [row["seed"] for row in journal.latest(tmp_path / "c")] == [1, 2]
+    ((_, (point,)),) = figure.plotted(tmp_path / "c", "variant", ["completion (ct)"]).curves
+    assert point.count == 2
 
 
 def test_the_table_as_parquet(tmp_path):

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from mrclab.lab.command import cli, ending
 from mrclab.lab.command.live import shortcut
+from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.config import registry as algorithms
@@ -206,6 +207,26 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     file.write_text(file.read_text().replace("world: sim\n", ""))
     both = answered("worlds", file, "--seeds", "1", "--world", "sim", "--results", "worlds")
     assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"passed": 1})]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "true-speed"],
+        ["run", "true-speed", "--dry-run"],
+        ["suite", "true-speed"],
+        ["up", "--world", "sim"],
+        ["send", "h1", "h3", __file__, "--world", "sim"],
+        ["survey", "--world", "sim"],
+        ["worlds", "true-speed", "--world", "sim"],
+    ],
+)
+def test_a_p4_target_for_virtual_time_is_refused(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, [*words, "--target", "soft"])
+    said = "--target soft: virtual time has no P4 switches; leave it out, or choose --world wire"
+    assert (type(done.exception), str(done.exception)) == (LabError, said)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("words", "headings"), [(["switch", "--json"], 0), ([], 5)])

@@ -64,6 +64,7 @@ def up(
     chosen: Any = world or (spec.world if spec else "wire")
     probing = (spec and spec.mapper) or (MapperSpec() if mapper else None)
     lines = _lines(script) if script else None
+    worlds.check_target(target, chosen)
     worlds.check_machine_for(chosen)
     if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
         console.plain(err, f"mrclab: {warning}")

@@ -64,6 +64,7 @@ def run(
     if seed is not None:
         chosen = tuple(scenario.with_seed(one, seed) for one in chosen)
     chosen = tuple(scenario.slower(one, slower) for one in chosen)
+    worlds.check_target(target, *(one.scenario.world for one in chosen))
     worlds.check(*chosen)
     if dry_run:
         from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without

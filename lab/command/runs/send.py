@@ -68,6 +68,7 @@ def send(
             sys.stdout.write(response["text"])
         return
     where: WorldName = "sim" if world == "sim" else "wire"
+    worlds.check_target(target, where)
     worlds.check_machine_for(where)
     running = attach(context.obj) if where == "wire" else None
     fabric = running.fabric if running else Fabric(FabricSpec())

@@ -46,6 +46,7 @@ def run_suite(
     """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""
     loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
     planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
+    worlds.check_target(target, *(one.scenario.world for one in planned))
     worlds.check(*planned)
     if dry_run and as_json:
         runs = [{"name": one.scenario.name, "seed": one.scenario.seed, "source": str(one.source)} for one in planned]
