@@ -389,15 +389,25 @@ class FabricSpec(_Strict):
         At a rate in bits, for a full packet and its SACK, with the delays of switches and serialization delays;
         else without, since switches and hosts then are processes with delays of their own.
         """
+        if self.links:
+            return max(self.plane_rtt(links, plane) for plane in range(1, self.planes + 1))
         there_and_back = 2 * links * self.link.delay + 4 * self.nic_latency
         if self.link.rate is None:
             return there_and_back or 1 / self.link.rate_pps  # without any delay, the time of one packet
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
+        return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
+
+    def plane_rtt(self, links: int, plane: int) -> float:
+        """`base_rtt` of one plane."""
         if not self.links:
-            return there_and_back + 2 * (links - 1) * self.latency + links * bits / self.link.rate
-        planes = range(1, self.planes + 1)
-        slowest = max(sum(2 * one.delay + bits / one.rate for one in self.way(links, plane)) for plane in planes)
-        return 4 * self.nic_latency + 2 * (links - 1) * self.latency + slowest
+            return self.base_rtt(links)
+        bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
+        there_and_back = sum(2 * one.delay + bits / one.rate for one in self.way(links, plane))
+        return 4 * self.nic_latency + 2 * (links - 1) * self.latency + there_and_back
+
+    def tier_pps(self, tier: LinkTier, plane: int) -> float:
+        """Full-size packets per second of a NIC port, of all uplinks of a T0 (t0-t1), or of a pod (t1-t2)."""
+        return self.port_pps(plane, tier) * {"nic": 1, "t0-t1": self.t1s, "t1-t2": self.t2s}[tier]
 
     def way(self, links: int, plane: int) -> list[LinkTimes]:
         """The links between two hosts of a plane, as many as there are between them."""
@@ -410,7 +420,11 @@ class FabricSpec(_Strict):
             return 0.0
         if not self.links:
             return 8 * links / self.link.rate
-        return max(sum(8 / one.rate for one in self.way(links, plane)) for plane in range(1, self.planes + 1))
+        return max(self.plane_byte_time(links, plane) for plane in range(1, self.planes + 1))
+
+    def plane_byte_time(self, links: int, plane: int) -> float:
+        """`byte_time` of one plane."""
+        return sum(8 / one.rate for one in self.way(links, plane)) if self.links else self.byte_time(links)
 
     @property
     def gap(self) -> float:

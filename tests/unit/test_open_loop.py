@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import mrclab
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import ScenarioError
@@ -17,9 +18,12 @@ from mrclab.lab.measure.traffic.completions import CompletedWork
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.traffic import flowsizes
-from mrclab.lab.traffic.kinds.openloop import OpenLoop, host_share
+from mrclab.lab.traffic.kinds.openloop import OpenLoop, capacity
 from mrclab.lab.traffic.running import openloop
 from mrclab.sim import openloop as driver
+from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import FULL_HEADER_BYTES
+from mrclab.topo.spec import FabricSpec
 
 SCENARIO = """
 name: small
@@ -78,12 +82,36 @@ def test_arrivals_are_poisson_at_the_load(tmp_path):
     mean = sum(gaps) / len(gaps)
     assert sum((gap - mean) ** 2 for gap in gaps) / len(gaps) == pytest.approx(mean**2, rel=0.1)  # exponential
     offered = sum(size for *_, size in arrivals) / arrivals[-1][0]
-    assert offered == pytest.approx(0.4 * 4 * host_share(found.fabric), rel=0.05)
+    assert offered == pytest.approx(0.4 * capacity(found.fabric, entry.hosts), rel=0.05)
     assert all(source != destination for _, source, destination, _ in arrivals)
     assert arrivals == list(many.arrivals(found.fabric, 1))
     crossing = many.model_copy(update={"cross_group": True, "count": 500})
     group = found.fabric.group
     assert all(group(a) != group(b) for _, a, b, _ in crossing.arrivals(found.fabric, 1))
+
+
+@pytest.mark.parametrize(
+    ("fabric", "hosts", "gigabits"),
+    [
+        ({}, range(1, 9), 8 * 200),
+        ({"t1s": 1}, range(1, 9), 4 * 200),  # half a NIC's rate for each of the two hosts of a T0
+        ({"t1s": 1}, (1, 3, 5, 7), 4 * 200),  # one of each T0
+        ({"t1s": 1}, (1, 2), 2 * 200),  # nothing between them but their T0
+        ({"pods": 2, "t2s": 4}, range(1, 9), 8 * 200),
+        ({"pods": 2}, range(1, 9), 4 * 200),  # two T2s of a plane above two T0s of two uplinks each
+        ({"pods": 2, "links": [{"tier": "t1-t2", "rate": "50 Gb/s"}]}, range(1, 9), 2 * 2 * 2 * 50),
+        ({"pods": 2, "links": [{"tier": "t1-t2", "rate": "50 Gb/s"}]}, range(1, 5), 4 * 200),  # of one pod
+        ({"pods": 2, "t1s": 1, "t2s": 2}, range(1, 9), 4 * 200),  # two of a pod's T0s share its uplinks, two per T0
+        # Plane 1 has fast NICs and slow uplinks, plane 2 the contrary: each passes 25 Gb/s of a host.
+        ({"t1s": 1, "links": [{"tier": "t0-t1", "planes": [1], "rate": "50 Gb/s"},
+          {"tier": "nic", "planes": [2], "rate": "25 Gb/s"}]}, range(1, 9), 8 * 50),
+    ],
+)  # fmt: skip
+def test_full_load_is_what_the_narrowest_tier_of_each_plane_passes(fabric, hosts, gigabits):
+    data = {"planes": 2, "t0s": 4, "t1s": 2, "hosts_per_t0": 2, "link": {"rate": "100 Gb/s", "delay": "600ns"}}
+    made = Fabric(FabricSpec.model_validate(data | fabric))
+    share = 4096 / (4096 + FULL_HEADER_BYTES)
+    assert capacity(made, [f"h{number}" for number in hosts]) == pytest.approx(gigabits * 1e9 / 8 * share)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +193,25 @@ def test_the_slowdown_of_an_idle_fabric_is_one(tmp_path):
     line = 2 * fabric.spec.link.rate_pps * fabric.spec.path_mtu
     long = CompletedWork("a", "a/h1>h3", 0.0, 2 * size / line, size)
     assert slowdown.of(fabric, long) == pytest.approx(2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("extra", "sizes"),
+    [
+        ({"links": [{"planes": [2], "rate": "100 Gb/s"}]}, (1000, 4096, 4 << 20)),
+        ({"links": [{"planes": [2], "delay": "5us"}]}, (1000, 4096)),  # more bytes wait for the slower plane as well
+        ({"pods": 2, "t0s": 4}, (4096, 1 << 18)),  # within a pod
+    ],
+)
+def test_no_flow_of_an_idle_fabric_is_faster_than_its_fastest_planes(extra, sizes):
+    fabric = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "400 Gb/s", "delay": "600ns"}}
+    traffic = [
+        {"name": f"w{size}", "kind": "write", "from": "h1", "to": "h2", "size": size, "start": f"{place * 300}us"}
+        for place, size in enumerate(sizes)
+    ]
+    made = mrclab.scenario(fabric=fabric | extra, traffic=traffic)
+    for row in mrclab.run(made).flows:
+        assert 0.999 < row["slowdown"] < 1.02, row
 
 
 def test_the_wire_refuses_it(tmp_path):

@@ -1,14 +1,17 @@
 """Slowdown of flows: completion time over that of the same flow on an idle fabric.
 
-The idle time is the payload at the line rate of all NIC ports, and the base RTT of the pair beyond a full packet's
-own. Histories name a flow's ends in its name, `NAME/h1>h3`, with `#N` behind it where two hosts have several.
+The idle time is the base RTT of the pair, and the payload beyond a full packet of each plane at the rate of all planes;
+where they differ, of those that finish it soonest. Histories name a flow's ends in its name, `NAME/h1>h3`, with `#N`
+behind it where two hosts have several.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic.completions import CompletedWork
+from mrclab.topo.links import LINK_TIERS
 from mrclab.topo.model import Fabric
 
 SIZE_LIMITS = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -41,15 +44,24 @@ def idle_of(fabric: Fabric, source: str, destination: str, size: int) -> float:
 def idle(fabric: Fabric, flow: CompletedWork) -> float:
     """Return the seconds that a flow of this size between these hosts needs on an idle fabric."""
     spec = fabric.spec
-    rate = spec.line_pps * spec.path_mtu
     source, _, rest = flow.flow.rpartition("/")[2].partition(">")
     destination = rest.partition("#")[0]
     known = fabric.has_host(source) and fabric.has_host(destination)
-    links = 2 if known and fabric.group(source) == fabric.group(destination) else spec.longest
-    rtt = spec.base_rtt(links)
-    if spec.link.rate is not None:  # the base RTT is that of a full packet
-        rtt -= spec.byte_time(links) * max(0, spec.path_mtu - flow.size)
-    return rtt + max(0.0, (flow.size - spec.path_mtu * spec.planes) / rate)
+    links = fabric.links_between(source, destination) if known else spec.longest
+    first = min(flow.size, spec.path_mtu)
+    planes = []  # (seconds until a first packet is acknowledged, bytes per second)
+    for plane in range(1, spec.planes + 1) if spec.links else (1,):
+        rtt = spec.plane_rtt(links, plane) - spec.plane_byte_time(links, plane) * (spec.path_mtu - first)
+        packets = min(spec.tier_pps(tier, plane) for tier in LINK_TIERS[: links // 2])
+        planes.append((rtt, packets * spec.path_mtu))
+    planes = sorted(planes) if spec.links else planes * spec.planes
+    soonest = math.inf
+    rates = head_start = 0.0
+    for number, (rtt, rate) in enumerate(planes, 1):
+        rates += rate
+        head_start += rtt * rate
+        soonest = min(soonest, max(rtt, (head_start + flow.size - number * first) / rates))
+    return soonest
 
 
 def table(fabric: Fabric, flows: Iterable[CompletedWork]) -> list[SizeRow]:

@@ -1,7 +1,9 @@
 """Traffic of kind `open_loop`: flows of random sizes between random hosts, which do not wait for each other."""
 
+import math
 import random
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -9,7 +11,7 @@ from pydantic import Field, model_validator
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Percent, show_bytes
 from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
-from mrclab.lab.traffic.families import HostList, line_rate
+from mrclab.lab.traffic.families import HostList
 from mrclab.lab.traffic.flowsizes import FlowSizes, SizesField, published
 from mrclab.topo.model import Fabric
 
@@ -72,7 +74,7 @@ class OpenLoop(TrafficBase):
 
     def rate(self, fabric: Fabric) -> float:
         """Flows per second of all hosts together."""
-        return self.load * len(self.hosts) * host_share(fabric) / self.distribution.mean
+        return self.load * capacity(fabric, self.hosts) / self.distribution.mean
 
     def arrivals(self, fabric: Fabric, seed: int) -> Iterator[tuple[float, str, str, int]]:
         """Yield (seconds after the begin, source, destination, bytes) in order, drawn from the seed."""
@@ -108,12 +110,19 @@ class OpenLoop(TrafficBase):
         return RunningOpenLoop(world, self, seed)
 
 
-def host_share(fabric: Fabric) -> float:
-    """Return the payload bytes per second that each host can send across the fabric when all do: 100 % load."""
-    spec = fabric.spec
-    line = line_rate(fabric)
-    if spec.t0s == 1:
-        return line
-    planes = range(1, spec.planes + 1)
-    faster = sum(spec.port_pps(plane, "t0-t1") for plane in planes) / spec.line_pps  # uplinks than NIC ports
-    return line * min(1.0, faster * spec.t1s / spec.hosts_per_t0)
+def capacity(fabric: Fabric, hosts: Collection[str]) -> float:
+    """Return the payload bytes per second that these hosts together can send across the fabric: 100 % load.
+
+    That is what passes the narrowest tier of each plane, of all planes: NIC ports, uplinks of T0s where hosts are of
+    several T0 groups, and uplinks of pods where they are of several pods.
+    """
+    spec, groups = fabric.spec, Counter(map(fabric.group, hosts))
+    pods: dict[int, list[int]] = defaultdict(list)
+    for group, number in groups.items():
+        pods[fabric.shape.pod("t0", group)].append(number)
+    packets = 0.0
+    for plane in range(1, spec.planes + 1):
+        port, above = spec.tier_pps("nic", plane), spec.tier_pps("t0-t1", plane) if len(groups) > 1 else math.inf
+        top = spec.tier_pps("t1-t2", plane) if len(pods) > 1 else math.inf
+        packets += sum(min(top, sum(min(above, number * port) for number in numbers)) for numbers in pods.values())
+    return packets * spec.path_mtu
