@@ -8,7 +8,7 @@ NCCL's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +24,7 @@ from mrclab.hosts.workloads.schedules import (
     ScheduleBuilder,
     span,
 )
-from mrclab.lab.training.job import TrainingJob
+from mrclab.lab.training.job import JobError, TrainingJob
 
 DELAY = -1
 """The unit of delays that need no processor."""
@@ -61,6 +61,30 @@ class ParallelPlan:
     def ranks(self) -> int:
         """Number of ranks."""
         return self.data * self.tensor * self.pipeline
+
+    def groups(self, rank: int) -> tuple[range, range, range]:
+        """Ranks that share tensor, data and expert parallelism with one."""
+        per_stage = self.data * self.tensor
+        copy, place = divmod(rank % per_stage, self.tensor)
+        first = rank - rank % per_stage
+        experts = first + copy // self.expert * self.expert * self.tensor + place
+        return (
+            range(first + copy * self.tensor, first + (copy + 1) * self.tensor),
+            range(first + place, first + per_stage, self.tensor),
+            range(experts, experts + self.expert * self.tensor, self.tensor),
+        )
+
+    def of_server(self, stage: int, group: int) -> int:
+        """Return how many ranks of a stage's groups share a server; JobError where not the same everywhere."""
+        if self.algorithm != "hierarchical":
+            return 1
+        per_stage = self.data * self.tensor
+        every = {self.groups(rank)[group] for rank in range(stage * per_stage, (stage + 1) * per_stage)}
+        counts = {count for ranks in every for count in Counter(rank // self.server for rank in ranks).values()}
+        if len(counts) > 1:
+            name, degree = ("tensor", self.tensor) if group == _TENSOR else ("data", self.data)
+            raise JobError(f"{name} parallelism {degree} does not fill servers of {self.server}; change server")
+        return counts.pop()
 
 
 class _Numbers:
@@ -101,6 +125,7 @@ class _Stage:
         self._open: list[int] = []  # what the optimizer waits for
         first, behind = (plan.layers * place // plan.pipeline for place in (stage, stage + 1))
         self._layers = behind - first
+        self._servers = {_TENSOR: plan.of_server(stage, _TENSOR), _DATA: plan.of_server(stage, _DATA)}
 
     def build(self) -> Schedule:
         """Return the graph of a step."""
@@ -155,7 +180,8 @@ class _Stage:
                 if plan.server >= plan.tensor:
                     self._inside_the_server(plan.activations)
                 else:
-                    self._collective(Collective("all_reduce", plan.algorithm, plan.activations), _TENSOR, plan.tensor)
+                    what = Collective("all_reduce", plan.algorithm, plan.activations, self._servers[_TENSOR])
+                    self._collective(what, _TENSOR, plan.tensor)
             if plan.expert > 1:
                 weights = tuple((place + 1) ** -plan.skew for place in range(plan.expert)) if plan.skew else ()
                 exchange = Collective("all_to_all", plan.algorithm, plan.tokens, weights=weights)
@@ -185,7 +211,7 @@ class _Stage:
 
     def _reduce(self, kind: str, size: int) -> None:
         if self._plan.data > 1:
-            what = Collective(kind, self._plan.algorithm, size, self._plan.server)
+            what = Collective(kind, self._plan.algorithm, size, self._servers[_DATA])
             self._open.append(self._collective(what, _DATA, self._plan.data, wait=False))
 
     # --- operations -------------------------------------------------------------------------------
@@ -225,21 +251,7 @@ def job(plan: ParallelPlan) -> TrainingJob:
     per_stage = plan.data * plan.tensor
 
     def program(rank: int) -> RankProgram:
-        stage, inside = divmod(rank, per_stage)
-        copy, place = divmod(inside, plan.tensor)
-        first = stage * per_stage
-        peers = (rank - per_stage, rank + per_stage)
-        experts = copy // plan.expert * plan.expert
-        groups: Sequence[tuple[Sequence[int], int]] = (
-            (range(first + copy * plan.tensor, first + (copy + 1) * plan.tensor), place),
-            (range(first + place, first + per_stage, plan.tensor), copy),
-            (
-                range(
-                    first + experts * plan.tensor + place, first + (experts + plan.expert) * plan.tensor, plan.tensor
-                ),
-                copy - experts,
-            ),
-        )
-        return RankProgram(schedules[stage], peers, groups, rank=rank)
+        groups = [(ranks, ranks.index(rank)) for ranks in plan.groups(rank)]
+        return RankProgram(schedules[rank // per_stage], (rank - per_stage, rank + per_stage), groups, rank=rank)
 
     return TrainingJob(plan.ranks, max(1, numbers.used), program)

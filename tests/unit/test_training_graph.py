@@ -96,6 +96,34 @@ def test_an_all_reduce_moves_as_many_bytes_as_its_formula_says(algorithm, share)
         assert sum(s for kind, _, s in schedules.ends(what, 8, rank) if kind == SEND) == round(size * share)
 
 
+P, A, T = 8 << 16, 1 << 14, 1 << 15  # parameters of two bytes, bytes of activations and of tokens
+
+
+@pytest.mark.parametrize(
+    ("degrees", "inside", "outside"),  # of a job of 2 layers and 3 micro-batches: bytes of rank 0 to its server, beyond
+    [
+        ({}, 0, 2 * 7 / 8 * 2 * P),
+        ({"overlap": "fsdp"}, 0, 2 * 3 * 7 / 8 * 2 * P + 3 * 7 / 8 * 2 * P),  # every micro-batch, the gather twice
+        ({"expert": 4}, 0, 2 * 7 / 8 * 2 * P + 4 * 2 * 3 * 3 / 4 * T),
+        ({"tensor": 2}, 0, 2 * 3 / 4 * P + 4 * 2 * 3 * A),
+        ({"tensor": 2, "server": 2}, 0, 2 * 3 / 4 * P),
+        ({"tensor": 2, "pipeline": 2}, 0, P / 2 + 4 * 1 * 3 * A + 3 * A),
+        ({"algorithm": "hierarchical", "server": 4}, 2 * 3 / 4 * 2 * P, 2 * P / 4),
+        ({"algorithm": "hierarchical", "server": 4, "tensor": 2}, P, P / 2),  # two of four copies in a server
+        ({"algorithm": "hierarchical", "server": 4, "tensor": 4}, 0, P / 2),  # each of two copies fills one
+        ({"algorithm": "hierarchical", "server": 8, "tensor": 2}, 2 * 3 / 4 * P, 0),
+        ({"algorithm": "hierarchical", "server": 2, "tensor": 4}, 4 * 2 * 3 * A, P / 2 + 4 * 2 * 3 * A / 2),
+    ],
+)
+def test_a_rank_sends_what_its_degrees_of_parallelism_ask_for(degrees, inside, outside):
+    given = {"name": "job", "kind": "training", "parameters": P, "layers": 2, "micro_batches": 3, "forward": "1us"}
+    given |= {"activations": A, "tokens": T, **degrees}
+    loaded = scenario.from_data({"name": "job", "world": "sim", "fabric": GROUP, "traffic": [given]}, "job")
+    sent, server = loaded.scenario.traffic[0].job.sent(0), degrees.get("server", 1)
+    found = [sum(size for rank, (size, _) in sent.items() if (rank < server) == same) for same in (True, False)]
+    assert found == [inside, outside]
+
+
 def test_a_pipeline_begins_with_as_many_forward_passes_as_stages_follow():
     assert one_f_one_b(2, 3, 3) == [(True, 0), (False, 0), (True, 1), (False, 1), (True, 2), (False, 2)]
     first = one_f_one_b(0, 3, 4)
@@ -218,6 +246,8 @@ def test_a_fault_costs_a_job_time_which_is_told_against_the_same_run_without(tmp
     [
         ({"tensor": 3}, "tensor 3 × pipeline 1 does not make 8 hosts"),
         ({"expert": 3}, "expert 3 does not divide data parallelism 8"),
+        ({"algorithm": "hierarchical", "server": 3}, "data parallelism 8 does not fill servers of 3; change server"),
+        ({"algorithm": "hierarchical", "server": 3, "tensor": 4}, "tensor parallelism 4 does not fill servers of 3"),
         ({"pipeline": 8, "layers": 4}, "4 layers do not fill 8 stages"),
         ({"forward": None}, "needs either forward"),
         ({"forward": None, "forward_flops": 1e12}, "no gpu_flops"),

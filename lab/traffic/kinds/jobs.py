@@ -181,8 +181,6 @@ class Training(JobTraffic):
             raise ValueError(f"{self.layers} layers do not fill {self.pipeline} stages; lower pipeline")
         if count < 2:
             raise ValueError(f"{self.name} needs at least two hosts")
-        if self.algorithm == "hierarchical" and (copies % min(self.server, copies)):
-            raise ValueError(f"data parallelism {copies} does not fill servers of {self.server}; change server")
         given_time, given_flops = self.forward is not None, self.forward_flops is not None
         if given_time == given_flops:
             raise ValueError(f"{self.name} needs either forward, such as 200us, or forward_flops with gpu_flops")
