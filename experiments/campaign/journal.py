@@ -34,7 +34,12 @@ class Journal(RunStore):
     def begin(self, plan: CampaignPlan) -> "Journal":
         """Read existing rows; LabError if they are of another scenario, other fields or other files."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        about = {"scenario": plan.source, "digest": plan.digest, "fields": sorted(plan.fields), "files": {**plan.files}}
+        about: dict[str, Any] = {
+            "scenario": plan.source,
+            "digest": plan.digest,
+            "fields": sorted(plan.fields),
+            "files": {**plan.files},
+        }
         about["seeds"] = seeds.shown(plan.seeds)
         about["settings"] = [[one.variant, one.values] for one in plan.settings]
         path = self.directory / ABOUT
@@ -90,7 +95,10 @@ def latest(directory: Path) -> Iterator[Row]:
     if "settings" not in about:
         return rows
     try:
-        numbers, settings = set(seeds.parse(about["seeds"])), {key(*one, 0) for one in about["settings"]}
+        numbers, settings = (
+            set(seeds.parse(about["seeds"])),
+            {key(name, values, 0) for name, values in about["settings"]},
+        )
     except (KeyError, TypeError, AttributeError, LabError) as error:
         raise LabError(f"{path} is damaged ({error!r}); run the campaign's command again") from None
     return (row for row in rows if row["seed"] in numbers and key(row["variant"], row["values"], 0) in settings)
