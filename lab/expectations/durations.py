@@ -72,7 +72,7 @@ def _known(limit: Limit, info: ValidationInfo) -> Limit:
 
 
 def _other(name: str, measures: "Measures") -> float:
-    for entry in measures.scenario.expect:
+    for entry in measures.scenario.figures:
         if entry.name == name and hasattr(entry, "measured_seconds"):
             return float(entry.measured_seconds(measures))
     raise KeyError(f"the duration {name}")

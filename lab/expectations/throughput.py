@@ -221,7 +221,7 @@ def reference(
         if within:
             ran(measures, chosen or Selection(), *within)
         return measures.rates.line(chosen or Selection(), within)
-    for entry in measures.scenario.expect:
+    for entry in measures.scenario.figures:
         if isinstance(entry, Goodput) and entry.name == name:
             try:
                 found = entry.measured(measures)

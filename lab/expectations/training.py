@@ -70,7 +70,7 @@ class TimeLostExpectation(BaseExpectation):
         expected, done = self._expected(measures), len(measures.training.steps(self.traffic))
         lost = measures.training.time_lost(self.traffic, min(begins))
         if lost is None:
-            raise NoEvidence(f"{self.traffic} has too few steps before or after the fault", "")
+            raise NoEvidence(self._why_none(measures, min(begins)))
         planned = next(
             (getattr(entry, "steps", None) for entry in measures.scenario.traffic if entry.name == self.traffic), None
         )
@@ -81,6 +81,14 @@ class TimeLostExpectation(BaseExpectation):
         against = "the same run without faults" if lost.twin else "the median step before"
         observed = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
         return self.verdict(passed, expected, observed, "", lost.seconds, "s")
+
+    def _why_none(self, measures: "Measures", since: float) -> str:
+        ended = [step.ended for step in measures.training.steps(self.traffic)]
+        if not ended:
+            return f"{self.traffic} ended no step"
+        if min(ended) > since:
+            return f"{self.traffic} ended no step before the first fault began, with which others could be compared"
+        return f"{self.traffic} ended no step after the first fault began"
 
     def _expected(self, measures: "Measures") -> str:
         limits = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []

@@ -296,10 +296,10 @@ def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[di
     if (
         scenario.world != "sim"
         or not scenario.faults
-        or not any(entry.kind_name == "time_lost" for entry in scenario.expect)
+        or not any(entry.kind_name == "time_lost" for entry in scenario.figures)
     ):
         return []
-    twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": []}))
+    twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": [], "measure": []}))
     lines, _ = _handed_over(twin, parent, progress, lambda _: None)
     measured = TrainingSteps(history.of_lines(lines))
     steps = {job: measured.steps(job) for job in measured.jobs}

@@ -130,6 +130,11 @@ class Scenario(LabSetting):
                 raise ValueError(f"traffic {entry.name} names paths, but {kind} has no EVs; leave paths out")
         return self
 
+    @property
+    def figures(self) -> list[Expectation]:
+        """All that is judged, and all that is measured."""
+        return [*self.expect, *self.measure]
+
     def flows(self, fabric: Fabric) -> list[Flow]:
         """Return the flows of all traffics."""
         return all_flows(self.traffic, fabric, self.seed)
@@ -342,7 +347,7 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
     count = len(_entries(document.data, "variants"))
-    entries = sum(len(_entries(document.data, section)) for section in ("traffic", "faults", "expect"))
+    entries = sum(len(_entries(document.data, section)) for section in ("traffic", "faults", "expect", "measure"))
     if count * entries > _MAX_ENTRIES:
         text = f"{count} variants of {entries} entries are too many to check; split the file"
         mistakes.append((("variants",), document.at(("variants",), text)))
@@ -371,7 +376,7 @@ def _validate(
         "fabric": fabric,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
-        "goodput": _names(data, "expect"),
+        "goodput": [*_names(data, "expect"), *_names(data, "measure")],
     }
     try:
         scenario = Scenario.model_validate(whole, context=context)

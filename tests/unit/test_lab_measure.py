@@ -49,6 +49,23 @@ def test_what_cannot_be_measured_fails(tmp_path):
 def test_what_is_measured_is_checked_as_what_is_expected():
     with pytest.raises(ScenarioError, match=r"measure\[4\].of: all has no iterations"):
         loads("  - {kind: completion, traffic: all, of: iterations}")
+    with pytest.raises(
+        ScenarioError, match=r"measure\[4\].window: the window end .. start ends at or before its begin"
+    ):
+        loads("  - {kind: goodput, window: end .. start}")
+
+
+def test_limits_refer_to_what_is_measured(tmp_path):
+    more = "  - {kind: goodput, name: whole, window: start .. end}\n  - {kind: completion, name: t, traffic: all}"
+    text = SCENARIO.replace("MORE", more).replace(
+        "measure:",
+        "  - {kind: goodput, window: start .. end, about: 100% of whole}\n"
+        "  - {kind: completion, traffic: all, at_most: 100% of t}\nmeasure:",
+    )
+    outcome = runner.run_scenario(scenario.loads(text, "small.yaml"), tmp_path, *[lambda *_: None] * 2, report=False)
+    assert [verdict.ok for verdict in outcome.verdicts[:3]] == [True] * 3
+    with pytest.raises(ScenarioError, match="no goodput is named 'hole'; did you mean 'whole'"):
+        scenario.loads(text.replace("100% of whole", "100% of hole"), "small.yaml")
 
 
 def test_an_expectation_still_needs_its_limit():

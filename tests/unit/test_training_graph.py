@@ -236,6 +236,8 @@ def test_a_fault_costs_a_job_time_which_is_told_against_the_same_run_without(tmp
     expect = [{"kind": "time_lost", "traffic": "job", "at_least": "20us", "steps_at_most": 6}]
     outcome, records = run(tmp_path, [job], faults=[fault], expect=[*expect, {"kind": "integrity"}])
     assert outcome.ok, outcome.verdicts
+    measured = run(tmp_path, [job], faults=[fault], measure=[{"kind": "time_lost", "traffic": "job"}])[0].verdicts[-1]
+    assert (measured.ok, measured.value) == (True, outcome.verdicts[0].value)
     (reference,) = [r for r in records if r["kind"] == "training.reference"]
     assert len(reference["ends"]) == 6
     assert "the same run without faults" in outcome.verdicts[0].observed

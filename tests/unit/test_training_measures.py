@@ -17,7 +17,7 @@ expect:
 SECONDS = [1.0, 1.0, 1.0, 1.5, 1.0]  # of each step; the fault strikes in the fourth
 
 
-def measures(expect, steps=5, reference=False, done=5):
+def measures(expect, steps=5, reference=False, done=5, begin=3.2):
     rows = [Record(0.0, "lab", "traffic.start", {"traffic": "job", "source": "h1", "destination": "h2"})]
     began = 0.0
     for step, seconds in enumerate(SECONDS[:done]):
@@ -26,7 +26,7 @@ def measures(expect, steps=5, reference=False, done=5):
             told = {"began": began, "ended": ended - early, "compute": 0.6 + early, "traffic": "job", "rank": rank}
             rows.append(Record(ended - early, f"h{rank + 1}", "training.step", {**told, "step": step}))
         began = ended
-    rows += [Record(3.2, "lab", "fault.begin", {"fault": "cut"}), Record(4.0, "lab", "fault.end", {"fault": "cut"})]
+    rows += [Record(begin, "lab", "fault.begin", {"fault": "cut"}), Record(4.0, "lab", "fault.end", {"fault": "cut"})]
     rows.append(Record(began, "lab", "traffic.end", {"traffic": "job"}))
     if reference:
         ends = [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -46,7 +46,9 @@ def measures(expect, steps=5, reference=False, done=5):
         ("kind: time_lost, traffic: job, at_most: 0.4s", {"reference": True}, False, "the same run without faults"),
         ("kind: time_lost, traffic: job, steps_at_most: 0.4", {}, False, "500 ms = 0.50 steps"),
         ("kind: time_lost, traffic: job, at_most: 9s", {"steps": 9}, False, "ended after 5 of 9 steps"),
-        ("kind: time_lost, traffic: job, at_most: 9s", {"done": 3}, False, "too few steps"),
+        ("kind: time_lost, traffic: job, at_most: 9s", {"done": 3}, False, "job ended no step after the first fault"),
+        ("kind: time_lost, traffic: job, at_most: 9s", {"done": 0}, False, "job ended no step"),
+        ("kind: time_lost, traffic: job, at_most: 9s", {"begin": 0}, False, "job ended no step before the first fault"),
     ],
 )
 def test_an_expectation_of_a_job_holds_or_not_and_says_what_it_observed(expect, more, ok, observed):

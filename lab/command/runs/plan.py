@@ -39,10 +39,11 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
         console.print(_traffic(fabric, scenario))
         console.print(_flows(fabric, scenario))
         console.print(_time_line(fabric, scenario))
-        for expectation in scenario.expect:
-            fields = expectation.model_dump(mode="json", exclude_none=True, exclude={"kind"})
-            limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
-            console.print(f"  expect {expectation.kind_name}" + (f": {escape(limits)}" if limits else ""))
+        for verb, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
+            for entry in entries:
+                fields = entry.model_dump(mode="json", exclude_none=True, exclude={"kind"})
+                limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
+                console.print(f"  {verb} {entry.kind_name}" + (f": {escape(limits)}" if limits else ""))
 
 
 def _as_text(value: object) -> str:

@@ -40,7 +40,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     faults = {fault.name: fault for fault in scenario.faults}
     traffics = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
-    named = {other.name: other for other in scenario.expect if other.name}
+    named = {other.name: other for other in scenario.figures if other.name}
     for section, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
         for index, entry in enumerate(entries):
             rows = [

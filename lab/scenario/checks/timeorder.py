@@ -146,13 +146,15 @@ def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mista
 
 
 def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
-    for index, entry in enumerate(scenario.expect):
+    sections = [("expect", index, entry) for index, entry in enumerate(scenario.expect)]
+    sections += [("measure", index, entry) for index, entry in enumerate(scenario.measure)]
+    for section, index, entry in sections:
         for field in ("window", "alone"):
             window = getattr(entry, field, None)
             if isinstance(window, Window):
                 text = _empty(window, times) or _too_late(window, scenario)
                 if text:
-                    yield ("expect", index, field), text
+                    yield (section, index, field), text
 
 
 def _empty(window: Window, times: Mapping[str, float]) -> str:
