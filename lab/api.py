@@ -16,7 +16,7 @@ from typing import Any, Literal
 from typing_extensions import Self
 
 from mrclab.lab import tables
-from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain
+from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain, seed_of, text_of
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
@@ -94,10 +94,10 @@ class Scenario:
             raise ScenarioError(
                 [f"{self.name} has variants: {names}; run scenario.variant(NAME), or each of .variants"]
             )
-        given = {name: value for name, value in (("world", world), ("seed", seed)) if value is not None}
-        checked = files.setting(plain(given, "run"))[0]
+        if world is not None:
+            files.setting({"world": world})
         placed = files.in_world(self.loaded, world)
-        return placed if seed is None else files.with_seed(placed, checked.seed)
+        return placed if seed is None else files.with_seed(placed, seed_of(seed, "seed"))
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name}>"
@@ -116,7 +116,14 @@ def scenario(
 
     Raises ScenarioError with the messages that the file would get; its lines count in `Scenario.yaml`.
     """
-    given = {"name": name, "fabric": fabric, "faults": faults, "expect": expect, **fields, "traffic": traffic}
+    given = {
+        "name": text_of(name, "name"),
+        "fabric": fabric,
+        "faults": faults,
+        "expect": expect,
+        **fields,
+        "traffic": traffic,
+    }
     sections = {key: plain(value, key) for key, value in given.items()}
     needed = {key: value for key, value in sections.items() if key == "traffic" or value not in (None, [], {})}
     return Scenario(files.from_data(needed, name))
@@ -248,7 +255,7 @@ def run(
 
 
 def _check_target(target: object) -> None:
-    if target not in {None, "soft", "bmv2"}:
+    if target not in (None, "soft", "bmv2"):
         raise LabError(f"target: {target!r} is unknown; known here: soft, bmv2")
 
 
@@ -276,7 +283,7 @@ def up(
     _check_target(target)
     need_main_thread("mrclab.up")
     with arguments_named():
-        fields = {"world": world, "seed": seed, "fabric": {} if fabric is None else fabric, **options}
+        fields = {"world": world, "seed": seed_of(seed, "seed"), "fabric": {} if fabric is None else fabric, **options}
         setting, made = files.setting({name: plain(value, name) for name, value in fields.items()})
         worlds.check_target(target, setting.world)
         worlds.check_machine_for(setting.world)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.scenario.seeds import MAX_SEED
 
 _AS_ARGUMENTS = (
     (r"`?--(world|target) (\w+)`?", r'\1="\2"'),
@@ -57,6 +58,32 @@ def path_of(value: str | Path, what: str) -> Path:
     if not isinstance(value, (str, os.PathLike)):
         raise LabError(f"{what} is the path of a file or folder as text, not {value!r:.60}")
     return Path(value)
+
+
+def whole(value: Any, what: str, least: int = 0) -> int:
+    """Return a whole number of Python's or numpy's, of at least `least`; LabError for anything else."""
+    found = plain(value, what)
+    if isinstance(found, bool) or not isinstance(found, int) or found < least:
+        raise LabError(f"{what} is a whole number of at least {least}, not {value!r:.60}")
+    return found
+
+
+def seed_of(value: Any, what: str) -> int:
+    """Return a seed; ScenarioError for anything else."""
+    try:
+        found = whole(value, what)
+    except LabError as error:
+        raise ScenarioError([str(error)]) from None
+    if found > MAX_SEED:
+        raise ScenarioError([f"{what} is at most {MAX_SEED}, not {found}"])
+    return found
+
+
+def text_of(value: Any, what: str) -> str:
+    """Return a text; LabError for anything else."""
+    if not isinstance(value, str):
+        raise LabError(f"{what} is a text, not {value!r:.60}")
+    return value
 
 
 def need_main_thread(what: str) -> None:

@@ -12,12 +12,15 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from mrclab.events.event import EVENTS
+from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.report.summary import bins
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input.sentences import nearest
 
 Row = dict[str, Any]
 _SHOWN = 20  # rows of a table in a notebook
@@ -275,6 +278,9 @@ def steps(measures: Measures) -> Table:
 
 def records(measures: Measures, kinds: Collection[str]) -> Table:
     """Records of a history; `fields` are those of a record except time, node and kind."""
+    for kind in kinds:
+        if kind not in EVENTS and next(measures.history.of(kind), None) is None:
+            raise LabError(f"no record is called {kind!r}; {nearest(str(kind), list(EVENTS))}")
     found = measures.history.of(*kinds) if kinds else iter(measures.history.records)
     return Table(
         ("t", "node", "kind", "fields"),

@@ -1,5 +1,7 @@
 """Campaigns from Python: run them, and have their figures with intervals as a table or a picture."""
 
+import math
+import multiprocessing
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.campaign import figure, journal, plan, work
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.api import Scenario
-from mrclab.lab.callers import arguments_named, path_of, plain
+from mrclab.lab.callers import arguments_named, path_of, plain, seed_of, text_of, whole
+from mrclab.lab.errors import LabError
 from mrclab.lab.run import worlds
 from mrclab.lab.tables import Table
 
@@ -35,14 +38,52 @@ def campaign(
     is refused, RunError where the machine fails.
     Programs that call it need the guard `if __name__ == "__main__":`, as for every use of multiprocessing.
     """
-    given = [plain(seed, "seeds") for seed in seeds]
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)  # a worker that imports a program without the guard; its parent says so
+    if not isinstance(scenario, Scenario):
+        raise LabError(f"campaign takes a Scenario, not {scenario!r:.60}; make one with mrclab.Scenario.from_yaml(…)")
+    given = _seeds(seeds)
+    processes = (os.cpu_count() or 1) if workers is None else whole(workers, "workers", least=1)
+    if not isinstance(flows, bool):
+        raise LabError(f"flows is True or False, not {flows!r:.60}")
     with arguments_named():
-        swept, own = plain(sweep or {}, "sweep"), plain(variants, "variants")
+        swept = _swept({} if sweep is None else sweep, "sweep")
+        own = None if variants is None else _of_variants(variants)
         planned = plan.make(scenario.loaded, given, swept, of_variants=own, flows=flows)
         worlds.check(*(setting.loaded() for setting in planned.settings))
         table = journal.Journal(path_of(directory, "directory")).begin(planned)
-    work.do(table, planned, workers or os.cpu_count() or 1)
+    work.do(table, planned, processes)
     return table.of(planned)
+
+
+def _seeds(seeds: Iterable[int]) -> list[int]:
+    if isinstance(seeds, (str, Mapping)) or not isinstance(seeds, Iterable):
+        raise LabError(f"seeds are whole numbers, such as range(1, 6) or [1, 2, 7], not {seeds!r:.60}")
+    given = [seed_of(seed, "each of seeds") for seed in seeds]
+    if not given:
+        raise LabError("seeds is empty; give one at least, such as range(1, 6)")
+    return given
+
+
+def _swept(fields: Any, what: str) -> dict[str, list[Any]]:
+    """Return the distinct values of each swept field; LabError for what is no such dict."""
+    if not isinstance(fields, Mapping):
+        raise LabError(
+            f"{what} is a dict of fields and their values, such as {{'fabric.t1s': [2, 4]}}, not {fields!r:.60}"
+        )
+    found = {}
+    for path, given in fields.items():
+        values = plain(given, f"{what}[{path!r}]")
+        if not isinstance(values, list) or not values:
+            raise LabError(f"{what}[{path!r}] is a list of values, such as [2, 4], not {given!r:.60}")
+        found[text_of(path, f"each field of {what}")] = values
+    return found
+
+
+def _of_variants(variants: Any) -> dict[str, dict[str, list[Any]]]:
+    if not isinstance(variants, Mapping):
+        raise LabError(f"variants is a dict of variants, each with what is swept of it alone, not {variants!r:.60}")
+    return {text_of(name, "each of variants"): _swept(own, f"variants[{name!r}]") for name, own in variants.items()}
 
 
 def campaign_table(
@@ -55,7 +96,7 @@ def campaign_table(
     is None for runs without that field, as are `low` and `high` of fewer than two seeds. Raises LabError for an unknown
     name.
     """
-    ((_, points),) = figure.plotted(Path(directory), x, [y], by, columns, scale).curves
+    ((_, points),) = _plotted(directory, x, [y], by, columns, scale, "").curves
     rows = ((one.by, one.column, one.x, one.count, one.value, one.low, one.high) for one in points)
     return Table(("by", "column", "x", "samples", "value", "low", "high"), rows)
 
@@ -70,4 +111,19 @@ def campaign_figure(
     x_label: str = "",
 ) -> "Figure":
     """Draw figures of a campaign as `campaign_table` has them: a row of plots for each `y`, a line for each `by`."""
-    return figure.draw(figure.plotted(Path(directory), x, y, by, columns, scale, x_label))
+    if not y:
+        raise LabError("name a figure to draw, such as p99, or an expectation")
+    return figure.draw(_plotted(directory, x, y, by, columns, scale, x_label))
+
+
+def _plotted(
+    directory: Any, x: Any, y: Sequence[Any], by: Any, columns: Any, scale: Any, x_label: Any
+) -> figure.Plotted:
+    place = path_of(directory, "directory")
+    names = [text_of(name, "each of y") for name in y]
+    words = {"x": x, "by": by, "columns": columns, "x_label": x_label}
+    texts = {name: text_of(word, name) for name, word in words.items()}
+    factor = plain(scale, "scale")
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
+        raise LabError(f"scale is a number above 0, not {scale!r:.60}")
+    return figure.plotted(place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"])

@@ -114,7 +114,7 @@ def plotted(
     rows = [row for row in journal.latest(directory) if row["state"] in {"passed", "failed"}]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
-    for name in filter(None, (x, by, columns)):
+    for name in (x, by, *filter(None, [columns])):
         _known(rows, name)
     measures = [measure(rows, name) for name in y]
     curves = [(one, points_of(rows, one, x, by, columns, scale)) for one in measures]
@@ -125,7 +125,7 @@ def plotted(
 def _known(rows: Sequence[Row], name: str) -> None:
     fields = list(dict.fromkeys(["variant", *(field for row in rows for field in row["values"])]))
     if name not in fields:
-        raise LabError(f"{name} is not a swept field of this campaign; {nearest(name, fields)}")
+        raise LabError(f"{name!r} is not a swept field of this campaign; {nearest(name, fields)}")
 
 
 def _of(row: Row, name: str) -> Any:

@@ -108,7 +108,8 @@ def make(
     settings = []
     fields = dict.fromkeys(swept)
     for one in chosen:
-        own = {**swept, **(of_variants or {}).get(one.variant, {})}
+        given = {**swept, **(of_variants or {}).get(one.variant, {})}
+        own = {path: _distinct(path, values) for path, values in given.items()}
         fields |= dict.fromkeys(own)
         for drawn in itertools.product(*own.values()):
             values = dict(zip(own, drawn, strict=True))
@@ -117,7 +118,7 @@ def make(
             settings.append(SweptScenario(one.variant, values, made.text, files, loaded.source, flows))
     files = {name: _digest(text) for setting in settings for name, text in setting.files.items()}
     digest = _digest("\n".join(one.text for one in chosen))
-    return CampaignPlan(tuple(settings), seeds, tuple(fields), loaded.source, digest, files)
+    return CampaignPlan(tuple(settings), tuple(dict.fromkeys(seeds)), tuple(fields), loaded.source, digest, files)
 
 
 def _digest(text: str) -> str:
@@ -129,10 +130,14 @@ def parse_sweeps(words: Sequence[str]) -> dict[str, list[Any]]:
     swept: dict[str, list[Any]] = {}
     for word in words:
         path, values = scenario.parse_values(word)
-        if path in _NOT_SWEPT:
-            raise LabError(f"--set {word}: {_NOT_SWEPT[path]}")
         if path in swept:
             raise LabError(f"--set {word}: {path} is swept already; give all its values at once, after one =")
-        distinct = {json.dumps(value, sort_keys=True): value for value in values}
-        swept[path] = list(distinct.values())
+        swept[path] = values
     return swept
+
+
+def _distinct(path: str, values: Sequence[Any]) -> list[Any]:
+    """Return the values of a swept field, each once; LabError for a field that no campaign sweeps."""
+    if path in _NOT_SWEPT:
+        raise LabError(f"{path} cannot be swept; {_NOT_SWEPT[path]}")
+    return list({json.dumps(value, sort_keys=True): value for value in values}.values())

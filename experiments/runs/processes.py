@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.batch import J, R
-from mrclab.lab.errors import Interrupted
+from mrclab.lab.errors import Interrupted, LabError
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -33,6 +33,7 @@ def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tup
     waiting = iter(jobs)
     idle: list[_Worker[J, R]] = []
     busy: dict[Connection, _Worker[J, R]] = {}
+    some_began = False
     try:
         while True:
             while len(busy) < workers and (job := next(waiting, None)) is not None:
@@ -43,6 +44,14 @@ def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tup
                 return
             for line in any_ready(list(busy)):
                 assert isinstance(line, Connection)
+                if not busy[line].began and busy[line].begin():
+                    some_began = True
+                    continue
+                if not some_began:
+                    raise LabError(
+                        "a worker process ended before it could begin; a program of your own needs the guard"
+                        ' `if __name__ == "__main__":` around what it does, as for every use of multiprocessing'
+                    )
                 worker = busy.pop(line)
                 job, row = worker.job, worker.row()
                 if row is None:
@@ -59,6 +68,7 @@ class _Worker(Generic[J, R]):
     """A process that takes a job at a time through a pipe: whose job is lost when one dies is never in doubt."""
 
     job: J
+    began = False
 
     def __init__(self, do: Callable[[J], R]) -> None:
         context = _context(do.__module__)
@@ -66,6 +76,13 @@ class _Worker(Generic[J, R]):
         self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
         self._process.start()
         theirs.close()  # so that the pipe ends with the process
+
+    def begin(self) -> bool:
+        """Take the process's notice that it began; return False where it died before."""
+        with contextlib.suppress(EOFError, OSError):
+            self.line.recv()
+            self.began = True
+        return self.began
 
     def take(self, job: J) -> None:
         """Begin a job; where the process is dead already, `row` says so."""
@@ -106,6 +123,7 @@ def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+    line.send(None)
     while True:
         try:
             job = line.recv()

@@ -14,8 +14,9 @@ from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import MAX_SEED, World
+from mrclab.lab.command.options import World
 from mrclab.lab.errors import Refused
+from mrclab.lab.scenario.seeds import MAX_SEED
 
 app = typer.Typer()
 out = console.standard()

@@ -12,13 +12,14 @@ from mrclab.experiments.survey import cases, healing, page, record, startup
 from mrclab.experiments.survey.localise import Surveyor
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.options import MAX_SEED, Target, World
+from mrclab.lab.command.options import Target, World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.sections.mapper import MapperSpec
+from mrclab.lab.scenario.seeds import MAX_SEED
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, load

@@ -30,7 +30,6 @@ def _folder_name(text: str) -> str:
 
 _TARGETS = ("soft", "bmv2")
 _FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
-MAX_SEED = 2**63 - 1  # as in a scenario
 
 World = Annotated[
     str | None,

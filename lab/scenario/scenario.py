@@ -376,7 +376,7 @@ def _validate(
         "fabric": fabric,
         "traffic": _names(data, "traffic"),
         "faults": _names(data, "faults"),
-        "goodput": [*_names(data, "expect"), *_names(data, "measure")],
+        "goodput": [*(_names(data, "expect") or ()), *(_names(data, "measure") or ())],
     }
     try:
         scenario = Scenario.model_validate(whole, context=context)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from mrclab.lab.errors import LabError
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+MAX_SEED = 2**63 - 1  # as in a scenario
 _MAX_SEEDS = 10_000_000  # seeds; rows of more runs fit in no memory
 
 
@@ -20,8 +21,8 @@ def parse(text: str, option: str = "--seeds") -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")
-        if last >= 2**63:
-            raise LabError(f"{option} {text}: {last} is not a seed; the largest is {2**63 - 1}")
+        if last > MAX_SEED:
+            raise LabError(f"{option} {text}: {last} is not a seed; the largest is {MAX_SEED}")
         if last - first >= _MAX_SEEDS - len(seeds):
             raise LabError(
                 f"{option} {text}: more than {_MAX_SEEDS:,} seeds; run them in parts, each in a directory of its own"

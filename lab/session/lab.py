@@ -217,7 +217,7 @@ class Lab:
     def advance(self, duration: float | str) -> float:
         """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for an invalid duration."""
         seconds = parse_duration(duration)
-        if not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
             raise ValueError(f"{duration!r} is not a duration; write seconds, or, for example, 2ms, 500us or 1.5s")
         return self.advance_to(self.now + seconds)
 
@@ -290,11 +290,11 @@ class Lab:
 
     def link(self, *ends: str) -> LabLink:
         """A cable by its name, by its two ends in either order, by one port, or by a host and a plane."""
-        return LabLink(self, self.fabric.link(" ".join(ends)).name)
+        return LabLink(self, self.fabric.link(" ".join(map(str, ends))).name)
 
     def switch(self, name: str) -> LabSwitch:
         """A switch by name."""
-        return LabSwitch(self, self.fabric.switch(name).name)
+        return LabSwitch(self, self.fabric.switch(str(name)).name)
 
     def nic_down(self, host: str) -> AbstractContextManager[None]:
         """All NIC ports of a host lose carrier."""
@@ -354,7 +354,7 @@ class Lab:
 
     def start(self, kind: str, **fields: Any) -> StartedTraffic:
         """Any traffic of a scenario, started; ValueError names a field at fault."""
-        return StartedTraffic(self, self.start_traffic({**fields, "kind": kind}, kind.replace("_", "-")))
+        return StartedTraffic(self, self.start_traffic({**fields, "kind": kind}, str(kind).replace("_", "-")))
 
     def start_traffic(self, fields: Mapping[str, Any], stem: str = "flow") -> Running:
         """Start a traffic given as in a scenario, named STEM-1 and so on where it has no name. ValueError as `start`.
@@ -434,12 +434,13 @@ class Lab:
 
     def paths(self, host: str) -> list[dict[str, Any]]:
         """EVs of a host's QPs: plane, uplink, state, packets sent and lost."""
-        rows: list[dict[str, Any]] = self.world.call(host, "stats").get("paths", [])
+        name = self.fabric.host(str(host)).name
+        rows: list[dict[str, Any]] = self.world.call(name, "stats").get("paths", [])
         return rows
 
     def qps(self, host: str) -> list[dict[str, Any]]:
         """Counters of a host's QPs."""
-        rows: list[dict[str, Any]] = self.world.call(host, "stats")["qps"]
+        rows: list[dict[str, Any]] = self.world.call(self.fabric.host(str(host)).name, "stats")["qps"]
         return rows
 
     def drops(self) -> dict[str, int]:
@@ -457,7 +458,7 @@ M = TypeVar("M", bound=BaseModel)
 def entry_of(kinds: Kinds[M], kind: str, fields: Mapping[str, Any], fabric: Fabric) -> M:
     """Return the model of this kind with these fields; ValueError with one sentence per mistake."""
     if kind not in kinds:
-        raise ValueError(f"no kind of {kinds.family} is called {kind!r}; {nearest(kind, list(kinds.names))}")
+        raise ValueError(f"no kind of {kinds.family} is called {kind!r}; {nearest(str(kind), list(kinds.names))}")
     try:
         return kinds[kind].model_validate({**fields, "kind": kind}, context={"fabric": fabric})
     except ValidationError as error:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import mrclab
-from mrclab.experiments.campaign import work
+from mrclab.experiments.campaign import journal, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.api import Run
 
@@ -127,6 +127,8 @@ def test_tables_agree_with_each_other_and_the_history(run):
     assert 0 < cut["begin"] < flow["ended"]
     assert {row["t"] >= cut["begin"] for row in run.ev_transitions} == {True}
     assert len(run.records("packet.lost")) == len(run.losses)
+    with pytest.raises(mrclab.LabError, match=r"no record is called .packet.lots.; did you mean 'packet.lost'"):
+        run.records("packet.lots")
     assert run.expectations.column("passed") == [True] * len(run.verdicts)
     with pytest.raises(KeyError, match="no column 'rate'; there are flow, traffic"):
         run.flows.column("rate")
@@ -209,7 +211,7 @@ def test_counted_bytes_are_judged_as_counted(tmp_path):
 def test_mistakes_raise_the_sentences_of_files(scenario):
     with pytest.raises(mrclab.ScenarioError, match="no host is called 'h9'"):
         mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"to": "h9"}])
-    with pytest.raises(mrclab.ScenarioError, match="seed: this must be at least 0"):
+    with pytest.raises(mrclab.ScenarioError, match="seed is a whole number of at least 0"):
         mrclab.run(scenario, seed=-1)
     with pytest.raises(mrclab.ScenarioError, match="did you mean"):
         scenario.with_values({"fabric.plane": 2})
@@ -229,6 +231,11 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         for wrong in (-1, float("nan"), "soon"):
             with pytest.raises(ValueError, match="is not a duration; write"):
                 lab.advance(wrong)
+        with pytest.raises(ValueError, match="True is not a duration"):
+            lab.advance(True)
+        for wrong in ("h9", 3):
+            with pytest.raises(LookupError, match="no host is called"):
+                lab.paths(wrong)
     with pytest.raises(mrclab.ScenarioError, match="plane"), mrclab.up({"plane": 1}):
         pass
 
@@ -270,6 +277,9 @@ def test_pictures_leave_the_users_backend_alone():
     [
         ("link-failure", {}, "run takes a Scenario, not 'link-failure'; make one with mrclab.Scenario.from_yaml"),
         (None, {"world": "smi"}, "world: 'smi' is unknown; did you mean 'sim'?"),
+        (None, {"seed": "1"}, "seed is a whole number of at least 0, not '1'"),
+        (None, {"seed": True}, "seed is a whole number of at least 0, not True"),
+        (None, {"target": []}, "target: [] is unknown; known here: soft, bmv2"),
         (None, {"target": "foo"}, "target: 'foo' is unknown; known here: soft, bmv2"),
         (
             None,
@@ -300,6 +310,7 @@ def made_with(**sections):
         (lambda: mrclab.Scenario.from_yaml(3), "source is the path of a file or folder as text, not 3"),
         (lambda: mrclab.read(None), "directory is the path of a file or folder as text, not None"),
         (lambda: mrclab.up(3), "fabric: a mapping of fields is expected here (got 3)"),
+        (lambda: mrclab.up(FABRIC, seed=2**63), "seed is at most 9223372036854775807"),
         (lambda: mrclab.up(FABRIC, target="foo"), "target: 'foo' is unknown; known here: soft, bmv2"),
         (lambda: mrclab.up(FABRIC, target="bmv2"), 'target="bmv2": virtual time has no P4 switches; leave it out'),
     ],
@@ -307,6 +318,49 @@ def made_with(**sections):
 def test_values_of_a_wrong_type_are_refused_with_their_place(make, said):
     with pytest.raises(mrclab.LabError, match=re.escape(said)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seeds": "1..3"}, "seeds are whole numbers, such as range(1, 6) or [1, 2, 7], not '1..3'"),
+        ({"seeds": [1, True]}, "each of seeds is a whole number of at least 0, not True"),
+        ({"seeds": [-1]}, "each of seeds is a whole number of at least 0, not -1"),
+        ({"seeds": []}, "seeds is empty; give one at least"),
+        ({"workers": 0}, "workers is a whole number of at least 1, not 0"),
+        ({"workers": "2"}, "workers is a whole number of at least 1, not '2'"),
+        ({"flows": "no"}, "flows is True or False, not 'no'"),
+        ({"sweep": {"fabric.t1s": 4}}, "sweep['fabric.t1s'] is a list of values, such as [2, 4], not 4"),
+        ({"sweep": {"fabric.t1s": "24"}}, "sweep['fabric.t1s'] is a list of values, such as [2, 4], not '24'"),
+        ({"sweep": ["fabric.t1s"]}, "sweep is a dict of fields and their values"),
+        ({"sweep": {"seed": [1, 2]}}, "seed cannot be swept; use seeds= for this"),
+        ({"variants": ["mrc"]}, "variants is a dict of variants, each with what is swept of it alone, not ['mrc']"),
+        ({"scenario": "link-failure"}, "campaign takes a Scenario, not 'link-failure'"),
+    ],
+)
+def test_a_campaign_with_a_wrong_argument_is_refused_in_a_sentence(tmp_path, arguments, said):
+    given = {"scenario": made_with(), "seeds": [1], "directory": tmp_path / "c"} | arguments
+    with pytest.raises(mrclab.LabError, match=re.escape(said)):
+        mrclab.campaign(**given)
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"directory": None}, "directory is the path of a file or folder as text, not None"),
+        ({"x": 3}, "x is a text, not 3"),
+        ({"y": 50}, "each of y is a text, not 50"),
+        ({"scale": "4"}, "scale is a number above 0, not '4'"),
+        ({"scale": 0}, "scale is a number above 0, not 0"),
+        ({"by": ""}, "'' is not a swept field of this campaign"),
+    ],
+)
+def test_a_table_of_a_campaign_with_a_wrong_argument_is_refused_in_a_sentence(tmp_path, arguments, said):
+    row = {"variant": "", "seed": 1, "values": {}, "state": "passed", "trouble": "", "seconds": 1.0, "verdicts": {}}
+    journal.Journal(tmp_path).append({**row, "flows": [["job", 1000, 0.0, 1.0, 1.0]]})
+    with pytest.raises(mrclab.LabError, match=re.escape(said)):
+        mrclab.campaign_table(**{"directory": tmp_path, "x": "variant", "y": "p50"} | arguments)
 
 
 def test_numbers_of_numpy_are_numbers():

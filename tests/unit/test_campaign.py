@@ -6,6 +6,7 @@ import gc
 import html
 import json
 import multiprocessing
+import operator
 import os
 import re
 import shlex
@@ -198,6 +199,13 @@ def test_workers_that_nobody_asks_any_more_end_in_the_middle_of_a_run(file):
     rows = processes.rows(planned(file), 2, never_ends_but_seed_1, work.killed)
     next(rows)
     rows.close()
+    assert not multiprocessing.active_children()
+
+
+def test_workers_none_of_which_begins_are_no_rows_and_the_guard_is_named(file, monkeypatch):
+    monkeypatch.setattr(processes, "_serve", operator.is_)
+    with pytest.raises(LabError, match=r"needs the guard `if __name__ == \"__main__\":`"):
+        next(processes.rows(planned(file), 2, parent_of, work.killed))
     assert not multiprocessing.active_children()
 
 

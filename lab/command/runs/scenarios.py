@@ -13,7 +13,7 @@ from rich.console import Console
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, terminal
 from mrclab.lab.command.display import progress as progressbar
-from mrclab.lab.command.options import MAX_SEED, Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
+from mrclab.lab.command.options import Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
 from mrclab.lab.console import plain
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
@@ -21,6 +21,7 @@ from mrclab.lab.run import runner, suite, worlds
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.seeds import MAX_SEED
 from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric
