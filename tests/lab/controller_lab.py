@@ -87,7 +87,7 @@ class ControlledLab:
 
     def recover(self) -> None:
         """After a test that failed halfway: everything alive, every cable whole, one controller, nothing denied."""
-        self.emulation.cables.heal_all()
+        self.emulation.cables.clear_all()
         for switch in self.fabric.switches:
             self.emulation.restart(switch.name)
         hosts = {host.name for host in self.fabric.hosts}

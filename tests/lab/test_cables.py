@@ -33,7 +33,7 @@ def lab():
 def _mended(lab):
     yield
     cut = [link for link in lab.fabric.links if not lab.cables.is_up(link)]
-    lab.cables.heal_all()
+    lab.cables.clear_all()
     for link in cut:
         with ports(lab, link.a.interface, link.b.interface) as pair:
             wait_until_joined(*pair)
@@ -140,7 +140,7 @@ def test_many_cables_go_down_together(lab):
     lab.cables.down(*lab.fabric.links)
     with ports(lab, *(end.interface for link in lab.fabric.links for end in link.ends)) as every:
         assert not any(port.has_carrier for port in every)
-        lab.cables.heal_all()
+        lab.cables.clear_all()
         assert all(port.has_carrier for port in every)
 
 
@@ -299,12 +299,12 @@ def test_swapped_cables_lead_to_each_others_far_ends_until_mended(lab):
         assert across(t2, h2, [b"six"]) == [b"six"]
 
 
-def test_heal_all_ends_everything(lab, nic):
+def test_clear_all_ends_everything(lab, nic):
     lab.cables.inject(NIC, Drop())
     lab.cables.inject(UPLINK, Loss(0.5), direction="down")
     lab.cables.swap("h1-p1", "h2-p1")
     lab.cables.down(UPLINK)
-    lab.cables.heal_all()
+    lab.cables.clear_all()
     frames = numbered(20)
     assert across(*nic, frames) == frames
     assert lab.cables.is_up(UPLINK)

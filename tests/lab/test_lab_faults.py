@@ -32,7 +32,7 @@ def emulation():
 @pytest.fixture
 def ground(emulation):
     yield Ground(emulation)
-    emulation.cables.heal_all()
+    emulation.cables.clear_all()
 
 
 def test_what_is_still_in_force_at_the_end_is_healed_the_last_first(ground):

@@ -113,10 +113,10 @@ def test_packet_faults_act_before_the_relay_and_carrier_goes_as_ever(lab, nic):
     relayed.clear()
 
 
-def test_heal_all_sends_frames_straight_even_if_the_relay_died(lab, nic):
+def test_clear_all_sends_frames_straight_even_if_the_relay_died(lab, nic):
     relayed = impair(lab, NIC, Impairment(delay=1.0))
     os.kill(lab.processes()["relay-h1-p1-t0-p1-1-both"], 9)
-    lab.cables.heal_all()
+    lab.cables.clear_all()
     assert numbers(across(*nic, numbered(10))) == list(range(10))
     relayed._relay._process.wait()
     assert not relayed.alive

@@ -1,4 +1,4 @@
-"""The page in a real browser on a real lab, in virtual time: a click takes a cable down, healing brings it back."""
+"""The page in a real browser on a real lab, in virtual time: a click takes a cable down, `Clear` brings it back."""
 
 import os
 import re
@@ -87,7 +87,7 @@ def totals(page: Any) -> str:
     return str(page.locator("#totals").inner_text()).partition("packets")[2]  # goodput is of the moment
 
 
-def test_a_click_fails_a_cable_healing_brings_it_back_and_everybody_sees_it(lab, browser):
+def test_a_click_fails_a_cable_clearing_brings_it_back_and_everybody_sees_it(lab, browser):
     page, errors = opened(browser, lab.address)
     other, _ = opened(browser, lab.address)
     lab.word("traffic", "stream", "from=h1", "to=h3", "size=16GiB")
@@ -99,7 +99,7 @@ def test_a_click_fails_a_cable_healing_brings_it_back_and_everybody_sees_it(lab,
         each.wait_for_selector(f'.cable.down[data-name="{CABLE}"]')
         each.wait_for_selector("#events .fault")
     assert f"{CABLE} down" in lab.word("faults")
-    page.locator("#faults").get_by_role("button", name="Heal").click()
+    page.locator("#faults").get_by_role("button", name="Clear").click()
     for each in (page, other):
         each.wait_for_selector(".cable.down", state="detached")
     page.wait_for_selector(LOADED)  # the EV came back, probed

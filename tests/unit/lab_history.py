@@ -10,7 +10,7 @@ from mrclab.topo import srv6
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "link-failure.yaml"
 
-START, CORE, NIC, HEALED, END = 100.0, 102.0, 104.0, 107.0, 109.0
+START, CORE, NIC, REPAIRED, END = 100.0, 102.0, 104.0, 107.0, 109.0
 SPEC = load(SCENARIO).scenario.fabric
 PLANE_RATE = SPEC.link.rate_pps * SPEC.path_mtu  # payload bytes per second of one plane at line rate
 RTT = 8 * SPEC.link.delay
@@ -47,8 +47,8 @@ def _moments() -> Iterator[Record]:
     for t, kind, fault in (
         (CORE, "fault.begin", "core-link"),
         (NIC, "fault.begin", "nic-link"),
-        (HEALED, "fault.end", "core-link"),
-        (HEALED, "fault.end", "nic-link"),
+        (REPAIRED, "fault.end", "core-link"),
+        (REPAIRED, "fault.end", "nic-link"),
     ):
         yield Record(t, "lab", kind, {"fault": fault})
 
@@ -57,7 +57,7 @@ def _samples() -> Iterator[Record]:
     for tick in range(-2, 100):
         t = START + tick / 10
         during = min(max(t - START, 0.0), END - START)
-        without = min(max(t - NIC, 0.0), HEALED - NIC)
+        without = min(max(t - NIC, 0.0), REPAIRED - NIC)
         ports = [
             {"port": p, "placed_bytes": round(PLANE_RATE * (during - (without if p == 2 else 0))), "socket_drops": 0}
             for p in (1, 2, 3, 4)
@@ -93,7 +93,7 @@ def _core_failure() -> Iterator[Record]:
     for number in range(4):
         yield from _lost(CORE + (1 + 0.2 * number) * RTT, 5000 + number, (1, 2), "time")
     yield _change(CORE + RTT, (1, 2), "GOOD", "ASSUMED_BAD", "time")
-    yield _change(HEALED + 0.8, (1, 2), "ASSUMED_BAD", "GOOD", "probe")
+    yield _change(REPAIRED + 0.8, (1, 2), "ASSUMED_BAD", "GOOD", "probe")
 
 
 def _nic_failure() -> Iterator[Record]:
@@ -101,7 +101,7 @@ def _nic_failure() -> Iterator[Record]:
         yield from _lost(NIC + 0.002, 9000 + number, (2, 1 + number % 2), "port")
     for uplink in (1, 2):
         yield _change(NIC + 0.001, (2, uplink), "GOOD", "PORT_DOWN", "port")
-        yield _change(HEALED + 0.001, (2, uplink), "PORT_DOWN", "GOOD", "port")
+        yield _change(REPAIRED + 0.001, (2, uplink), "PORT_DOWN", "GOOD", "port")
 
 
 def _machine() -> Iterator[Record]:

@@ -1,7 +1,7 @@
 """Expectations judged on a history whose every number is known."""
 
 import pytest
-from lab_history import CORE, END, HEALED, NIC, PLANE_RATE, RTT, START, measures, records, scenario
+from lab_history import CORE, END, NIC, PLANE_RATE, REPAIRED, RTT, START, measures, records, scenario
 
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.expectations.base import Level, parse_level
@@ -103,7 +103,7 @@ def test_ev_state_needs_the_transition_and_the_return():
     assert verdict.when == f"{show_seconds(RTT)} after the fault; back 800 ms after it was cleared"
 
     def stays_bad(rs):
-        return [r for r in rs if not (r.kind == "ev.state" and r["new"] == "GOOD" and r.t > HEALED + 0.5)]
+        return [r for r in rs if not (r.kind == "ev.state" and r["new"] == "GOOD" and r.t > REPAIRED + 0.5)]
 
     assert judge(expect, stays_bad).observed == "1 went ASSUMED_BAD, 0 came back"
     assert not judge(expect, stays_bad).ok
@@ -154,7 +154,7 @@ def test_measures_of_the_history():
     m = measures()
     assert m.line_rate == 4 * PLANE_RATE
     assert m.rtt == pytest.approx(RTT)
-    assert m.goodput(NIC, HEALED, Selection(plane=2)) == 0
+    assert m.goodput(NIC, REPAIRED, Selection(plane=2)) == 0
     assert sum(m.paths.packets.values()) == 8 * 125 * 9
     assert m.switches.drops == {"queue": {"t0-p1-1": 5}, "usid_miss": {"t0-p1-1": 0}}
     assert len(m.losses_of("nic-link")) == 6

@@ -214,12 +214,12 @@ def port_failure(sim, gone, down, up):
         gone.add((2, None))
         sim.hosts["h1"].port_event(2, False, sim.now)
 
-    def heal():
+    def repair():
         gone.clear()
         sim.hosts["h1"].port_event(2, True, sim.now)
 
     sim.at(down, fail)
-    sim.at(up, heal)
+    sim.at(up, repair)
 
 
 def test_a_port_that_goes_down_stops_nothing_and_its_evs_return_with_it():

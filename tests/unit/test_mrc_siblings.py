@@ -26,11 +26,11 @@ def bad(qp):
     return [ev for ev in qp.evs.by_value.values() if ev.state is EvState.ASSUMED_BAD]
 
 
-def a_path_dies(*, told, qps=3, heals_at=1e9):
+def a_path_dies(*, told, qps=3, repaired_at=1e9):
     """The first QP sends over a path that dies; the others, to the same host, send nothing."""
     sim = Simulation(tell_siblings=told, uplinks=4, ev=PROFILE)
     sim.network = lambda t: (
-        [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < heals_at else sim.clean(t)
+        [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < repaired_at else sim.clean(t)
     )
     transfers = [Transfer(sim, "h1", "h3", 300 * FULL_SIZE) for _ in range(qps)]
     transfers[0].write(0, 300 * FULL_SIZE)
@@ -50,7 +50,7 @@ def test_a_path_that_one_qp_found_dead_costs_the_others_nothing_where_they_are_t
 
 
 def test_one_probes_for_all_and_all_return_with_it():
-    sim, transfers = a_path_dies(told=True, heals_at=30 * RTT)
+    sim, transfers = a_path_dies(told=True, repaired_at=30 * RTT)
     qps = qps_of(sim, transfers)
     assert [len(bad(qp)) for qp in qps] == [1, 1, 1]
     sim.run(until=90 * RTT)
@@ -60,7 +60,7 @@ def test_one_probes_for_all_and_all_return_with_it():
 
 
 def test_where_the_one_that_probed_is_gone_the_others_do():
-    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim, transfers = a_path_dies(told=True, repaired_at=1.0)
     sim.hosts["h1"].verbs.destroy_qp(transfers[0].qa, sim.now)
     sim.run(until=1.0 + 5 * 48 * RTT)
     qps = qps_of(sim, transfers[1:])
@@ -69,14 +69,14 @@ def test_where_the_one_that_probed_is_gone_the_others_do():
 
 
 def test_where_the_one_that_probed_has_lost_its_peer_the_others_do():
-    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim, transfers = a_path_dies(told=True, repaired_at=1.0)
     sim.hosts["h3"].verbs.destroy_qp(transfers[0].qb, sim.now)
     sim.run(until=1.0 + 5 * 48 * RTT)
     assert [len(bad(qp)) for qp in qps_of(sim, transfers)] == [1, 0, 0]
 
 
 def test_a_path_given_back_as_the_last_resort_of_one_returns_to_the_others_by_their_own_probes():
-    sim, transfers = a_path_dies(told=True, heals_at=1.0)
+    sim, transfers = a_path_dies(told=True, repaired_at=1.0)
     first, *others = qps_of(sim, transfers)
     first.evs.restore(bad(first)[0], sim.now, "last resort")
     assert [len(bad(qp)) for qp in others] == [1, 1]

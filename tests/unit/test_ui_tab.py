@@ -27,7 +27,7 @@ def ask(tab: Tab, path: str, **body):
     return json.loads(tab.request(path, json.dumps(body)))
 
 
-def test_a_cable_is_cut_and_healed_by_requests(lab):
+def test_a_cable_is_cut_and_repaired_by_requests(lab):
     tab, told = lab
     tab.source()
     assert told[0]["layout"]["operable"]
@@ -37,7 +37,7 @@ def test_a_cable_is_cut_and_healed_by_requests(lab):
         operation="inject",
         arguments={"kind": "link_down", "fields": {"link": "h1-p1", "name": "x"}},
     )
-    assert said == {"said": "h1-p1 down"} or "h1-p1" in said["said"]
+    assert "h1-p1" in said["said"]
     assert ask(tab, "api/operation", operation="clear", arguments={"name": "x"})["said"]
     assert "error" in ask(tab, "api/operation", operation="inject", arguments={"kind": "meteor", "fields": {}})
     assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})

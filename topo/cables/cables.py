@@ -185,7 +185,7 @@ class Cables:
             kernel.nft_batch(self.descriptor, removal)
         return count
 
-    def heal_all(self) -> None:
+    def clear_all(self) -> None:
         """End all faults, the last one first, undo swaps, and bring all cables up."""
         for fault in reversed(list(self._faults.values())):
             self.clear(fault)

@@ -164,7 +164,7 @@ def faults() -> Iterator[SelfTestVerdict]:
     with Emulation(fabric, base / "lab", _StandIn()) as lab:
         for name, check in _CHECKS.items():
             yield _verdict(name, lab, check)
-            lab.cables.heal_all()
+            lab.cables.clear_all()
     left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
     yield SelfTestVerdict("nothing is left behind", not left, f"still there: {', '.join(left)}" if left else "")
 

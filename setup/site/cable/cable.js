@@ -64,7 +64,7 @@ class Shown {
     this.fabric.packets.stop();
     const events = this.frames.flatMap((frame) => frame.events);
     this.cut = events.find(({ kind }) => kind === "fault.begin");
-    this.healed = events.find(({ kind }) => kind === "fault.end");
+    this.repaired = events.find(({ kind }) => kind === "fault.end");
     this.learned = this.cut && events.find(({ kind, t, old }) => kind === "ev.state" && t >= this.cut.t && old === "GOOD");
     this.verdict = events.find(({ kind }) => kind === "verdict");
     this.rtt = this.frames.flatMap((frame) => frame.qps).find((qp) => qp[4])?.[4];
@@ -173,12 +173,12 @@ class Shown {
     }
     if (t < this.cut.t) return "No fault yet.";
     const gray = frame.faulty.length && !frame.down.length, said = [];
-    if (this.healed && t >= this.healed.t) said.push("The cable is up again.");
+    if (this.repaired && t >= this.repaired.t) said.push("The cable is up again.");
     else said.push(gray ? "The cable loses packets." : `The cable has been down for ${this.#long(t - this.cut.t)}.`);
     said.push(`${fell} data packet${fell === 1 ? "" : "s"} lost, ${again} retransmitted.`);
     if (this.verdict && t >= this.verdict.t) said.push(`Clustermapper: ${this.verdict.text.split(": ").at(-1)}.`);
     else if (this.learned && t >= this.learned.t) said.push(this.learned.t === this.cut.t ? "The sender detected it immediately." : `The sender detected it after ${this.#long(this.learned.t - this.cut.t)}.`);
-    else if (!(this.healed && t >= this.healed.t)) said.push("The sender has not detected it yet.");
+    else if (!(this.repaired && t >= this.repaired.t)) said.push("The sender has not detected it yet.");
     return said.join(" ");
   }
 
@@ -214,7 +214,7 @@ class Shown {
     ink.globalAlpha = 1;
     ink.fillStyle = colour("soft");
     ink.fillRect(0, height - 2, width, 2);
-    for (const event of [this.cut, this.healed]) {
+    for (const event of [this.cut, this.repaired]) {
       if (!event) continue;
       const x = (event.t - begin) / (end - begin) * width;
       ink.fillStyle = colour(event === this.cut ? "bad" : "good");
