@@ -10,7 +10,20 @@ from mrclab.experiments.campaign import journal
 pytest.importorskip("pyarrow")
 PAGE = Path(__file__).parents[2] / "docs" / "virtual-time.md"
 LIBRARIES = ("pandas.", "polars.", "duckdb.")
-LINES = [line for line in map(str.strip, PAGE.read_text(encoding="utf-8").splitlines()) if line.startswith(LIBRARIES)]
+
+
+def statements(text):
+    """Yield each statement that begins with one of the libraries, over as many lines as its brackets take."""
+    lines = map(str.strip, text.splitlines())
+    for line in lines:
+        if line.startswith(LIBRARIES):
+            whole = line
+            while whole.count("(") > whole.count(")"):
+                whole += f" {next(lines)}"
+            yield whole
+
+
+LINES = list(statements(PAGE.read_text(encoding="utf-8")))
 ROWS = [(t1s, seed, 0.5 + t1s / 10 + seed / 100) for t1s in (2, 4) for seed in (1, 2, 10)]
 
 
