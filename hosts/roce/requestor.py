@@ -332,14 +332,18 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
 
     def on_timeout(self, now: float) -> None:
         """Go back: nothing was acknowledged for too long."""
-        if self.next <= self.una and self.qp.port_up():
-            return  # nothing in flight: the rate limiter holds the packet back; a dead port would drop it instead
+        if self._is_held_back() and self.qp.port_up():
+            return  # the rate limiter holds the oldest packet back; a dead port would drop it instead
         self.qp.stats.timeouts += 1
         self._retries += 1
         if self._retries > self.qp.settings.retry_count:
             self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded", now)
             return
         self._go_back("timeout", now)
+
+    def _is_held_back(self) -> bool:
+        """Return True if the oldest packet waits to be sent, for the first time or again."""
+        return self.next <= self.una or (self._recovery is not None and self._recovery.lost() == self.una)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -68,6 +68,28 @@ def test_the_last_packet_is_found_by_the_timer():
     assert one.stats().retx_packets <= 2  # the one whose ACK was not asked for, and the last
 
 
+def test_a_retransmission_that_the_rate_limiter_holds_back_does_not_time_out():
+    """At a rate whose packets are further apart than eight time-outs, the QP would end without having tried again."""
+    sim = Simulation(**SELECTIVE)
+    one = transfer(sim, 4)
+    requestor = sim.hosts["h1"].verbs.qps[one.qa].requestor
+    tries = []
+
+    def network(transit):
+        if not transit.is_write or transit.psn != 3:
+            return [sim.delay(transit)]
+        tries.append(sim.now)
+        if len(tries) > 1:
+            return [sim.delay(transit)]
+        requestor.next_at = sim.now + 20 * requestor.qp.settings.ack_timeout
+        return []
+
+    sim.network = network
+    sim.run(done=one.done)
+    assert one.target == one.source
+    assert (len(tries), one.stats().timeouts) == (2, 1)
+
+
 def test_what_the_receiver_dropped_after_all_is_sent_again():
     """It drops early packets with an RNR NAK, and that NAK is lost; the receive is posted before the timer fires."""
     sim = Simulation(**SELECTIVE)
