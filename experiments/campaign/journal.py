@@ -20,6 +20,7 @@ from mrclab.topo.input import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
+_MEASURED = {"passed", "failed"}
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "expected", "observed"}
 
@@ -57,6 +58,9 @@ class Journal(RunStore):
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
         self.open()
+        kept = [row for row in self.of(plan) if row["state"] in _MEASURED]
+        if plan.keeps_flows and not all("flows" in row for row in kept):
+            raise LabError(f"{self.directory} holds runs that kept no flows; name another directory with --out")
         return self
 
     def of(self, planned: Iterable[Job]) -> list[Row]:

@@ -79,6 +79,11 @@ class CampaignPlan:
     digest: str  # of the scenario, seed and swept fields aside
     files: Mapping[str, str]  # name → digest of each file that a setting names
 
+    @property
+    def keeps_flows(self) -> bool:
+        """True if rows have a table of flows."""
+        return any(setting.flows for setting in self.settings)
+
     def __len__(self) -> int:
         return len(self.settings) * len(self.seeds)
 

@@ -60,8 +60,8 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(processes, "rows", lambda left, *_: ((job, work.run(job)) for job in left))
 
 
-def planned(file, seeds="1,2", swept=SWEPT):
-    return plan.make(scenario.load(file), parse_seeds(seeds), plan.parse_sweeps(swept))
+def planned(file, seeds="1,2", swept=SWEPT, flows=False):
+    return plan.make(scenario.load(file), parse_seeds(seeds), plan.parse_sweeps(swept), flows=flows)
 
 
 def rows_of(directory):
@@ -275,6 +275,17 @@ def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
     file.write_text(file.read_text(encoding="utf-8").replace("500ms", "600ms"), encoding="utf-8")
     with pytest.raises(LabError, match="--out"):
         journal.Journal(tmp_path / "out").begin(planned(file))
+
+
+def test_runs_that_kept_no_flows_are_not_taken_for_those_that_do(file, tmp_path):
+    """Percentiles of flows would be those of the new runs alone."""
+    plain, wanted = planned(file), planned(file, flows=True)
+    table = journal.Journal(tmp_path / "out").begin(plain)
+    job = next(iter(plain))
+    table.append({**ROW, "variant": job.variant, "values": dict(job.values), "seed": job.seed})
+    journal.Journal(tmp_path / "out").begin(plain)
+    with pytest.raises(LabError, match="kept no flows.*--out"):
+        journal.Journal(tmp_path / "out").begin(wanted)
 
 
 @pytest.mark.parametrize(
