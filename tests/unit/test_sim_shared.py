@@ -17,6 +17,8 @@ from mrclab.topo import srv6
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import Dscp
 
+pytestmark = pytest.mark.sources  # Sink derives from a class that is compiled
+
 FULL = 4096 + 142
 RATE = 400e9
 
