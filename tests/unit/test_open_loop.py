@@ -159,6 +159,7 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     assert sum(row["flows"] for row in rows[:-1]) == 60
 
 
+@pytest.mark.sources
 def test_a_flow_for_which_a_host_has_no_qp_left_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "MAX_QP", 2)
     ends = ended(tmp_path, loaded(tmp_path).text)
