@@ -284,7 +284,7 @@ def test_runs_that_kept_no_flows_are_not_taken_for_those_that_do(file, tmp_path)
     job = next(iter(plain))
     table.append({**ROW, "variant": job.variant, "values": dict(job.values), "seed": job.seed})
     journal.Journal(tmp_path / "out").begin(plain)
-    with pytest.raises(LabError, match="kept no flows.*--out"):
+    with pytest.raises(LabError, match=r"kept no flows.*--out"):
         journal.Journal(tmp_path / "out").begin(wanted)
 
 
