@@ -13,6 +13,8 @@ run = mrclab.run(
         transport={
             "congestion_control": "aimd",
             "congestion_settings": {"decrease": 0.7},
+            "path_selection": "unmarked",
+            "path_settings": {"weight": 0.5},
             "scheduler": "newest",
         },
         faults=[

@@ -56,6 +56,7 @@ def test_its_kinds_run_in_virtual_time(installed, use):
 
 def test_reference_and_schema_know_its_kinds(installed):
     text = python(installed, "-c", _KNOWN)
-    for word in ("uplinks_down", "lost_share", "mirror", "aimd", "runs", "pair", "newest"):
+    for word in ("uplinks_down", "lost_share", "mirror", "aimd", "unmarked", "runs", "pair", "newest"):
         assert text.count(word) >= 2, word
     assert "factor of one decrease" in text
+    assert "weight of the newest packet" in text
