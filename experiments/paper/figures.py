@@ -54,6 +54,7 @@ class FigureRow(Strict):
     moved: int | None = Field(default=None, description="bytes: ours is the time they took, and the figure their rate")
     because: str = Field(default="", description="why ours is not the paper's")
     effect: float | None = Field(default=None, description="per cent that the figure is from an undisturbed one")
+    absent: float | None = Field(default=None, description="the figure without the effect, which `accept` excludes")
     any_sender: bool = Field(default=False, description="line rate times what is left: tests no transport")
 
     @model_validator(mode="before")
@@ -67,6 +68,12 @@ class FigureRow(Strict):
         half = data.get("unit") == "Gb/s" and "moved" in data and percent / 100 * paper < _HALF_A_DIGIT
         rule = f"{paper - _HALF_A_DIGIT:g} … {paper + _HALF_A_DIGIT:g}" if half else f"{paper:.9g} ± {percent:g} %"
         return {**data, "accept": rule}
+
+    @model_validator(mode="after")
+    def _excludes_no_effect(self) -> "FigureRow":
+        if self.absent is not None and self.accepts(self.absent):
+            raise ValueError(f"{self.what}: {self.accept} accepts {self.absent:g}, which is the figure without the effect")
+        return self
 
     def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
         """Ours in the row's unit, out of (variant, expectation) → figure in SI units; None where one is missing."""

@@ -22,7 +22,7 @@ def terms(row: FigureRow) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("book", "experiment"), EVERY, ids=lambda given: getattr(given, "scenario", given.__class__))
 def test_every_row_names_a_variant_and_an_expectation_of_its_scenario(book: Path, experiment: Experiment) -> None:
     loaded = scenario.load(BOOKS[book] / f"{experiment.scenario}.yaml")
-    named = {run.variant: {entry.name for entry in run.scenario.expect} for run in loaded.runs}
+    named = {run.variant: {entry.name for entry in run.scenario.figures} for run in loaded.runs}
     for row in experiment.rows:
         for variant, expectation in terms(row):
             assert expectation.removesuffix(SECONDS) in named[variant], row.ours
@@ -57,6 +57,24 @@ def test_rules_accept_what_they_say(rule: str, yes: float, no: float) -> None:
     row = FigureRow(what="x", ours="a.b", accept=rule)
     assert row.accepts(yes) is True
     assert row.accepts(no) is False
+
+
+def test_a_rule_excludes_the_figure_without_the_effect() -> None:
+    with pytest.raises(ValueError, match="least sample: ≥ 0.95 accepts 0.969, which is the figure without the effect"):
+        FigureRow(what="least sample", ours="a.b", paper=0.991, accept="≥ 0.95", absent=0.969)
+    assert FigureRow(what="least sample", ours="a.b", paper=0.991, accept="≥ 0.98", absent=0.969).accepts(0.985)
+
+
+@pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_no_limit_is_one_that_every_run_keeps(path: Path) -> None:
+    loaded = scenario.load(path)
+    for entry in (entry for run in loaded.runs for entry in run.scenario.expect):
+        least, most = getattr(entry, "at_least", None), getattr(entry, "at_most", None)
+        assert getattr(least, "share", None) != 0, entry
+        assert least != 0, entry
+        assert (getattr(most, "of", ""), getattr(most, "share", 0)) != ("line", 1), entry
+        assert getattr(most, "amount", 0) < loaded.scenario.timeout, entry
+        assert not (entry.kind in {"jain", "spread"} and most == 1), entry
 
 
 @pytest.mark.parametrize("text", ["about 3", "> 1", "3 %"])
