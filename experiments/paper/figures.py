@@ -72,7 +72,7 @@ class FigureRow(Strict):
     @model_validator(mode="after")
     def _excludes_no_effect(self) -> "FigureRow":
         if self.absent is not None and self.accepts(self.absent):
-            raise ValueError(f"{self.what}: {self.accept} accepts {self.absent:g}, which is the figure without the effect")
+            raise ValueError(f"{self.what}: {self.accept} accepts {self.absent:g}, the figure without the effect")
         return self
 
     def value(self, figures: Mapping[tuple[str, str], float]) -> float | None:
