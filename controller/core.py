@@ -39,7 +39,7 @@ class ControllerCore:
     @property
     def all_right(self) -> bool:
         """True if every switch is ready and answers, and every cable is verified."""
-        return self._driver.book.settled and not self._driver.fleet.unready()
+        return self._driver.cable_states.settled and not self._driver.fleet.unready()
 
     def hello(self) -> Result:
         """Identify this server."""
@@ -176,7 +176,7 @@ class ControllerCore:
             "state": self._state({view.state for view in views.values()}),
             "switches_ready": len(views) - len(unready),
             "switches": len(views),
-            "links_verified": driver.book.count_verified(silences),
+            "links_verified": driver.cable_states.count_verified(silences),
             "links": len(self._fabric.links),
             "message": self._message(),
             "wrong_entries": len(audited.wrong),
@@ -203,19 +203,19 @@ class ControllerCore:
 
     def _message(self) -> str:
         unready = self._driver.fleet.unready().values()
-        book = self._driver.book
+        states = self._driver.cable_states
         errors = [view.error for view in unready if view.error and not view.is_ready]
-        wrong = [text for link in book.links("wrong") for text in book.complaints(link)]
+        wrong = [text for link in states.links("wrong") for text in states.complaints(link)]
         return "; ".join([*errors, *wrong][:3])
 
     def _outcome(self) -> Result:
-        driver, book = self._driver, self._driver.book
+        driver, states = self._driver, self._driver.cable_states
         return {
             "verified": self.all_right,
             "links": len(self._fabric.links),
             "seconds": driver.verified_after,
-            "failed": [*book.links("wrong"), *book.links("silent")],
-            "problems": book.problems(),
+            "failed": [*states.links("wrong"), *states.links("silent")],
+            "problems": states.problems(),
             "not_ready": list(driver.fleet.unready()),
         }
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from mrclab.controller.provisioning.cables import CableBook
+from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.event import Event
 from mrclab.topo.model import Fabric
 
@@ -42,7 +42,7 @@ class SwitchView:
 @dataclass(frozen=True)
 class Audit:
     """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
-    the entries of a switch were not read, by switch, lacking the subject.
+    the entries of a switch were not read, by switch, without its subject.
     """
 
     wrong: list[str]
@@ -109,7 +109,7 @@ class HostAccess(Protocol):
 class Driver(Protocol):
     """One world: its switches, cables and hosts, and its time."""
 
-    digits: int  # of durations in seconds
+    decimals: int  # of durations in seconds
 
     @property
     def fabric(self) -> Fabric:
@@ -128,7 +128,7 @@ class Driver(Protocol):
         """The hosts."""
 
     @property
-    def book(self) -> CableBook:
+    def cable_states(self) -> CableStates:
         """State of verification of every cable."""
 
     @property

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mrclab.events.controller import ControllerPulse
+from mrclab.events.controller import ControllerHeartbeat
 from mrclab.events.event import Event
 from mrclab.events.mapping import CableMap
 from mrclab.events.switches import SwitchTotals
 
 NODE = "controller"
-FREQUENT = {SwitchTotals.kind, CableMap.kind, ControllerPulse.kind}  # kinds that would fill the log
+FREQUENT = {SwitchTotals.kind, CableMap.kind, ControllerHeartbeat.kind}  # kinds that would fill the log
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,13 @@ class ControllerDown(Event):
 
 
 @event
-class ControllerPulse(Event):
+class ControllerHeartbeat(Event):
     """Health of the controller's event loop, four times a second.
 
-    `late`: the longest that it woke up too late since the last record, `at`: when that ended, `cpu`: CPU time so far.
+    `late`: the longest delay of a wake-up since the last record, `at`: when that ended, `cpu`: CPU time so far.
     """
 
-    kind: ClassVar[str] = "pulse"
+    kind: ClassVar[str] = "heartbeat"
     late: Seconds
     at: At
     cpu: Seconds

@@ -35,7 +35,7 @@ SOURCES = TREE
 """Parent of the folders, in a checkout and in a source distribution."""
 
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "sim")
-FILES = ("hosts/nic/seam.py", "topo/srv6.py")
+FILES = ("hosts/nic/interface.py", "topo/srv6.py")
 LEFT_OUT = {
     "hosts/mrc/ctl.py", "hosts/mrc/evs/profiles.py", "hosts/rdma/completion.py",  # the agent has subclasses of these
     "sim/injector.py", "sim/controller.py", "sim/fabric.py", "sim/fleet.py", "sim/world.py",

@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
 from mrclab.hosts.mrc.recovery.sent import SentPacket
-from mrclab.hosts.nic import seam
+from mrclab.hosts.nic import interface
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
@@ -123,7 +123,7 @@ class ObjectPath(EvRoute):
         frame.trimmable = True
         return frame
 
-    def pack(self, frame: SimFrame) -> seam.Frame:
+    def pack(self, frame: SimFrame) -> interface.Frame:
         """The same frame in bytes."""
         body = frame.body if frame.read is None else _packed(frame.read)
         return super().frame(frame.dscp << 2 | frame.ecn, body, frame.payload)
@@ -277,14 +277,14 @@ class ObjectPlainPath(PlainPath):
         frame.trimmable = False
         return frame
 
-    def with_telemetry(self, frame: seam.Frame, hops: list[Hop]) -> seam.Frame:
+    def with_telemetry(self, frame: interface.Frame, hops: list[Hop]) -> interface.Frame:
         """The frame with room for telemetry, or with telemetry."""
         assert isinstance(frame, SimFrame)
         frame.telemetry = hops
         frame.size += TELEMETRY_BYTES
         return frame
 
-    def pack(self, frame: SimFrame) -> seam.Frame:
+    def pack(self, frame: SimFrame) -> interface.Frame:
         """The same frame in bytes."""
         return super().frame(frame.dscp << 2 | frame.ecn, frame.body, frame.payload)
 

@@ -18,7 +18,7 @@ from mrclab.controller.health.mapper import MAPPER_REPORT, Clustermapper
 from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.operations import completed
-from mrclab.controller.provisioning.cables import CableBook
+from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.controller import NodesWritten
 from mrclab.events.event import Event
 from mrclab.events.switches import SwitchTotals
@@ -100,7 +100,7 @@ class SimHosts:
 class SimController:
     """`write(event)` keeps an event; `advance(seconds)` runs the world for an operation that waits."""
 
-    digits = 9
+    decimals = 9
 
     def __init__(
         self,
@@ -204,9 +204,9 @@ class SimController:
     # --- as a driver --------------------------------------------------------------------------------------------------
 
     @property
-    def book(self) -> CableBook:
+    def cable_states(self) -> CableStates:
         """State of verification of every cable."""
-        return self.fleet.book
+        return self.fleet.states
 
     @property
     def verified_after(self) -> float | None:

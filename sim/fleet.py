@@ -11,7 +11,7 @@ from typing import Any, Final
 from mrclab.controller.driver import Audit, SwitchState, SwitchView
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.provisioning import counters
-from mrclab.controller.provisioning.cables import CableBook
+from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.event import Event
 from mrclab.events.switches import FabricVerified, LinkFailed, SwitchDown, SwitchReady
 from mrclab.sim.clock import ticks
@@ -44,7 +44,7 @@ class SimFleet:
         self.on = True
         self.model = fabric.model
         self.switches = fabric.switches
-        self.book = CableBook(fabric.model, known=True)
+        self.states = CableStates(fabric.model, known=True)
         self.verified_at: float | None = None
         self._clock = fabric.clock
         self._record = record
@@ -104,7 +104,7 @@ class SimFleet:
 
     def forget(self, switch: str) -> None:
         """Mark the cables of a switch as unknown."""
-        self.book.forget(self.book.ends_of(switch))
+        self.states.forget(self.states.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
         """Mark these cables as unknown, or all; of a large fabric only those that were touched.
@@ -112,10 +112,10 @@ class SimFleet:
         A simulated cable that was not touched is as the model says.
         """
         if links is None and not self.is_large:
-            self.book.forget()
+            self.states.forget()
         else:
             named = self._touched if links is None else links
-            self.book.forget([end for link in named for end in self.book.ends_of_link(link)])
+            self.states.forget([end for link in named for end in self.states.ends_of_link(link)])
 
     @property
     def _touched(self) -> list[str]:
@@ -134,24 +134,24 @@ class SimFleet:
             self._probe(None)
 
     def _probe(self, _argument: object) -> None:
-        pending = [end for end in self.book.pending() if self.on and not self.switches[end.node].is_empty]
+        pending = [end for end in self.states.pending() if self.on and not self.switches[end.node].is_empty]
         self._probing = bool(pending)
         for end in pending:
-            self.switches[end.node].send_out(of_bytes(self.book.probe(end)), end.port)
+            self.switches[end.node].send_out(of_bytes(self.states.probe(end)), end.port)
         if pending:
             self._clock.call_at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
 
     def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
-        sighting = self.book.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None
+        sighting = self.states.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None
         if sighting is None:
             return
         if not sighting.right:
-            reason = "; ".join(self.book.complaints(sighting.link))
+            reason = "; ".join(self.states.complaints(sighting.link))
             self._record(LinkFailed(link=sighting.link, state="wrong", reason=reason))
         self._note_verified()
 
     def _note_verified(self) -> None:
-        if self.verified_at is None and self.book.settled and not self.unready():
+        if self.verified_at is None and self.states.settled and not self.unready():
             self.verified_at = self._clock.seconds
             self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
             self._on_verified()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
     from mrclab.hosts.mrc.packets.packet import MrcPacket
-    from mrclab.hosts.nic import seam
+    from mrclab.hosts.nic import interface
     from mrclab.hosts.roce.telemetry import Hop
     from mrclab.sim.links.cable import HalfLink
 
@@ -62,7 +62,7 @@ def word(value: Any) -> Any:
 class Packer(Protocol):
     """A path that can encode a frame as bytes."""
 
-    def pack(self, frame: SimFrame) -> seam.Frame:
+    def pack(self, frame: SimFrame) -> interface.Frame:
         """The frame as its host sends it."""
 
 
@@ -121,7 +121,7 @@ class SimFrame(ScheduledEvent):
         """Everything after the payload, as bytes."""
         return self._packed().trailer if self.raw is None else b""
 
-    def _packed(self) -> seam.Frame:
+    def _packed(self) -> interface.Frame:
         assert self.path is not None
         return self.path.pack(self)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.hosts.nic import seam
-from mrclab.hosts.nic.seam import PortCounters, Taker, Transport, full_size
+from mrclab.hosts.nic import interface
+from mrclab.hosts.nic.interface import PortCounters, Taker, Transport, full_size
 from mrclab.sim.clock import NEVER, SECOND, Clock, ScheduledEvent, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.links.cable import Cable, HalfLink
@@ -47,7 +47,7 @@ class SimNicPort(ScheduledEvent):
         self.armed = False  # an event is scheduled for `free_at`
         self.paused = False  # by the switch, until that resumes it
         self._free_then: i64 = 0  # `free_at` without the pause
-        self.injected: list[seam.Frame] = []
+        self.injected: list[interface.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
     def fire(self) -> None:
@@ -215,7 +215,7 @@ class SimNic:
 
     # --- the wire ---------------------------------------------------------------------------------------------------
 
-    def inject(self, port: int, frame: seam.Frame) -> None:
+    def inject(self, port: int, frame: interface.Frame) -> None:
         """Send a frame before the transport's next one, if the port is up."""
         known = self._by_number[port] if 0 <= port < len(self._by_number) else None
         if known is not None and known.up:
@@ -298,7 +298,7 @@ class SimNic:
                 port.armed = True
                 clock.schedule(port.free_at, port)
 
-    def _send(self, port: SimNicPort, frame: seam.Frame, now: i64) -> None:
+    def _send(self, port: SimNicPort, frame: interface.Frame, now: i64) -> None:
         if not isinstance(frame, SimFrame):
             frame = of_bytes(b"".join((frame.header, frame.payload or b"", frame.trailer)))
         size = frame.size

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 
 SIZES = (128, 1024, 4200)
 """Bytes from Ethernet's first to the payload's last: an acknowledgement, something between, and MRC's 4 KiB packet."""
@@ -26,7 +26,7 @@ NUMBER_AT = 114
 NEVER = (1 << 19) - 1
 """A queue depth that no packet finds."""
 
-_FORWARD = Act("forward", (("port", OUT_PORT), ("src_mac", OUT_SOURCE), ("dst_mac", OUT_DESTINATION)))
+_FORWARD = EntryAction("forward", (("port", OUT_PORT), ("src_mac", OUT_SOURCE), ("dst_mac", OUT_DESTINATION)))
 _IPV6, _UDP, _IN_IPV6, _ROCE = 0x86DD, 17, 41, 4791
 _TRIMMABLE, _ECT0, _HOPS = 4, 2, 64
 _INNER = bytes.fromhex("fdcbbb00000000010000000000000001fdcbbb00000000020000000000000001")
@@ -38,12 +38,12 @@ def route(usid: int) -> IntendedEntry:
 
 
 ENTRIES = (
-    IntendedEntry("my_usid", (("locator_usid", BLOCK << 16 | MY_USID),), (Act("shift_usid"),)),
+    IntendedEntry("my_usid", (("locator_usid", BLOCK << 16 | MY_USID),), (EntryAction("shift_usid"),)),
     route(NEXT_USID),
     IntendedEntry("trim_policy", (("std.egress_spec", OUT_PORT),),
-                  (Act("set_trim", (("threshold", NEVER), ("last_hop", 0))),)),
+                  (EntryAction("set_trim", (("threshold", NEVER), ("last_hop", 0))),)),
     IntendedEntry("ecn_policy", (("std.egress_port", OUT_PORT),),
-                  (Act("mark_between", (("min_depth", NEVER), ("last", 1))),)),
+                  (EntryAction("mark_between", (("min_depth", NEVER), ("last", 1))),)),
 )  # fmt: skip
 
 

@@ -280,7 +280,7 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
 
 def _insert(switch: SoftSwitch, entry: IntendedEntry) -> None:
     """Insert an entry, its table and action found by their last names."""
-    info, (act,) = switch.info, entry.acts
+    info, (act,) = switch.info, entry.actions
     assert info is not None
     name = next(full for full in info.tables if full.rsplit(".", 1)[-1] == entry.table)
     called = next(full for full in info.tables[name].actions if full.rsplit(".", 1)[-1] == act.name)

@@ -88,7 +88,7 @@ class Maintenance:
         self._denials.deny(what, reason, DRAIN)
         await driver.nodes.notified()
         drained, unread = await self._until_quiet(name, begun + timeout)
-        seconds = round(driver.now - begun, driver.digits)
+        seconds = round(driver.now - begun, driver.decimals)
         driver.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
         why = driver.fleet.view(name).silence or unread
         return {
@@ -114,7 +114,7 @@ class Maintenance:
             await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
         self._denials.undeny(what, DRAIN)
         await driver.nodes.notified()
-        seconds = round(driver.now - begun, driver.digits)
+        seconds = round(driver.now - begun, driver.decimals)
         driver.record(SwitchUndrained(switch=name, seconds=seconds))
         return {"switch": name, "undrained": True, "seconds": seconds}
 
@@ -122,7 +122,7 @@ class Maintenance:
         """Check every switch, entry, cable, host and NIC port, and report whether a job may start."""
         driver = self._driver
         driver.forget(None)
-        await driver.until(lambda: driver.book.settled or self._in_vain(), timeout)
+        await driver.until(lambda: driver.cable_states.settled or self._in_vain(), timeout)
         audited = await driver.audit()
         hosts = (_of_host(name, found) for name, found in (await driver.nodes.ports()).items())
         unready = driver.fleet.unready()
@@ -132,7 +132,7 @@ class Maintenance:
         fabric = driver.fabric
         return answer(
             len(fabric.switches) - len(unready), bad, [*audited.wrong, *unread], len(fabric.links),
-            driver.book.problems(), hosts, denied,
+            driver.cable_states.problems(), hosts, denied,
         )  # fmt: skip
 
     async def _until_quiet(self, name: str, deadline: float) -> tuple[bool, str]:
@@ -161,11 +161,11 @@ class Maintenance:
         """Return True if each cable still to be verified ends at a process that does not respond."""
         driver = self._driver
         silent = {*driver.nodes.silences, *(name for name, view in driver.fleet.unready().items() if view.silence)}
-        pending = driver.book.pending()
+        pending = driver.cable_states.pending()
         return all(silent & {end.node, driver.fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 
     def _in_service(self, name: str) -> bool:
-        pending = {end.node for end in self._driver.book.pending()}
+        pending = {end.node for end in self._driver.cable_states.pending()}
         return name not in pending and name not in self._driver.fleet.unready()
 
 

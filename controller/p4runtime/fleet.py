@@ -160,7 +160,7 @@ class Fleet:
         if not to:
             await worker.write([Change(UpdateKind.DELETE, route)])
             return f"{name} no longer holds {intent.describe(self._fabric, switch, route)}"
-        wrong = replace(route, acts=(intent.forward(switch.port(to)),))
+        wrong = replace(route, actions=(intent.forward(switch.port(to)),))
         await worker.write([Change(UpdateKind.MODIFY, wrong)])
         return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
 

@@ -40,16 +40,16 @@ class Sighting:
         return self.reached == self.expected
 
 
-class CableBook:
-    """State of verification of every cable. Its ends are switch ports: two where it joins switches, one towards a NIC.
+class CableStates:
+    """Verification state of every cable. Its ends are switch ports: two between switches, one towards a NIC.
 
-    Kept are the ends in doubt; `known`: none is at first, since the fabric was joined as the model says.
+    Only unverified ends are stored; with `known` all are verified from the start, as in a simulated fabric.
     """
 
     def __init__(self, fabric: Fabric, known: bool = False) -> None:
         self._fabric = fabric
-        self._doubted: dict[End, None] = {} if known else dict.fromkeys(self.ends)
-        self._seen: dict[End, End] = {}  # where the probes of ends in doubt came to, if they came anywhere
+        self._unverified: dict[End, None] = {} if known else dict.fromkeys(self.ends)
+        self._seen: dict[End, End] = {}  # where the probes of unverified ends came to, if they came anywhere
         self._outstanding: dict[int, End] = {}
         self._nonces = itertools.count(1)
 
@@ -59,7 +59,7 @@ class CableBook:
         return [End(switch.name, port.number) for switch in self._fabric.switches for port in switch.ports]
 
     def ends_of(self, node: str) -> list[End]:
-        """The ends of the cables of a switch, at it and at switches beside it."""
+        """The ends of the cables of a switch, on it and on its neighbours."""
         found = []
         for port in self._fabric.switch(node).ports:
             found.append(End(node, port.number))
@@ -74,17 +74,17 @@ class CableBook:
 
     @property
     def settled(self) -> bool:
-        """True if no cable is in doubt."""
-        return not self._doubted
+        """True if every cable is verified."""
+        return not self._unverified
 
     def pending(self) -> list[End]:
         """Ends whose cable is not verified."""
-        return sorted(self._doubted, key=self._place)
+        return sorted(self._unverified, key=self._place)
 
     def forget(self, ends: Iterable[End] | None = None) -> None:
         """Mark `ends` (default: all) as unknown again; replies still in flight do not count."""
         gone = dict.fromkeys(self.ends if ends is None else ends)
-        self._doubted |= gone
+        self._unverified |= gone
         self._seen = {end: peer for end, peer in self._seen.items() if end not in gone}
         self._outstanding = {nonce: end for nonce, end in self._outstanding.items() if end not in gone}
 
@@ -112,45 +112,45 @@ class CableBook:
         del self._outstanding[check.nonce]
         known = self._port(origin)
         peer = _peer(known)
-        if reached == (self._seen.get(origin) if origin in self._doubted else peer):
+        if reached == (self._seen.get(origin) if origin in self._unverified else peer):
             return None
         if reached == peer:
-            self._doubted.pop(origin, None)
+            self._unverified.pop(origin, None)
             self._seen.pop(origin, None)
         else:
-            self._doubted[origin] = None
+            self._unverified[origin] = None
             self._seen[origin] = reached
         return Sighting(known.link, origin, peer, reached)
 
     def state(self, link: str) -> LinkState:
         """Return the state of one cable."""
-        seen = [self._seen.get(end) for end in self.ends_of_link(link) if end in self._doubted]
+        seen = [self._seen.get(end) for end in self.ends_of_link(link) if end in self._unverified]
         if not seen:
             return "verified"
         return "wrong" if any(reached is not None for reached in seen) else "silent"
 
     def links(self, state: LinkState) -> list[str]:
         """Names of all cables in `state`."""
-        ends = self._seen if state == "wrong" else self._doubted  # called often while thousands are unknown
-        doubted = {self._port(end).link for end in ends}
+        ends = self._seen if state == "wrong" else self._unverified  # called often while thousands are unknown
+        unverified = {self._port(end).link for end in ends}
         if state == "verified":
-            return [link.name for link in self._fabric.links if link.name not in doubted]
-        found = [self._fabric.link(name) for name in doubted if self.state(name) == state]
+            return [link.name for link in self._fabric.links if link.name not in unverified]
+        found = [self._fabric.link(name) for name in unverified if self.state(name) == state]
         return [link.name for link in sorted(found, key=lambda link: link.index)]
 
     def count_verified(self, silent: Iterable[str] = ()) -> int:
         """Number of verified cables without an end at a switch of `silent`."""
-        unknown = {self._port(end).link for end in self._doubted}
+        unknown = {self._port(end).link for end in self._unverified}
         for switch in silent:
             unknown.update(port.link for port in self._fabric.switch(switch).ports)
         return len(self._fabric.links) - len(unknown)
 
     def complaints(self, link: str) -> list[str]:
         """One sentence for each direction of a cable that ends elsewhere; if none does, for each without a reply."""
-        doubted = [end for end in self.ends_of_link(link) if end in self._doubted]
-        seen = [(end, _peer(self._port(end)), self._seen.get(end)) for end in doubted]
-        astray = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at is not None]
-        return astray or [f"{end} should reach {peer}, reaches nothing" for end, peer, at in seen if at is None]
+        unverified = [end for end in self.ends_of_link(link) if end in self._unverified]
+        seen = [(end, _peer(self._port(end)), self._seen.get(end)) for end in unverified]
+        misconnected = [f"{end} should reach {peer}, reaches {at}" for end, peer, at in seen if at is not None]
+        return misconnected or [f"{end} should reach {peer}, reaches nothing" for end, peer, at in seen if at is None]
 
     def problems(self) -> list[str]:
         """One sentence for each direction of each cable that is not right."""

@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.p4runtime.fleet import Fleet
 from mrclab.controller.p4runtime.worker import Worker
-from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.controller.provisioning.watchedevs import WatchedEvs
@@ -24,7 +24,7 @@ def entry(ev: int) -> IntendedEntry:
     """The entry that counts `ev`."""
     port, label = srv6.ev_to_wire(ev)
     match = (("hdr.inner_ipv6.flow_label", label), ("hdr.udp.src_port", port))
-    return IntendedEntry(TABLE, match, (Act("count_ev"),))
+    return IntendedEntry(TABLE, match, (EntryAction("count_ev"),))
 
 
 class EvWatch:

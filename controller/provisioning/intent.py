@@ -21,7 +21,7 @@ Key = int | tuple[int, int]
 
 
 @dataclass(frozen=True, order=True)
-class Act:
+class EntryAction:
     """An action with its parameters in the program's order."""
 
     name: str
@@ -33,11 +33,11 @@ class Act:
 
 @dataclass(frozen=True, order=True)
 class IntendedEntry:
-    """One table entry. `acts` is one action, or with `one_shot` the equally weighted members of an action selector."""
+    """One table entry. `actions`: one, or with `one_shot` the equally weighted members of an action selector."""
 
     table: str
     match: tuple[tuple[str, Key], ...]
-    acts: tuple[Act, ...]
+    actions: tuple[EntryAction, ...]
     one_shot: bool = False
 
     @property
@@ -47,7 +47,7 @@ class IntendedEntry:
 
     def __str__(self) -> str:
         keys = ", ".join(f"{name}={_show(value)}" for name, value in self.match)
-        return f"{self.table}[{keys}] -> {' | '.join(map(str, self.acts))}"
+        return f"{self.table}[{keys}] -> {' | '.join(map(str, self.actions))}"
 
 
 def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
@@ -61,9 +61,9 @@ def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
     )
 
 
-def forward(port: SwitchPort) -> Act:
+def forward(port: SwitchPort) -> EntryAction:
     """Return the action that sends a packet out of `port` to its peer."""
-    return Act("forward", (("port", port.number), ("src_mac", mac(port.mac)), ("dst_mac", mac(port.peer.mac))))
+    return EntryAction("forward", (("port", port.number), ("src_mac", mac(port.mac)), ("dst_mac", mac(port.peer.mac))))
 
 
 def mac(text: str) -> int:
@@ -75,12 +75,12 @@ def _source_checks(switch: Switch) -> Iterator[IntendedEntry]:
     """Per port towards a host: the only valid source address of its packets."""
     for port in switch.ports:
         if port.to_host:
-            expected = Act("expect_source", (("address", srv6.host_address(switch.number, port.number)),))
+            expected = EntryAction("expect_source", (("address", srv6.host_address(switch.number, port.number)),))
             yield IntendedEntry("sources", (("std.ingress_port", port.number),), (expected,))
 
 
 def _own_usid(switch: Switch) -> IntendedEntry:
-    return IntendedEntry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (Act("shift_usid"),))
+    return IntendedEntry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (EntryAction("shift_usid"),))
 
 
 def _usid_routes(switch: Switch) -> Iterator[IntendedEntry]:
@@ -105,8 +105,8 @@ def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[IntendedEntry]:
 
 
 def _plain(address: int, prefix: int, ports: list[SwitchPort]) -> IntendedEntry:
-    acts = tuple(forward(port) for port in ports)
-    return IntendedEntry("ipv6_fib", (("hdr.ipv6.dst", (address, prefix)),), acts, one_shot=True)
+    actions = tuple(forward(port) for port in ports)
+    return IntendedEntry("ipv6_fib", (("hdr.ipv6.dst", (address, prefix)),), actions, one_shot=True)
 
 
 def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[IntendedEntry]:
@@ -116,11 +116,13 @@ def _queue_policies(spec: FabricSpec, switch: Switch) -> Iterator[IntendedEntry]
         if spec.trimming:
             threshold = queue.last_hop_trim_threshold if port.to_host else queue.trim_threshold
             params = (("threshold", threshold), ("last_hop", int(port.to_host)))
-            yield IntendedEntry("trim_policy", (("std.egress_spec", port.number),), (Act("set_trim", params),))
+            yield IntendedEntry("trim_policy", (("std.egress_spec", port.number),), (EntryAction("set_trim", params),))
         if not port.to_host or spec.last_hop_ecn:
             span = queue.ecn_max - queue.ecn_min
             params = (("min_depth", queue.ecn_min), ("last", span - 1))
-            yield IntendedEntry("ecn_policy", (("std.egress_port", port.number),), (Act("mark_between", params),))
+            yield IntendedEntry(
+                "ecn_policy", (("std.egress_port", port.number),), (EntryAction("mark_between", params),)
+            )
 
 
 def usid_name(key: int) -> str:
@@ -130,7 +132,7 @@ def usid_name(key: int) -> str:
 
 def describe(fabric: Fabric, switch: Switch, entry: IntendedEntry) -> str:
     """An entry in the fabric's words: `fcbb:bb00:1102::/48 by port 4 to t1-p1-2`."""
-    ports = [dict(act.params)["port"] for act in entry.acts if act.name == "forward"]
+    ports = [dict(act.params)["port"] for act in entry.actions if act.name == "forward"]
     if not ports:
         return str(entry)
     what = usid_name(_first_key(entry)) if entry.table == "usid_fib" else _show(entry.match[0][1])

@@ -1,4 +1,4 @@
-"""Cable verification: sends the probes of `CableBook`, and records the outcome."""
+"""Cable verification: sends the probes of `CableStates`, and records the outcome."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.p4runtime.fleet import Fleet
-from mrclab.controller.provisioning.cables import CableBook, End
+from mrclab.controller.provisioning.cables import CableStates, End
 from mrclab.events.switches import LinkFailed, LinkVerified
 from mrclab.topo.model import Fabric
 
@@ -23,7 +23,7 @@ class CableProber:
     """Probes every cable until it is seen right. `run` never returns; `on_change` follows each change of a cable."""
 
     def __init__(self, fabric: Fabric, fleet: Fleet, history: ControllerHistory, on_change: Callable[[], None]) -> None:
-        self.book = CableBook(fabric)
+        self.states = CableStates(fabric)
         self._fabric = fabric
         self._fleet = fleet
         self._history = history
@@ -38,8 +38,8 @@ class CableProber:
 
     def forget(self, nodes_or_links: set[str]) -> None:
         """Mark these cables, or these switches' cables, as unknown again."""
-        ends = [end for end in self.book.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
-        self.book.forget(ends)
+        ends = [end for end in self.states.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
+        self.states.forget(ends)
         for link in {self._link_of(end) for end in ends}:
             self._reported.pop(link, None)
             self._unanswered_since.pop(link, None)
@@ -49,23 +49,23 @@ class CableProber:
         pause = PAUSE_FIRST
         while True:
             self._wake.clear()
-            for end in self.book.pending():
+            for end in self.states.pending():
                 await self._probe(end)
             self._report_silent()
             try:
-                await asyncio.wait_for(self._wake.wait(), None if self.book.settled else pause)
+                await asyncio.wait_for(self._wake.wait(), None if self.states.settled else pause)
                 pause = PAUSE_FIRST
             except asyncio.TimeoutError:
                 pause = min(1.5 * pause, PAUSE_MAX)
 
     def packet_in(self, switch: str, port: int, frame: bytes) -> None:
         """Handle a packet-in."""
-        sighting = self.book.arrived(switch, port, frame)
+        sighting = self.states.arrived(switch, port, frame)
         if sighting is None:
             log.debug("%s port %d: packet-in that is not a reply to a probe", switch, port)
         elif not sighting.right:
             self._report(sighting.link, "wrong")
-        elif self.book.state(sighting.link) == "verified":
+        elif self.states.state(sighting.link) == "verified":
             self._reported.pop(sighting.link, None)
             self._history.record(LinkVerified(link=sighting.link))
             self._on_change()
@@ -75,7 +75,7 @@ class CableProber:
         if session is None or not session.is_open:
             return
         try:
-            await session.packet_out(end.port, self.book.probe(end))
+            await session.packet_out(end.port, self.states.probe(end))
         except SwitchError as error:
             log.info("%s", error)
             return
@@ -88,12 +88,12 @@ class CableProber:
     def _report_silent(self) -> None:
         """Report cables that stay silent although the switches at their ends are ready."""
         now = time.monotonic()
-        for link in self.book.links("silent"):
+        for link in self.states.links("silent"):
             if now - self._unanswered_since.get(link, now) >= SILENT_AFTER:
                 self._report(link, "silent")
 
     def _report(self, link: str, state: str) -> None:
-        reason = "; ".join(self.book.complaints(link))
+        reason = "; ".join(self.states.complaints(link))
         if self._reported.get(link) == reason:
             return
         self._reported[link] = reason

@@ -13,7 +13,7 @@ from finsy.proto import p4r
 from google.protobuf.text_format import ParseError
 
 from mrclab.controller.errors import ProgramError
-from mrclab.controller.provisioning.intent import Act, IntendedEntry, Key
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry, Key
 from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, SHARED_TABLES, Change, UpdateKind
 
 TABLES = (*MANAGED_TABLES, *SHARED_TABLES)
@@ -50,8 +50,8 @@ class PipelineConfig:
 
     def encode(self, entry: IntendedEntry) -> p4r.Entity:
         """An entry as a P4Runtime message; ProgramError where the program lacks a name or a value does not fit."""
-        acts = [P4TableAction(act.name, **dict(act.params)) for act in entry.acts]
-        action = P4IndirectAction([(1, act) for act in acts]) if entry.one_shot else acts[0]
+        actions = [P4TableAction(act.name, **dict(act.params)) for act in entry.actions]
+        action = P4IndirectAction([(1, act) for act in actions]) if entry.one_shot else actions[0]
         match = P4TableMatch(entry.match)
         try:
             return P4TableEntry(entry.table, match=match, action=action).encode(self.schema)
@@ -80,18 +80,18 @@ class PipelineConfig:
         match = tuple((fields[name].name, _from_finsy(value)) for name, value in (found.match or {}).items())
         if isinstance(found.action, P4IndirectAction):
             members = found.action.action_set or []
-            acts = tuple(_act(action) for _weight, action in members)
-            return IntendedEntry(table.alias, match, acts, one_shot=True)
-        acts = (_act(found.action),) if found.action is not None else ()
-        return IntendedEntry(table.alias, match, acts)
+            actions = tuple(_act(action) for _weight, action in members)
+            return IntendedEntry(table.alias, match, actions, one_shot=True)
+        actions = (_act(found.action),) if found.action is not None else ()
+        return IntendedEntry(table.alias, match, actions)
 
     def managed_tables(self) -> list[p4r.Entity]:
         """A read request for everything that the controller writes, one wildcard per table."""
         return [P4TableEntry(table).encode(self.schema) for table in TABLES]
 
 
-def _act(action: P4TableAction) -> Act:
-    return Act(action.name, tuple((name, int(value)) for name, value in action.args.items()))
+def _act(action: P4TableAction) -> EntryAction:
+    return EntryAction(action.name, tuple((name, int(value)) for name, value in action.args.items()))
 
 
 def _from_finsy(value: object) -> Key:

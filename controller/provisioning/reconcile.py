@@ -59,7 +59,7 @@ def same(one: IntendedEntry, other: IntendedEntry) -> bool:
 
 
 def _members(entry: IntendedEntry) -> Counter[tuple[str, frozenset[tuple[str, int]]]]:
-    return Counter((act.name, frozenset(act.params)) for act in entry.acts)
+    return Counter((act.name, frozenset(act.params)) for act in entry.actions)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class AgentLink:
 
     @property
     def silence(self) -> str:
-        """Why an agent whose process is there does not answer, lacking the subject; empty where it does."""
+        """Why an agent whose process is there does not answer, without its subject; empty where it does."""
         if self._pid is not None and is_stopped(self._pid):
             return stopped_text(self._pid)
         return "does not answer" if self._silent else ""

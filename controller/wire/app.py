@@ -17,12 +17,12 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.p4runtime.fleet import Fleet
 from mrclab.controller.p4runtime.worker import Worker
-from mrclab.controller.provisioning.cables import CableBook
+from mrclab.controller.provisioning.cables import CableStates
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.wire.nodes import NodeConfigKeeper
-from mrclab.events.controller import ControllerPulse
+from mrclab.events.controller import ControllerHeartbeat
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
@@ -36,7 +36,7 @@ _LOOK_S = 0.25  # seconds between two looks whether a process stopped, or goes o
 class Controller:
     """Runs one controller over `fabric` in the run directory `run_dir`. `run` never returns; cancel it to stop."""
 
-    digits = 3
+    decimals = 3
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Controller:
             jobs["mapper"] = self._map_loop(self.mapper)
         if self._telemetry:
             jobs["telemetry"] = self._sample()
-            jobs["pulse"] = record_lateness(self.history)
+            jobs["heartbeat"] = record_lateness(self.history)
         if self._audit_interval:
             jobs["audit"] = self._audit_loop()
         tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
@@ -109,14 +109,14 @@ class Controller:
     # --- as a driver --------------------------------------------------------------------------------------------------
 
     @property
-    def book(self) -> CableBook:
+    def cable_states(self) -> CableStates:
         """State of verification of every cable."""
-        return self.cables.book
+        return self.cables.states
 
     @property
     def verified_after(self) -> float | None:
         """Seconds from the beginning until all was verified for the first time."""
-        return None if self._verified_at is None else round(self._verified_at - self._started, self.digits)
+        return None if self._verified_at is None else round(self._verified_at - self._started, self.decimals)
 
     @property
     def last_audit(self) -> Audit:
@@ -194,7 +194,7 @@ class Controller:
     def _note_verified(self) -> None:
         if self._verified_at is None and self.core.all_right:
             self._verified_at = time.monotonic()
-            seconds = round(self._verified_at - self._started, self.digits)
+            seconds = round(self._verified_at - self._started, self.decimals)
             self.history.record(FabricVerified(seconds=seconds, links=len(self.fabric.links)))
             if self.mapper is not None:
                 self.mapper.begin()
@@ -248,8 +248,9 @@ class WorstLateness:
 
 
 async def record_lateness(history: ControllerHistory) -> None:
-    """Write `pulse` records until cancelled: `late` seconds at most since the one before, `at` the time at which that
-    ended, `cpu` seconds that the process has used.
+    """Write `heartbeat` records until cancelled.
+
+    `late`: the longest delay of a wake-up since the last record, `at`: when that ended, `cpu`: CPU time so far.
     """
     lateness, reported = WorstLateness(), time.monotonic()
     while True:
@@ -260,4 +261,4 @@ async def record_lateness(history: ControllerHistory) -> None:
         if now - reported >= REPORT_S:
             late, at = lateness.take()
             reported = now
-            history.record(ControllerPulse(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))
+            history.record(ControllerHeartbeat(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))

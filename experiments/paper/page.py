@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.paper.book import Chapter, Line, hold, number, read_runs
+from mrclab.experiments.paper.comparison import Chapter, Line, hold, number, read_runs
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, load
 from mrclab.lab.report import template
 
@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Book:
+class PaperPage:
     """A page of comparisons: title, reference figures and layout."""
 
     name: str  # of the page's directory below the suite's
@@ -39,14 +39,16 @@ class Appendix:
 _VARIED, _BEYOND = "One set of settings for both transports", "What the paper could not try"
 _STATES = {"pass": "agree", "fail": "differ", "open": "open"}
 
-MINIATURE = Book("paper", FILE, "paper.md.j2", "paper.html.j2")
-AT_ITS_SPEED = Book("paper-scale", AT_SPEED, "at-speed.md.j2", by_interval=True)
+MINIATURE = PaperPage("paper", FILE, "paper.md.j2", "paper.html.j2")
+AT_ITS_SPEED = PaperPage("paper-scale", AT_SPEED, "at-speed.md.j2", by_interval=True)
 
 
-def book_of(names: Iterable[str]) -> Book | None:
+def page_of(names: Iterable[str]) -> PaperPage | None:
     """Return the page with experiments of these names; None where there is none."""
     chosen = set(names)
-    return next((book for book in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(book.figures)} & chosen), None)
+    return next(
+        (layout for layout in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(layout.figures)} & chosen), None
+    )
 
 
 def write(
@@ -61,9 +63,9 @@ def write(
     runs, facts = read_runs(directory)
     for other in more:
         runs += read_runs(other)[0]
-    book = book_of(run.scenario for run in runs) or MINIATURE
-    chapters = hold(runs, load(book.figures), book.by_interval)
-    place = directory / book.name
+    layout = page_of(run.scenario for run in runs) or MINIATURE
+    chapters = hold(runs, load(layout.figures), layout.by_interval)
+    place = directory / layout.name
     place.mkdir(exist_ok=True)
     drawn = [(chapter, pictures.draw(chapter, place) if chapter.runs else {}) for chapter in chapters]
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
@@ -82,12 +84,12 @@ def write(
         "any_sender": {word: sum(c.count(state, True) for c in chapters) for state, word in _STATES.items()},
     }
     filters: dict[str, Callable[..., str]] = {"number": number, "spread": spread, "interval": interval}
-    text = template.fill(_TEMPLATES / book.text, words, **filters)
+    text = template.fill(_TEMPLATES / layout.text, words, **filters)
     (place / "README.md").write_text(text, encoding="utf-8")
-    if not book.html:
+    if not layout.html:
         return place / "README.md", chapters
     inlined = [(chapter, template.inlined(found)) for chapter, found in drawn]
-    html = template.fill(_TEMPLATES / book.html, {**words, "chapters": inlined}, **filters)
+    html = template.fill(_TEMPLATES / layout.html, {**words, "chapters": inlined}, **filters)
     (place / "paper.html").write_text(html, encoding="utf-8")
     return place / "paper.html", chapters
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mrclab.experiments.paper.book import Chapter, Line, SuiteRun, number
+from mrclab.experiments.paper.comparison import Chapter, Line, SuiteRun, number
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mrclab.experiments.paper import page
-from mrclab.experiments.paper.book import number
+from mrclab.experiments.paper.comparison import number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import curves, models, table
 from mrclab.lab.report import results

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from mrclab.experiments.campaign import journal, plan, work
-from mrclab.experiments.paper.book import cell, number
+from mrclab.experiments.paper.comparison import cell, number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import memory
 from mrclab.experiments.paperscale.table import SCENARIOS, texts_of

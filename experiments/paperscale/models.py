@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.paper.book import cell, number
+from mrclab.experiments.paper.comparison import cell, number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import table
 from mrclab.lab.measure.intervals import Figure, summary

@@ -48,8 +48,8 @@ class Surveyor:
         """Reset Clustermapper, and wait until it has judged `cycles` more."""
         self._lab.world.call("controller", "forget")
         target = self._lab.world.call("controller", "map")["looks"] + cycles
-        while (lacking := target - self._lab.world.call("controller", "map")["looks"]) > 0:
-            self._lab.advance(lacking * self._cycle)
+        while (missing := target - self._lab.world.call("controller", "map")["looks"]) > 0:
+            self._lab.advance(missing * self._cycle)
 
     def _until_named(self, truth: set[str], begun: float) -> Iterator[dict[str, Any]]:
         """Verdicts as they come, until all of `truth` was named and a little longer."""

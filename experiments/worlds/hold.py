@@ -67,8 +67,8 @@ class Explanation(Strict):
 
     def _reaches(self, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
         if wire is None or sim is None:
-            lacking, alone = ("wire", sim) if wire is None else ("sim", wire)
-            return alone is not None and self.missing == lacking and alone.median <= (self.by or 0.0)
+            absent, alone = ("wire", sim) if wire is None else ("sim", wire)
+            return alone is not None and self.missing == absent and alone.median <= (self.by or 0.0)
         if self.missing:
             return False
         difference = sim.median - wire.median

@@ -24,9 +24,9 @@ from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
 from mrclab.hosts.memory.regions import Mapped
+from mrclab.hosts.nic.interface import Transport
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocketError
-from mrclab.hosts.nic.seam import Transport
 from mrclab.hosts.transports import draws
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.hosts.agent.sampling import Sampler
-from mrclab.hosts.nic.seam import Carrier
+from mrclab.hosts.nic.interface import Carrier
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, loads

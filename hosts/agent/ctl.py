@@ -13,7 +13,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
 from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
-from mrclab.hosts.nic.seam import Loop
+from mrclab.hosts.nic.interface import Loop
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]

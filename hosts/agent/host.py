@@ -1,6 +1,6 @@
 """One host in any process: its transport on a NIC, its operations, samples and probes.
 
-No process, socket, file or clock: the NIC brings the time and carries frames (`hosts.nic.seam`), `memory` has the
+No process, socket, file or clock: the NIC brings the time and carries frames (`hosts.nic.interface`), `memory` has the
 bytes of regions, `record` takes events for the history. The agent's process is one way to run it.
 """
 
@@ -18,7 +18,7 @@ from mrclab.hosts.agent.verbs import VerbOperations
 from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.nic.seam import Carrier, Transport
+from mrclab.hosts.nic.interface import Carrier, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.digests import Meetings

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Container
 from typing import Any
 
-from mrclab.hosts.nic.seam import Wire
+from mrclab.hosts.nic.interface import Wire
 from mrclab.hosts.transports import Endpoint
 
 INTERVAL_S = 0.1

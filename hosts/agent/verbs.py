@@ -14,7 +14,7 @@ from itertools import count, islice
 from typing import Any
 
 from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
-from mrclab.hosts.nic.seam import Loop
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma import memory as rights
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError

@@ -53,7 +53,7 @@ class ReceiveLimits:
         over = self._bytes / self._capacity - _PENALTY_FROM
         return max(0, int(MAX_PENALTY * over / (1 - _PENALTY_FROM)))
 
-    def relieved(self) -> bool:
+    def below_restore_level(self) -> bool:
         """Return True if the backlog is so small that senders need no penalty."""
         return self._bytes < _RESTORE_BELOW * self._capacity
 

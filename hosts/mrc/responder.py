@@ -419,7 +419,7 @@ class MrcResponder(ReceiveHalf):
             self._restoring_until = inf
             sack.penalty = penalty
             return sack
-        if not self._penalised or not limits.relieved():
+        if not self._penalised or not limits.below_restore_level():
             return sack
         self._restoring_until = min(self._restoring_until, now + self.qp.settings.base_rtt)
         self._penalised = now < self._restoring_until

@@ -19,8 +19,8 @@ from typing import Any
 
 from mrclab.hosts.nic.carrier import CarrierWatch
 from mrclab.hosts.nic.delayline import DelayLine
+from mrclab.hosts.nic.interface import Frame, Taker, Transport
 from mrclab.hosts.nic.nicport import SocketPort
-from mrclab.hosts.nic.seam import Frame, Taker, Transport
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
 

@@ -3,9 +3,9 @@
 import logging
 from collections import deque
 
+from mrclab.hosts.nic.interface import Frame, PortCounters, full_size
 from mrclab.hosts.nic.pacing import Pacer
 from mrclab.hosts.nic.packetsocket import PacketSocket
-from mrclab.hosts.nic.seam import Frame, PortCounters, full_size
 from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
 from mrclab.topo.numbers import MTU_HEADROOM
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from typing_extensions import override
 
-from mrclab.hosts.nic.seam import Transport
+from mrclab.hosts.nic.interface import Transport
 from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.hosts.rdma.qp import AnyQueuePair

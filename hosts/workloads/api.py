@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mrclab.hosts.memory.memory import Memory
-from mrclab.hosts.nic.seam import Loop
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.digests import Meetings

@@ -30,12 +30,12 @@ _ARROWS = {"both": "", "up": " upwards", "down": " downwards"}
 class FaultBase(OfKind):
     """Fields of every kind.
 
-    `acts` is the class of its action. `worlds` names the worlds in which the kind means something; `example` holds the
-    fields with which `prove` is called in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`); `draws`
-    has a draw for each field that chaos chooses, drawn in this order.
+    `action_class` is the class of its action. `worlds` names the worlds that support the kind; `example` holds the
+    fields with which `self_test` is called in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`);
+    `draws` has a draw for each field that chaos chooses, drawn in this order.
     """
 
-    acts: ClassVar[type[FaultAction[Any]]]
+    action_class: ClassVar[type[FaultAction[Any]]]
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
     example: ClassVar[dict[str, Any]] = {}
     draws: ClassVar[Mapping[str, FieldDraw]] = {}
@@ -45,9 +45,9 @@ class FaultBase(OfKind):
 
     def action(self, context: FaultContext) -> FaultAction[Any]:
         """Return the action that injects and clears this fault; nothing happens yet."""
-        return self.acts(context, self)
+        return self.action_class(context, self)
 
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         """Inject and clear the fault in a small real lab; `probe.expect` raises TopoError where it does not hold."""
         raise NotImplementedError
 

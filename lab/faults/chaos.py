@@ -94,7 +94,7 @@ class Chaos(CompositeFault):
         "kinds": ["link_down", "loss", "delay"],
     }  # fmt: skip
     kinds: Annotated[tuple[DrawnKind, ...], AfterValidator(at_least_one)] = DEFAULT_KINDS
-    acts: ClassVar = RunChaos
+    action_class: ClassVar = RunChaos
 
     @model_validator(mode="after")
     def _in_order(self) -> "Chaos":
@@ -147,7 +147,7 @@ class Chaos(CompositeFault):
         return model.model_validate(fields, context={"fabric": fabric})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         probe.wait_until_over()
         begun, ended = probe.records("fault.begin"), probe.records("fault.end")
@@ -176,11 +176,11 @@ class IntactPaths:
 
     def least(self, broken: Iterable[str]) -> int:
         """Count intact paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
-        lacking, lost = self._by_place(broken)
+        missing, lost = self._by_place(broken)
         inside: list[int] = []
         places: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
         for group, size in self._sizes.items():
-            hosts = list(lacking[group].values())
+            hosts = list(missing[group].values())
             kinds = {planes: hosts.count(planes) for planes in hosts}
             if len(hosts) < size:
                 kinds[frozenset()] = kinds.get(frozenset(), 0) + size - len(hosts)
@@ -198,16 +198,16 @@ class IntactPaths:
         return min([*inside, *across], default=0)
 
     def _by_place(self, broken: Iterable[str]) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
-        lacking: dict[int, dict[str, Planes]] = defaultdict(dict)
+        missing: dict[int, dict[str, Planes]] = defaultdict(dict)
         lost: dict[int, set[tuple[int, int]]] = defaultdict(set)
         for link in broken:
             if link in self._nic:
                 host, group, plane = self._nic[link]
-                lacking[group][host] = lacking[group].get(host, frozenset()) | {plane}
+                missing[group][host] = missing[group].get(host, frozenset()) | {plane}
             elif link in self._up:
                 group, plane, uplink = self._up[link]
                 lost[group].add((plane, uplink))
-        return lacking, lost
+        return missing, lost
 
     def _between(self, one: tuple[Uplinks, Planes], other: tuple[Uplinks, Planes]) -> int:
         """Count the intact paths between two hosts of different groups."""

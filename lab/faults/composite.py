@@ -40,7 +40,7 @@ class RunParts(FaultAction["CompositeFault"]):
 class CompositeFault(FaultBase):
     """A fault that consists of `parts`, with times relative to its own."""
 
-    acts: ClassVar[type[FaultAction[Any]]] = RunParts
+    action_class: ClassVar[type[FaultAction[Any]]] = RunParts
 
     @property
     @override
@@ -48,7 +48,7 @@ class CompositeFault(FaultBase):
         return self.name[:_NAME_LENGTH]
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         """Every part that began ends, and there are at least two."""
         probe.inject()
         begun = probe.records("fault.begin")

@@ -1,4 +1,4 @@
-"""Harness of the self-test as a kind's `prove` sees it: one fault in a small real lab."""
+"""Harness of the self-test as a kind's `self_test` sees it: one fault in a small real lab."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar

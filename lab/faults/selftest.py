@@ -1,6 +1,6 @@
 """Self-test of every kind of fault in a small real lab: its effect is verified, and it leaves no state behind.
 
-`mrclab.topo.cables.selftest` tests the kernel's back-ends; here each kind's `prove` runs the whole way, from the
+`mrclab.topo.cables.selftest` tests the kernel's back-ends; here each kind's `self_test` runs the whole way, from the
 entry of a scenario over its time line to switches, controller and agents, and back. Frames bypass the transports.
 """
 
@@ -194,7 +194,7 @@ def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
     probe = LabProbe.of(lab, kind, FAULTS[kind].example)
     before = _footprint(lab)
     try:
-        probe.fault.prove(probe)
+        probe.fault.self_test(probe)
         left = _until(lambda: _footprint(lab), lambda now: now == before)
         expect(left == before, f"it left {left} where {before} was")
         outcome = lab.call("controller", "wait_verified", timeout=_TIMEOUT)

@@ -52,7 +52,7 @@ class MrcSwitch(InProcess):
     def insert(self, entry: intent.IntendedEntry) -> None:
         """Write one entry of the controller."""
         table = self.full_name(entry.table)
-        calls = [self._call(table, act) for act in entry.acts]
+        calls = [self._call(table, act) for act in entry.actions]
         match = tuple(value for _, value in entry.match)
         action = self._group(calls) if entry.one_shot else calls[0]
         self.runtime.table(table).insert(TableEntry(match, action))
@@ -76,7 +76,7 @@ class MrcSwitch(InProcess):
         assert self.runtime.info is not None
         return next(full for full in self.runtime.info.tables[table].actions if full.rsplit(".", 1)[-1] == action)
 
-    def _call(self, table: str, act: intent.Act) -> ActionCall:
+    def _call(self, table: str, act: intent.EntryAction) -> ActionCall:
         return ActionCall(self.full_action(table, act.name), tuple(value for _, value in act.params))
 
     def _group(self, calls: list[ActionCall]) -> GroupRef:

@@ -127,10 +127,10 @@ def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
     if not Path("/proc/meminfo").exists():  # a plan on another system
         return ""
     machine = here()
-    lacking = shortage(spec, machine, load)
-    if lacking and not force:
-        raise Refused(f"{lacking}; --force starts it even so")
-    return lacking or warning(spec, load, machine)
+    problem = shortage(spec, machine, load)
+    if problem and not force:
+        raise Refused(f"{problem}; --force starts it even so")
+    return problem or warning(spec, load, machine)
 
 
 def _gib(size: int) -> str:

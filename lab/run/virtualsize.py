@@ -121,10 +121,10 @@ def check(loaded: Loaded, *, force: bool = False) -> str:
     """Raise Refused if this machine cannot hold the run, unless `force`; return a warning, if any."""
     if not Path("/proc/meminfo").exists():
         return ""
-    lacking = shortage(loaded, size.here().memory)
-    if lacking and not force:
-        raise Refused(f"{lacking}; --force starts it even so")
-    return lacking
+    problem = shortage(loaded, size.here().memory)
+    if problem and not force:
+        raise Refused(f"{problem}; --force starts it even so")
+    return problem
 
 
 def _gib(count: int) -> str:

@@ -11,9 +11,9 @@ import pytest
 from netns import Namespace, join
 
 from mrclab.hosts.nic import packetsocket
+from mrclab.hosts.nic.interface import HEADER_BYTES
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
-from mrclab.hosts.nic.seam import HEADER_BYTES
 from mrclab.topo import linkcheck
 from mrclab.topo.config.nodeconfig import NicPortConfig
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mrclab.experiments.campaign.journal import _object
-from mrclab.experiments.paper.book import read_runs
+from mrclab.experiments.paper.comparison import read_runs
 from mrclab.experiments.runs.store import RunStore
 from mrclab.lab import history
 from mrclab.lab.errors import LabError

@@ -244,7 +244,7 @@ def test_doctor_says_what_runs(monkeypatch):
 
 _SMALL = {
     "pyproject.toml": "[tool.mypy]\nstrict = true\n",
-    "hosts/nic/seam.py": '"""What the script wants to be there."""\n\nPORTS = 4\n',
+    "hosts/nic/interface.py": '"""What the script wants to be there."""\n\nPORTS = 4\n',
     "topo/srv6.py": '"""And this."""\n\nPLANES = 4\n',
     "sim/ticks.py": "def twice(ticks: int) -> int:\n    return 2 * ticks\n",
     "bench/sim/common.py": "def SimLoad(*load): return load\n",
@@ -375,7 +375,7 @@ def test_a_wheel_has_the_build_where_there_is_one(small, made, use):
     home = f"mrclab/{compiled.INSTALLED}/{compiled.TAG}"
     assert inside.pop(f"{home}/0123/lib/{compiled.LIBRARY}.so") == b"code"
     known = json.loads(inside.pop(f"{home}/{compiled.MANIFEST}"))
-    assert (set(known["sources"]), inside) == ({"mrclab/hosts/nic/seam.py", "mrclab/topo/srv6.py"}, {})
+    assert (set(known["sources"]), inside) == ({"mrclab/hosts/nic/interface.py", "mrclab/topo/srv6.py"}, {})
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------

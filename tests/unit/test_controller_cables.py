@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrclab.controller.provisioning.cables import CableBook, End
+from mrclab.controller.provisioning.cables import CableStates, End
 from mrclab.topo import linkcheck
 from mrclab.topo.model import Fabric, mac_bytes
 from mrclab.topo.spec import FabricSpec
@@ -11,24 +11,24 @@ FABRIC = Fabric(FabricSpec(planes=1, t0s=2, t1s=2, hosts_per_t0=1))
 RIGHT = {End(s.name, p.number): End(p.peer.node, p.peer.number) for s in FABRIC.switches for p in s.ports}
 
 
-def deliver(book: CableBook, end: End, cables: dict[End, End]) -> None:
-    """Send one probe out of `end` over `cables`, and what it causes back into the book."""
-    frame = book.probe(end)
+def deliver(states: CableStates, end: End, cables: dict[End, End]) -> None:
+    """Send one probe out of `end` over `cables`, and what it causes back into the states."""
+    frame = states.probe(end)
     if end not in cables:
         return
     reached = cables[end]
     if reached.node.startswith("h"):
         back = linkcheck.answer(frame, reached.node, reached.port, mac_bytes("02:0c:01:00:01:01"))
-        book.arrived(end.node, end.port, back)
+        states.arrived(end.node, end.port, back)
     else:
-        book.arrived(reached.node, reached.port, frame)
+        states.arrived(reached.node, reached.port, frame)
 
 
-def book_over(cables: dict[End, End]) -> CableBook:
-    book = CableBook(FABRIC)
-    for end in book.ends:
-        deliver(book, end, cables)
-    return book
+def states_over(cables: dict[End, End]) -> CableStates:
+    states = CableStates(FABRIC)
+    for end in states.ends:
+        deliver(states, end, cables)
+    return states
 
 
 def swapped(one: End, other: End) -> dict[End, End]:
@@ -40,54 +40,54 @@ def swapped(one: End, other: End) -> dict[End, End]:
 
 
 def test_all_cables_are_verified_when_every_probe_arrives_where_it_should() -> None:
-    book = book_over(RIGHT)
-    assert book.pending() == []
-    assert book.links("verified") == [link.name for link in FABRIC.links]
+    states = states_over(RIGHT)
+    assert states.pending() == []
+    assert states.links("verified") == [link.name for link in FABRIC.links]
 
 
 def test_two_swapped_cables_are_named_with_what_each_end_reaches() -> None:
-    book = book_over(swapped(End("t0-p1-1", 2), End("t0-p1-1", 3)))
-    assert book.links("wrong") == ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]
-    assert book.complaints("t0-p1-1/t1-p1-2") == [
+    states = states_over(swapped(End("t0-p1-1", 2), End("t0-p1-1", 3)))
+    assert states.links("wrong") == ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]
+    assert states.complaints("t0-p1-1/t1-p1-2") == [
         "t0-p1-1 port 3 should reach t1-p1-2 port 1, reaches t1-p1-1 port 1",
         "t1-p1-2 port 1 should reach t0-p1-1 port 3, reaches t0-p1-1 port 2",
     ]
 
 
 def test_a_nic_on_the_wrong_port_is_named() -> None:
-    book = book_over({**RIGHT, End("t0-p1-1", 1): End("h2", 1), End("t0-p1-2", 1): End("h1", 1)})
-    assert book.complaints("h1-p1/t0-p1-1") == ["t0-p1-1 port 1 should reach h1 port 1, reaches h2 port 1"]
+    states = states_over({**RIGHT, End("t0-p1-1", 1): End("h2", 1), End("t0-p1-2", 1): End("h1", 1)})
+    assert states.complaints("h1-p1/t0-p1-1") == ["t0-p1-1 port 1 should reach h1 port 1, reaches h2 port 1"]
 
 
 def test_a_cable_good_for_one_direction_only_is_not_verified() -> None:
     one_way = {end: peer for end, peer in RIGHT.items() if end != End("t1-p1-1", 2)}
-    book = book_over(one_way)
-    assert book.state("t0-p1-2/t1-p1-1") == "silent"
-    assert book.complaints("t0-p1-2/t1-p1-1") == ["t1-p1-1 port 2 should reach t0-p1-2 port 2, reaches nothing"]
+    states = states_over(one_way)
+    assert states.state("t0-p1-2/t1-p1-1") == "silent"
+    assert states.complaints("t0-p1-2/t1-p1-1") == ["t1-p1-1 port 2 should reach t0-p1-2 port 2, reaches nothing"]
 
 
 def test_a_corrected_cable_is_verified_by_the_next_probe() -> None:
-    book = book_over(swapped(End("t0-p1-1", 2), End("t0-p1-1", 3)))
-    for end in book.pending():
-        deliver(book, end, RIGHT)
-    assert book.pending() == []
+    states = states_over(swapped(End("t0-p1-1", 2), End("t0-p1-1", 3)))
+    for end in states.pending():
+        deliver(states, end, RIGHT)
+    assert states.pending() == []
 
 
 def test_a_late_answer_to_a_question_taken_back_does_not_count() -> None:
-    book = CableBook(FABRIC)
+    states = CableStates(FABRIC)
     end = End("t0-p1-1", 2)
-    frame = book.probe(end)
-    book.forget()
-    assert book.arrived("t1-p1-1", 1, frame) is None
-    assert end in book.pending()
+    frame = states.probe(end)
+    states.forget()
+    assert states.arrived("t1-p1-1", 1, frame) is None
+    assert end in states.pending()
 
 
 @pytest.mark.parametrize("port", [2, 3])
 def test_an_answer_that_comes_in_by_another_port_shows_a_split_cable(port: int) -> None:
-    book = CableBook(FABRIC)
+    states = CableStates(FABRIC)
     end = End("t0-p1-1", 1)
-    back = linkcheck.answer(book.probe(end), "h1", 1, bytes(6))
-    sighting = book.arrived("t0-p1-1", port, back)
+    back = linkcheck.answer(states.probe(end), "h1", 1, bytes(6))
+    sighting = states.arrived("t0-p1-1", port, back)
     assert sighting is not None
     assert not sighting.right
     assert sighting.reached == End("t0-p1-1", port)
@@ -95,6 +95,6 @@ def test_an_answer_that_comes_in_by_another_port_shows_a_split_cable(port: int) 
 
 @pytest.mark.parametrize("frame", [b"", bytes(60), linkcheck.probe("t0-p1-1", 2, 77, bytes(6))])
 def test_foreign_and_unasked_frames_are_ignored(frame: bytes) -> None:
-    book = CableBook(FABRIC)
-    assert book.arrived("t1-p1-1", 1, frame) is None
-    assert len(book.pending()) == len(book.ends)
+    states = CableStates(FABRIC)
+    assert states.arrived("t1-p1-1", 1, frame) is None
+    assert len(states.pending()) == len(states.ends)

@@ -7,7 +7,7 @@ import pytest
 from mrclab.controller.errors import ProgramError
 from mrclab.controller.p4runtime import fleet
 from mrclab.controller.provisioning import counters, intent
-from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, Change, UpdateKind
 from mrclab.topo.model import Fabric
@@ -40,9 +40,9 @@ def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
-        (IntendedEntry("nowhere", (("x", 1),), (Act("forward"),)), "nowhere"),
-        (IntendedEntry("my_usid", (("locator_usid", 1 << 48),), (Act("shift_usid"),)), "locator_usid"),
-        (IntendedEntry("my_usid", (("locator_usid", 1),), (Act("fly"),)), "fly"),
+        (IntendedEntry("nowhere", (("x", 1),), (EntryAction("forward"),)), "nowhere"),
+        (IntendedEntry("my_usid", (("locator_usid", 1 << 48),), (EntryAction("shift_usid"),)), "locator_usid"),
+        (IntendedEntry("my_usid", (("locator_usid", 1),), (EntryAction("fly"),)), "fly"),
     ],
 )
 def test_an_entry_the_program_cannot_hold_is_named(

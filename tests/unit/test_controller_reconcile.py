@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrclab.controller.provisioning.intent import Act, IntendedEntry
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes, findings, same
 
 
 def route(key: int, *ports: int, one_shot: bool = False) -> IntendedEntry:
     return IntendedEntry(
-        "usid_fib", (("locator_usid", key),), tuple(Act("forward", (("port", p),)) for p in ports), one_shot
+        "usid_fib", (("locator_usid", key),), tuple(EntryAction("forward", (("port", p),)) for p in ports), one_shot
     )
 
 
@@ -24,7 +24,9 @@ def test_only_the_difference_is_written_and_deletes_come_last() -> None:
 
 
 def test_in_a_shared_table_the_entries_of_others_are_left_alone() -> None:
-    mine, other = (IntendedEntry("ev_watch", (("hdr.udp.src_port", port),), (Act("count_ev"),)) for port in (1, 2))
+    mine, other = (
+        IntendedEntry("ev_watch", (("hdr.udp.src_port", port),), (EntryAction("count_ev"),)) for port in (1, 2)
+    )
     assert changes([mine], [other]) == (Change(UpdateKind.INSERT, mine),)
     assert changes([mine], [mine, other]) == ()
 
@@ -32,8 +34,8 @@ def test_in_a_shared_table_the_entries_of_others_are_left_alone() -> None:
 def test_the_order_of_a_selectors_members_and_of_parameters_does_not_count() -> None:
     assert same(route(1, 3, 4, one_shot=True), route(1, 4, 3, one_shot=True))
     assert not same(route(1, 3, 4, one_shot=True), route(1, 3, 3, one_shot=True))
-    one = IntendedEntry("t", (), (Act("a", (("x", 1), ("y", 2))),))
-    other = IntendedEntry("t", (), (Act("a", (("y", 2), ("x", 1))),))
+    one = IntendedEntry("t", (), (EntryAction("a", (("x", 1), ("y", 2))),))
+    other = IntendedEntry("t", (), (EntryAction("a", (("y", 2), ("x", 1))),))
     assert same(one, other)
 
 

@@ -14,7 +14,7 @@ from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
 from mrclab.controller.p4runtime import fleet
-from mrclab.controller.provisioning.cables import CableBook
+from mrclab.controller.provisioning.cables import CableStates
 from mrclab.controller.wire import agents
 from mrclab.controller.wire.app import Controller
 
@@ -49,7 +49,7 @@ def with_controller(directory: Path, error: SwitchError | None, pid: int | None,
         for name, worker in controller.fleet.workers.items():
             worker.state, worker.pid = SwitchState.READY, pid if name == SILENT else None
             worker.session = Session(worker, error if name == SILENT else None)  # type: ignore[assignment]
-        controller.cables.book = CableBook(FABRIC, known=True)
+        controller.cables.states = CableStates(FABRIC, known=True)
         api = by_name(controller.core, waits=True)
         await body(SimpleNamespace(**api))
 

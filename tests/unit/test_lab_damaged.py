@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from mrclab.experiments.paper import book
+from mrclab.experiments.paper import comparison
 from mrclab.experiments.survey import record
 from mrclab.experiments.worlds.kept import Store
 from mrclab.lab import history
@@ -81,7 +81,7 @@ def test_a_line_of_a_history_that_is_no_record_is_named_but_a_last_one_that_was_
 def test_a_file_that_is_no_suites_is_named(tmp_path, text):
     (tmp_path / "suite.json").write_text(text, encoding="utf-8")
     with pytest.raises(LabError, match=r"suite.json is not what a suite writes; make one"):
-        book.read_runs(tmp_path)
+        comparison.read_runs(tmp_path)
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "3", '{"kind": "case", "seed": 1}'])

@@ -67,9 +67,9 @@ def test_a_switch_that_gives_no_answer_makes_the_run_invalid_unless_a_fault_stop
     assert invalid(*silences(1.5, "t1-p1-1"), answers, *fault) != []
 
 
-def pulse(t, late=0.0, at=None):
+def heartbeat(t, late=0.0, at=None):
     fields = {"late": late, "at": START + (t if at is None else at), "cpu": 0.0}
-    return Record(START + t, "controller", "pulse", fields)
+    return Record(START + t, "controller", "heartbeat", fields)
 
 
 NEEDED = [("link_down", False), ("switch_crash", True), ("controller_slow", True)]
@@ -78,7 +78,7 @@ NEEDED = [("link_down", False), ("switch_crash", True), ("controller_slow", True
 @pytest.mark.parametrize(("kind", "needed"), NEEDED)
 def test_a_controller_that_stood_still_matters_where_something_depends_on_it(kind, needed):
     fault = {"fault": "f", "fault_kind": kind, "links": [], "text": "", "stops": ["t1-p1-1"]}
-    told = [pulse(0.5), pulse(1.25, 0.3, 1.2), pulse(END - START)]
+    told = [heartbeat(0.5), heartbeat(1.25, 0.3, 1.2), heartbeat(END - START)]
     found = invalid(*told, Record(END - 0.5, "lab", "fault.begin", fault))
     assert found == (["the controller was 300 ms late at 1.20 s"] if needed else [])
 
@@ -86,20 +86,20 @@ def test_a_controller_that_stood_still_matters_where_something_depends_on_it(kin
 def test_a_controller_that_was_a_little_late_or_was_stopped_by_a_fault_is_not_late():
     frozen = {"fault": "ice", "fault_kind": "controller_freeze", "links": [], "text": "", "stops": ["controller"]}
     fault = [Record(START + 1, "lab", "fault.begin", frozen), Record(START + 2, "lab", "fault.end", frozen)]
-    assert invalid(pulse(0.5, 0.2), pulse(2.1, 1.0, 2.0), pulse(END - START), *fault) == []
-    assert invalid(pulse(0.5, 0.3), pulse(2.1, 1.0, 2.0), pulse(END - START), *fault) != []
+    assert invalid(heartbeat(0.5, 0.2), heartbeat(2.1, 1.0, 2.0), heartbeat(END - START), *fault) == []
+    assert invalid(heartbeat(0.5, 0.3), heartbeat(2.1, 1.0, 2.0), heartbeat(END - START), *fault) != []
 
 
 def test_a_controller_that_was_never_heard_of_again_or_woke_up_after_the_end_is_late():
     fault = {"fault": "f", "fault_kind": "switch_crash", "links": [], "text": "", "stops": []}
     crash, seconds = Record(END - 0.5, "lab", "fault.begin", fault), END - START
-    assert invalid(pulse(5.0), crash) == [f"the controller was {seconds - 5.25:.2f} s late at {seconds:.2f} s"]
-    assert invalid(pulse(5.0), pulse(seconds + 1, seconds - 4.5, seconds + 0.5), crash) != []
-    assert invalid(pulse(5.0), pulse(seconds + 1, 0.5, seconds + 0.9), crash) == []
+    assert invalid(heartbeat(5.0), crash) == [f"the controller was {seconds - 5.25:.2f} s late at {seconds:.2f} s"]
+    assert invalid(heartbeat(5.0), heartbeat(seconds + 1, seconds - 4.5, seconds + 0.5), crash) != []
+    assert invalid(heartbeat(5.0), heartbeat(seconds + 1, 0.5, seconds + 0.9), crash) == []
 
 
 def test_the_longest_waits_are_told_by_process():
     told = lab(START + 1, "depths", switches={}, silent=[], late={"t0-p1-1": 0.003})
-    more = [told, lab(CORE, "lab.late", late=0.02), pulse(1.0, 0.015), pulse(END - START)]
+    more = [told, lab(CORE, "lab.late", late=0.02), heartbeat(1.0, 0.015), heartbeat(END - START)]
     found = measures(change=lambda r: [*r, *more]).machine.worst_waits
     assert (found["t0-p1-1"], found["lab"], found["controller"]) == (0.003, 0.02, 0.015)

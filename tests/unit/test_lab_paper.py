@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.experiments.paper.book import SECONDS, SuiteRun, hold
+from mrclab.experiments.paper.comparison import SECONDS, SuiteRun, hold
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, Experiment, FigureRow, load
 from mrclab.lab.scenario import scenario
 

@@ -11,7 +11,7 @@ import pytest
 
 from mrclab.experiments.campaign import plan
 from mrclab.experiments.paper import page
-from mrclab.experiments.paper.book import Chapter
+from mrclab.experiments.paper.comparison import Chapter
 from mrclab.experiments.paperscale import curves, memory, models, table
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.report import suitereport

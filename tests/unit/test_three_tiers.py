@@ -72,7 +72,7 @@ def test_plain_routes_lead_up_by_all_uplinks_and_down_by_one(fabric):
         entries = intent.entries(fabric, fabric.switch(switch))
         key = (("hdr.ipv6.dst", (srv6.group_prefix(group), 64)),)
         (entry,) = [entry for entry in entries if entry.table == "ipv6_fib" and entry.match == key]
-        return [dict(act.params)["port"] for act in entry.acts]
+        return [dict(act.params)["port"] for act in entry.actions]
 
     assert ports("t0-p1-1", 4) == [3, 4]
     assert ports("t1-p1-2", 2) == [2]

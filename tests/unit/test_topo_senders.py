@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrclab.hosts.nic.seam import HEADER_BYTES
+from mrclab.hosts.nic.interface import HEADER_BYTES
 from mrclab.topo import srv6
 from mrclab.topo.cables.background import DISCARD_PORT, packet
 from mrclab.topo.model import Fabric

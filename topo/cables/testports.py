@@ -21,7 +21,7 @@ _TIMEOUT = 5.0  # seconds until a frame counts as lost that should have come
 _SIOCETHTOOL, _ETHTOOL_GLINK, _PACKET_OUTGOING = 0x8946, 0x0A, 4
 
 
-class UnprovenError(TopoError):
+class NotObservedError(TopoError):
     """A fault did not have its effect."""
 
 
@@ -49,7 +49,7 @@ class RawPort:
             try:
                 frame, (_, _, kind, _, _) = self._socket.recvfrom(65536)
             except TimeoutError:
-                raise UnprovenError(f"no frame came to {self._interface} within {_TIMEOUT:.0f} s") from None
+                raise NotObservedError(f"no frame came to {self._interface} within {_TIMEOUT:.0f} s") from None
             if kind != _PACKET_OUTGOING:
                 if frame[14 : 14 + len(END)] == END:
                     return got
@@ -111,9 +111,9 @@ def _carriers(interfaces: list[str]) -> dict[str, bool]:
 
 
 def expect(holds: object, sentence: str) -> None:
-    """Raise UnprovenError with the sentence unless `holds`."""
+    """Raise NotObservedError with the sentence unless `holds`."""
     if not holds:
-        raise UnprovenError(sentence)
+        raise NotObservedError(sentence)
 
 
 def srv6_packet(ev: int) -> bytes:

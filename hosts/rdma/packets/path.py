@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from mrclab.hosts.nic.seam import Frame as Frame  # noqa: PLC0414 - for importers of this module
+from mrclab.hosts.nic.interface import Frame as Frame  # noqa: PLC0414 - for importers of this module
 from mrclab.hosts.rdma.packets import icrc
 from mrclab.topo.config.nodeconfig import NicPortConfig
 

@@ -63,7 +63,7 @@ def run_suite(
         result = suitereport.run(made, planned, name, err)
     terminal = err if as_json else out
     suitereport.show(result, terminal)
-    if paper.book_of(entry.name for entry in result.entries):
+    if paper.page_of(entry.name for entry in result.entries):
         terminal.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
     if as_json:
         answer.give("suite", result.status, directory=str(result.directory), **suitereport.as_json(result))

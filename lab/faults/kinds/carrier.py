@@ -35,10 +35,10 @@ class CutCables(FaultAction["CarrierFault"]):
 class CarrierFault(LastingFault):
     """Carrier lost at both ends of all cables of the fault, at once."""
 
-    acts: ClassVar = CutCables
+    action_class: ClassVar = CutCables
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         """Exactly the ports of the fault's cables lose carrier, and all get it back."""
         dead = probe.ports_of(probe.links)
         probe.inject()
@@ -128,7 +128,7 @@ class Flap(CableFault):
     count: int | None = Field(default=None, ge=1, description="flaps, then the fault is over")
     example: ClassVar = {"link": CABLE, "period": 0.1, "duty": 0.4, "count": 3}
     draws: ClassVar = {"down": between(0.05, 0.3, 3), "link": random_link, "rate": between(0.5, 3, 2)}
-    acts: ClassVar = FlapCable
+    action_class: ClassVar = FlapCable
 
     @model_validator(mode="after")
     def _one_rhythm(self, info: ValidationInfo) -> "Flap":
@@ -161,7 +161,7 @@ class Flap(CableFault):
         return f"{self.link} flaps {rhythm} for {show_seconds(self.down_seconds)}{times}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         probe.expect(probe.without_carrier(), "carrier stays")
         probe.wait_until_over()

@@ -21,7 +21,7 @@ class ControllerCrash(LastingFault):
     """The controller is killed. At its end: started again; it adopts the switches that run."""
 
     kind: Literal["controller_crash"]
-    acts: ClassVar = KillProcess
+    action_class: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class ControllerCrash(LastingFault):
         return frozenset({THE_CONTROLLER})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         before = {name: pid for name, pid in probe.processes().items() if name != CONTROLLER}
         probe.inject()
         probe.expect(not probe.is_alive(CONTROLLER), "a killed controller is alive")
@@ -64,7 +64,7 @@ class ControllerRestart(FaultBase):
     """The controller ends in good order and starts again at once. Ends without being cleared."""
 
     kind: Literal["controller_restart"]
-    acts: ClassVar = RestartController
+    action_class: ClassVar = RestartController
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class ControllerRestart(FaultBase):
         return 0.0
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         pid = probe.processes()[CONTROLLER]
         probe.inject()
         probe.wait_until_over()
@@ -117,7 +117,7 @@ class ControllerPartition(LastingFault):
     switch: SwitchName
     worlds: ClassVar = frozenset({"wire"})  # there are no control channels in virtual time
     example: ClassVar = {"switch": SWITCH}
-    acts: ClassVar = CutControl
+    action_class: ClassVar = CutControl
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -132,7 +132,7 @@ class ControllerPartition(LastingFault):
         return frozenset({process_of(self.switch)})  # whose socket is hidden; one that starts again makes another
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         def away() -> list[str]:
             switches = probe.call(CONTROLLER, "status")["by_switch"]
             return [name for name, state in switches.items() if state["state"] != "ready"]
@@ -184,7 +184,7 @@ class ControllerSlow(LastingFault):
     pause: Duration = Field(default=0.8, ge=0.05, le=60)
     worlds: ClassVar = frozenset({"wire"})  # there is no process to stop in virtual time
     example: ClassVar = {"period": 0.2, "pause": 0.1}
-    acts: ClassVar = SlowController
+    action_class: ClassVar = SlowController
 
     @model_validator(mode="after")
     def _some_time_left(self) -> "ControllerSlow":
@@ -205,7 +205,7 @@ class ControllerSlow(LastingFault):
         return frozenset({THE_CONTROLLER})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         pid = probe.processes()[CONTROLLER]
 
         def expect_stopped(stopped: bool) -> None:

@@ -45,7 +45,7 @@ class Relay(FaultAction["RelayedFault"]):
 class RelayedFault(PacketFault):
     """A fault for which frames pass through a relay, of which there is one for each cable and direction."""
 
-    acts: ClassVar = Relay
+    action_class: ClassVar = Relay
 
     @property
     def impairment(self) -> Impairment:
@@ -63,7 +63,7 @@ def _random_wait(draw: random.Random, fabric: Fabric) -> float:
     return round(draw.uniform(1, 6) * max(fabric.spec.link.delay, 0.001), 4)
 
 
-def _prove_late(probe: FaultProbe, least: float, *, in_order: bool = True) -> None:
+def _expect_late(probe: FaultProbe, least: float, *, in_order: bool = True) -> None:
     """Frames take at least `least` seconds, arrive in order or not, and go straight again afterwards."""
     probe.inject()
     arrived, seconds = probe.cross_late()
@@ -92,8 +92,8 @@ class Delay(RelayedFault):
         return f"{self.where} delays packets by {show_seconds(self.delay)}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_late(probe, 0.03)
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_late(probe, 0.03)
 
 
 @FAULTS.register
@@ -128,8 +128,8 @@ class Jitter(RelayedFault):
         return {"link": random_link(draw, fabric), "delay": wait, "jitter": wait, "ordered": draw.random() < 0.5}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_late(probe, 0.02)
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_late(probe, 0.02)
 
 
 @FAULTS.register
@@ -152,8 +152,8 @@ class Reorder(RelayedFault):
         return f"on {self.where} {self.share * 100:g}% of packets overtake by {show_seconds(self.delay)}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_late(probe, 0.0, in_order=False)
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_late(probe, 0.0, in_order=False)
 
 
 class Swap(FaultAction["SwapCables"]):
@@ -182,7 +182,7 @@ class SwapCables(LastingFault):
     kind: Literal["swap_cables"]
     cables: Annotated[tuple[CableName, CableName], Field(alias="links")]
     example: ClassVar = {"links": [CABLE, OTHER]}
-    acts: ClassVar = Swap
+    action_class: ClassVar = Swap
 
     @model_validator(mode="after")
     def _two(self) -> "SwapCables":
@@ -211,7 +211,7 @@ class SwapCables(LastingFault):
         return {"links": tuple(draw.sample(alike, 2))}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         crossed = probe.cross_swapped()
         probe.clear()

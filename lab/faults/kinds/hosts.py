@@ -25,7 +25,7 @@ class AgentCrash(LastingFault):
     kind: Literal["agent_crash"]
     host: HostName
     example: ClassVar = {"host": "h2"}
-    acts: ClassVar = KillProcess
+    action_class: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ class AgentCrash(LastingFault):
         return frozenset({f"the agent of {self.host}"})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         probe.expect(not probe.is_alive("h2"), "a killed agent is alive")
         probe.clear()
@@ -73,14 +73,14 @@ class ProgramKill(FaultBase):
     host: HostName
     worlds: ClassVar = frozenset({"wire"})  # programs run on the wire alone
     example: ClassVar = {"host": "h2"}
-    acts: ClassVar = KillPrograms
+    action_class: ClassVar = KillPrograms
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"the programs on {self.host} are killed"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         agent = Path(f"/proc/{probe.processes()['h2']}/environ").read_bytes()
         marks = dict(word.split("=", 1) for word in agent.decode(errors="replace").split("\0") if "=" in word)
         here, there = (subprocess.Popen(["sleep", "60"], env={**marks, HOST_VARIABLE: host}) for host in ("h2", "h1"))
@@ -133,7 +133,7 @@ class Background(LastingFault):
     load: Percent | None = Field(default=None, gt=0, le=4, description="share of the link rate instead, such as 50%")
     size: int | None = Field(default=None, ge=64, description="payload in bytes; left out: the path MTU")
     example: ClassVar = {"from": "h1", "to": "h2", "plane": 1, "uplink": 2, "rate_pps": 500}
-    acts: ClassVar = SendBackground
+    action_class: ClassVar = SendBackground
 
     @model_validator(mode="after")
     def _fits(self, info: ValidationInfo) -> "Background":
@@ -166,7 +166,7 @@ class Background(LastingFault):
         return f"{rate:g} packets/s of other traffic from {self.source} to {self.destination} by {way}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         def carried() -> list[int]:
             return probe.forwarded("h1", "h2", 1, 2)
 

@@ -43,7 +43,7 @@ class LossWithLoad(PacketFault):
         default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
     )
     example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
-    acts: ClassVar = LoseWithLoad
+    action_class: ClassVar = LoseWithLoad
 
     @override
     def text(self, fabric: Fabric) -> str:

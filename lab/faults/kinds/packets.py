@@ -45,7 +45,7 @@ def _some(arrived: list[int]) -> bool:
     return 4 < len(arrived) < len(FRAMES) - 4
 
 
-def _prove_loss(
+def _expect_loss(
     probe: FaultProbe, up: Callable[[list[int]], bool], down: Callable[[list[int]], bool] = _every_frame
 ) -> None:
     """Verify that in each direction the expected frames arrive, all drops are counted, and none follows the end."""
@@ -96,7 +96,7 @@ class GrayLoss(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
-    acts: ClassVar = LoseShare
+    action_class: ClassVar = LoseShare
 
     @model_validator(mode="after")
     def _one_measure(self) -> "GrayLoss":
@@ -111,8 +111,8 @@ class GrayLoss(PacketFault):
         return f"{self.where} loses {_lost(self)}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_loss(probe, _some)
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_loss(probe, _some)
         seen = []
         for _ in range(2):
             again = probe.another("loss", **self.example)
@@ -143,7 +143,7 @@ class HostLoss(LastingFault):
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
     example: ClassVar = {"every": 2, "min_length": LONG}
-    acts: ClassVar = LoseAtHosts
+    action_class: ClassVar = LoseAtHosts
 
     @model_validator(mode="after")
     def _one_measure(self) -> "HostLoss":
@@ -168,8 +168,8 @@ class HostLoss(LastingFault):
         return f"{hosts} lose {_lost(self)} on arrival{where}"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_loss(probe, _every_frame, lambda arrived: arrived == FRAMES[1::2])
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_loss(probe, _every_frame, lambda arrived: arrived == FRAMES[1::2])
 
 
 class LoseEvs(LossyAction):
@@ -208,7 +208,7 @@ class EvLoss(LastingFault):
     )
     rate: ShareOrNone = 1.0
     example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
-    acts: ClassVar = LoseEvs
+    action_class: ClassVar = LoseEvs
 
     @model_validator(mode="after")
     def _something_somewhere(self) -> "EvLoss":
@@ -247,7 +247,7 @@ class EvLoss(LastingFault):
         return {"link": link, "usids": (switch.usid,), "rate": rate}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         arrived = probe.cross_uplinks((1, 2, 3))
         probe.clear()
@@ -271,15 +271,15 @@ class SilentDrop(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = _UP
     draws: ClassVar = {"direction": random_direction, "link": random_link}
-    acts: ClassVar = DropAll
+    action_class: ClassVar = DropAll
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} loses every packet, with carrier up"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_loss(probe, lambda arrived: not arrived)
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_loss(probe, lambda arrived: not arrived)
 
 
 class Damage(LossyAction):
@@ -306,14 +306,14 @@ class Corruption(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = {"rate": 1, "offset": 100, "flip": 0x81, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.3), "link": random_link}
-    acts: ClassVar = Damage
+    action_class: ClassVar = Damage
 
     @override
     def text(self, fabric: Fabric) -> str:
         return f"{self.where} damages byte {self.offset} of {self.rate * 100:g}% of packets"
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         arrived = probe.cross_one(bytes(512))
         probe.clear()
@@ -339,7 +339,7 @@ class RateCut(PacketFault):
     burst: int = Field(default=5, ge=1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
-    acts: ClassVar = Police
+    action_class: ClassVar = Police
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -352,8 +352,8 @@ class RateCut(PacketFault):
         return {"link": random_link(draw, fabric), "rate_pps": max(1, round(draw.uniform(0.1, 0.8) * most))}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_loss(probe, lambda arrived: arrived[:5] == FRAMES[:5] and len(arrived) < len(FRAMES))
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_loss(probe, lambda arrived: arrived[:5] == FRAMES[:5] and len(arrived) < len(FRAMES))
 
 
 class LoseListed(LossyAction):
@@ -374,7 +374,7 @@ class LosePackets(PacketFault):
     ]
     min_length: MinLength = 0
     example: ClassVar = {"packets": [1, 7, 40], **_UP}
-    acts: ClassVar = LoseListed
+    action_class: ClassVar = LoseListed
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -388,5 +388,5 @@ class LosePackets(PacketFault):
         return {"link": random_link(draw, fabric), "packets": tuple(numbers)}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
-        _prove_loss(probe, lambda arrived: arrived == [n for n in FRAMES if n not in {0, 6, 39}])
+    def self_test(self, probe: FaultProbe) -> None:
+        _expect_loss(probe, lambda arrived: arrived == [n for n in FRAMES if n not in {0, 6, 39}])

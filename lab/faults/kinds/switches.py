@@ -28,7 +28,7 @@ class SwitchCrash(SwitchFault):
     kind: Literal["switch_crash"]
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
-    acts: ClassVar = KillProcess
+    action_class: ClassVar = KillProcess
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class SwitchCrash(SwitchFault):
         return frozenset({running_of(self.switch), process_of(self.switch)})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
         probe.expect(not probe.is_alive(SWITCH), "a killed switch is alive")
@@ -72,7 +72,7 @@ class SwitchFreeze(SwitchFault):
     kind: Literal["switch_freeze"]
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
-    acts: ClassVar = Freeze
+    action_class: ClassVar = Freeze
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -87,7 +87,7 @@ class SwitchFreeze(SwitchFault):
         return frozenset({running_of(self.switch)})
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
         stopped = probe.process_state(pid) == "T"
@@ -167,7 +167,7 @@ class SwitchReboot(FaultBase):
     keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
     example: ClassVar = {"switch": SWITCH, "takes": 0.1}
     draws: ClassVar = {"switch": random_switch, "keep_state": heads}
-    acts: ClassVar = Reboot
+    action_class: ClassVar = Reboot
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class SwitchReboot(FaultBase):
         return self.takes + _PROVISIONING
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         pid = probe.processes()[SWITCH]
         probe.inject()
         dead = probe.without_carrier()
@@ -235,7 +235,7 @@ class WrongEntry(SwitchFault):
     port: int = Field(ge=1, description="whose route becomes wrong")
     to: int = Field(default=0, ge=0, description="the port that it leads to now; 0: the entry is missing")
     example: ClassVar = {"switch": SWITCH, "port": 1, "to": 2}
-    acts: ClassVar = Misroute
+    action_class: ClassVar = Misroute
 
     @field_validator("port", "to")
     @classmethod
@@ -280,7 +280,7 @@ class WrongEntry(SwitchFault):
         return {"switch": switch.name, "port": port, "to": draw.choice((0, to))}
 
     @override
-    def prove(self, probe: FaultProbe) -> None:
+    def self_test(self, probe: FaultProbe) -> None:
         probe.inject()
         found = probe.call(CONTROLLER, "audit")["entries"]
         probe.clear()

@@ -1,10 +1,10 @@
 """Lateness of the lab's own processes: fault injection, switches, controller, helpers on cables.
 
-Hosts tell by their samples how late their NICs woke up (`machine`). Here are the reports of all other processes:
-`lab.late` and the field `lab_late` of `cpu` (the lab's own process, woken late), `late` and `silent` of `depths` (a
-switch; of one that cannot tell, `waited` of `cpu`), the controller's `pulse`, four a second, `helper.late` (a relay or
-a background sender, when it ends), and `process.stopped` with `process.resumed` (any process, in state T). What a fault
-stops on purpose is not late.
+Hosts report in their samples how late their NICs woke up (`machine`). This module reads the reports of all other
+processes: `lab.late` and the field `lab_late` of `cpu` (the lab's own process, woken late), `late` and `silent` of
+`depths` (a switch; `waited` of `cpu` for one that cannot report it), the controller's `heartbeat`, four a second,
+`helper.late` (a relay or a background sender, when it ends), and `process.stopped` with `process.resumed` (any process,
+in state T). A process that a fault stops on purpose is not late.
 """
 
 import math
@@ -17,7 +17,7 @@ from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.scenario.units import show_seconds
 
 CONTROLLER = "controller"
-PULSE_S = 0.25  # seconds between two records in which the controller reports its lateness
+HEARTBEAT_S = 0.25  # seconds between two records in which the controller reports its lateness
 CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
@@ -161,11 +161,11 @@ class Lateness:
 
     def _of_controller(self) -> list[Late]:
         """Also one that never responded again: it reports its lateness once it wakes up."""
-        sampled = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("pulse", node=CONTROLLER)]
+        sampled = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("heartbeat", node=CONTROLLER)]
         found = [late for t, late in sampled if self._start <= t and late.at - late.seconds <= self._end]
         last = max((t for t, _ in sampled if t <= self._end), default=self._end)
-        if self._end - last > PULSE_S and not any(t > self._end for t, _ in sampled):
-            found.append(Late(self._end - last - PULSE_S, CONTROLLER, self._end))
+        if self._end - last > HEARTBEAT_S and not any(t > self._end for t, _ in sampled):
+            found.append(Late(self._end - last - HEARTBEAT_S, CONTROLLER, self._end))
         return [late for late in found if not self._stopped(CONTROLLER, late.at - late.seconds, late.at)]
 
     def _between(self, kind: str) -> Iterator[Record]:

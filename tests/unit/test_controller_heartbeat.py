@@ -45,7 +45,7 @@ def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.
         return began, ended, history.told[known][1]
 
     began, ended, told = asyncio.run(stand_still())
-    assert {kind for kind, _ in history.told} == {"pulse"}
+    assert {kind for kind, _ in history.told} == {"heartbeat"}
     assert told["late"] >= still - app.BEAT_S
     assert told["at"] - told["late"] <= began + app.BEAT_S
     assert told["at"] >= ended

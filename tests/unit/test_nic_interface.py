@@ -10,7 +10,7 @@ from mrc_sim import node_config
 from mrclab.hosts.agent import api, sampling
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.memory.memory import Plain
-from mrclab.hosts.nic.seam import PortCounters
+from mrclab.hosts.nic.interface import PortCounters
 from mrclab.hosts.transports import draws
 from mrclab.rpc.dispatch import Operations
 from mrclab.rpc.errors import RpcError
