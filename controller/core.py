@@ -161,7 +161,7 @@ class ControllerCore:
         name = self._fabric.switch(switch).name
         view = self._driver.fleet.view(name)
         if not view.is_ready:
-            raise SwitchError(name, f"{view.lacks}; wait for it", "UNAVAILABLE")
+            raise SwitchError(name, f"{view.not_ready}; wait for it", "UNAVAILABLE")
         return name
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -170,17 +170,17 @@ class ControllerCore:
         driver = self._driver
         unready = driver.fleet.unready()
         views = {name: driver.fleet.view(name) for name in self._fabric.switch_names}
-        silences = {name: view.silence for name, view in unready.items() if view.silence}
+        unresponsive = {name: view.silence for name, view in unready.items() if view.silence}
         audited = driver.last_audit
         return {
             "state": self._state({view.state for view in views.values()}),
             "switches_ready": len(views) - len(unready),
             "switches": len(views),
-            "links_verified": driver.cable_states.count_verified(silences),
+            "links_verified": driver.cable_states.count_verified(unresponsive),
             "links": len(self._fabric.links),
             "message": self._message(),
             "wrong_entries": len(audited.wrong),
-            "entries_unread": {**audited.unread, **silences},
+            "entries_unread": {**audited.unread, **unresponsive},
             "seconds": driver.verified_after,
             "by_switch": {
                 name: {"state": view.state.value, "silent": bool(view.silence), "error": view.error or view.silence}
@@ -189,7 +189,7 @@ class ControllerCore:
             "version": driver.nodes.version,
             "denied": self.denials.listed,
             "agents": driver.nodes.versions,
-            "agents_silent": driver.nodes.silences,
+            "agents_silent": driver.nodes.unresponsive,
         }
 
     def _state(self, states: set[SwitchState]) -> str:

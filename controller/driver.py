@@ -34,7 +34,7 @@ class SwitchView:
         return self.state is SwitchState.READY
 
     @property
-    def lacks(self) -> str:
+    def not_ready(self) -> str:
         """Reason why it is not ready or does not respond, as a predicate."""
         return self.silence or f"is not ready but {self.state.value}"
 
@@ -93,7 +93,7 @@ class HostAccess(Protocol):
         """Version of the node config that each host uses; 0: it is not there."""
 
     @property
-    def silences(self) -> dict[str, str]:
+    def unresponsive(self) -> dict[str, str]:
         """Reason why a running host does not respond, by host, as a predicate."""
 
     def publish(self) -> None:

@@ -127,7 +127,7 @@ def _first_of_group(
     spec = fabric.spec
     templates = LazySequence(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
     link = LinkSection.model_construct(
-        rate_pps=float(spec.link.rate_pps), delay=float(spec.link.delay), rate=spec.link.rate, pace=spec.looks
+        rate_pps=float(spec.link.rate_pps), delay=float(spec.link.delay), rate=spec.link.rate, pace=spec.display_scale
     )
     made = NodeConfig.model_construct(  # of a valid fabric: to build its validator takes longer than many hosts
         version=version,

@@ -63,10 +63,10 @@ class AgentUp(Event):
 
 
 @event
-class AgentTold(Event):
+class AgentUpdated(Event):
     """Adoption of a newer config, reported by an agent."""
 
-    kind: ClassVar[str] = "agent.told"
+    kind: ClassVar[str] = "agent.updated"
     host: str
     version: int
 

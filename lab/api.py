@@ -247,10 +247,10 @@ def run(
         worlds.check(loaded)
         worlds.check_machine(loaded)
         if results is not None:
-            outcome = runner.run_scenario(loaded, path_of(results, "results"), _unwatched, _unheard, target)
+            outcome = runner.run_scenario(loaded, path_of(results, "results"), _unwatched, _ignore_text, target)
             return Run(loaded, outcome, outcome.directory)
         with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-            outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _unheard, target, report=False)
+            outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _ignore_text, target, report=False)
             return Run(loaded, outcome, None)
 
 
@@ -314,5 +314,5 @@ def _unwatched(stage: str, done: int, total: int) -> None:
     """Ignore progress."""
 
 
-def _unheard(text: str) -> None:
+def _ignore_text(text: str) -> None:
     """Ignore sentences for a terminal."""

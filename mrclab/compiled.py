@@ -89,7 +89,7 @@ def read(file: Path) -> Manifest | None:
         return None
 
 
-def obstacle() -> str:
+def missing_requirement() -> str:
     """Why nothing can be compiled here, or nothing."""
     return missing_compiler() or _missing_package()
 
@@ -220,7 +220,7 @@ def remedy() -> str:
     if os.environ.get(VARIABLE) == "0":
         return f"unset {VARIABLE}"
     if (TREE / "setup" / "compiled.py").is_file():
-        missing = obstacle()
+        missing = missing_requirement()
         return f"{missing}; `make setup` then compiles it" if missing else "`make setup` compiles it"
     again = "`pip install --force-reinstall --no-deps .` in the source compiles it"
     return f"{missing}; then {again}" if (missing := missing_compiler()) else again

@@ -90,7 +90,7 @@ class Client:
         while True:
             message = self._next_message(min(deadline, time.monotonic() + _LOOK_S))
             if message is None:
-                stopped_since = self._stands_still(stopped_since)
+                stopped_since = self._stopped_since(stopped_since)
                 if time.monotonic() >= deadline:
                     self.close()
                     raise RpcTimeout("ETIMEDOUT", f"{self.path} did not answer {op} in time")
@@ -99,7 +99,7 @@ class Client:
             elif message.get("id") == request_id:
                 return self._outcome(message)
 
-    def _stands_still(self, since: float | None) -> float | None:
+    def _stopped_since(self, since: float | None) -> float | None:
         """Time since which the server's process is known to be stopped; RpcStopped after `STOPPED_S` of it."""
         if not peers.is_stopped(self.pid) or self._may_stop():
             return None

@@ -274,7 +274,7 @@ _SELF = "setup/compiled.py"
 
 
 def ensure_built(again: bool) -> str:
-    """Make a build of the current sources, unless there is one; return the obstacle. `again`: also after a failure."""
+    """Make a build of the current sources, unless there is one; return why not. `again`: also after a failure."""
     paths, home = chosen(), compiled.folder()
     sources = reached(paths)
     sources[_SELF] = compiled.digest(Path(__file__))
@@ -286,7 +286,7 @@ def ensure_built(again: bool) -> str:
         known = compiled.read(home / compiled.MANIFEST)
         if compiled.runs(sources):  # made by the previous holder of the lock
             return ""
-        if reason := compiled.obstacle():
+        if reason := compiled.missing_requirement():
             return reason
         if known and known.sources == sources and known.reason and not again:
             return f"{known.reason} (`make compiled` tries again)"

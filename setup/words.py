@@ -32,7 +32,7 @@ RETIRED = {
     r"\bseeds held\b": "seeds passed",
 }
 IN_CODE = {
-    r"(?<!agent\.)\b[Tt]old\b(?!_)": "report, notify, send, list",
+    r"\b[Tt]old\b(?!_)": "report, notify, send, list",
     r"\b(fates?|befall|deeds?|spoilt|how-manieth)\b": "outcome, hit, fault, damaged, n-th",
     r"\breckon": "estimate",
     r"\b(untold|unheard|punctual|be_punctual)\b": "not notified, pending, real-time",

@@ -70,7 +70,7 @@ class SimHosts:
         return {name: 0 if name in self.gone else self.version for name in self.configs}
 
     @property
-    def silences(self) -> dict[str, str]:
+    def unresponsive(self) -> dict[str, str]:
         """Nobody: a host of virtual time is there and answers, or is gone."""
         return {}
 

@@ -83,7 +83,7 @@ class SimFleet:
         self.forget(name)
         self._record(SwitchDown(switch=name, reason="it is gone"))
 
-    def came(self, switch: SimSwitch) -> None:
+    def provision(self, switch: SimSwitch) -> None:
         """Provision a switch that was restarted, empty."""
         self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
 
@@ -170,7 +170,7 @@ class SimFleet:
                     found.append(f"{name} usid_fib lacks {route}")
                 elif at is not None:
                     found.append(f"{name} usid_fib should hold {route}, holds {_route(switch, port.usid, at)}")
-        unread = {name: view.lacks for name, view in self.unready().items() if only in {None, name}}
+        unread = {name: view.not_ready for name, view in self.unready().items() if only in {None, name}}
         return Audit(found, unread)
 
     def repair(self, only: str | None) -> dict[str, dict[str, int]]:

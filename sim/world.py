@@ -26,7 +26,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.roce.qp import RoceQueuePair
 from mrclab.hosts.transports import WIRE, draws
-from mrclab.hosts.workloads.digests import Meetings
+from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -98,7 +98,7 @@ class SimWorld:
         self.files = files
         self.check_interrupt: Callable[[], object] = lambda: None  # raises where time must not pass any more
         self._wire_format = wire_format
-        self._depths_every = ticks(DEPTHS_S * fabric.spec.looks)
+        self._depths_every = ticks(DEPTHS_S * fabric.spec.display_scale)
         self._clock = Clock()
         self._is_large = len(fabric.links) > MAX_SHOWN
         self._counts_flows = False
@@ -113,7 +113,7 @@ class SimWorld:
         self._operations = by_name(self._controller.core, waits=False)
         self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
-        self._meetings = Meetings()
+        self._meetings = SharedDigests()
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
         self._controller.nodes.gone = self._gone
@@ -210,7 +210,7 @@ class SimWorld:
             codecs=WIRE if self._wire_format else OBJECTS,
             samples=0 if self._is_large else KEPT,
             sampled=self._has_history,
-            meetings=self._meetings,
+            shared_digests=self._meetings,
         )
         self.hosts[name] = host
         self._controller.nodes.running[name] = host
@@ -287,7 +287,7 @@ class SimWorld:
         elif node in self.sim.switches:
             switch = self.sim.switches[node]
             switch.revive()
-            self._controller.fleet.came(switch)
+            self._controller.fleet.provision(switch)
         elif node not in self.hosts:
             self._gone.discard(node)
             self._start_host(node)

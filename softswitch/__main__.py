@@ -143,7 +143,7 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
     return running
 
 
-def hoard_little() -> None:
+def return_large_blocks() -> None:
     """Have the C library return large allocations: it would keep some 100 kB for each thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -168,7 +168,7 @@ def prepare(program: str = "") -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the switch until a signal ends it."""
     logging_setup(args)
-    hoard_little()
+    return_large_blocks()
     switch = build(args)
     if args.pcap is not None:
         from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely used

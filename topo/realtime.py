@@ -98,12 +98,12 @@ def as_real_time() -> Iterator[None]:
                 os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
 
 
-def is_ahead() -> bool:
+def is_prioritised() -> bool:
     """Return True if this thread is scheduled ahead of ordinary ones."""
     return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 
 
-def go_ahead() -> None:
+def request_real_time() -> None:
     """Schedule this thread, and those that it starts, ahead of ordinary ones, where that is allowed."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(DATA_PLANE))

@@ -402,14 +402,14 @@ class FabricSpec(_Strict):
         if not self.links:
             return self.base_rtt(links)
         bits = 8 * (self.path_mtu + FULL_HEADER_BYTES + SACK_BYTES)
-        there_and_back = sum(2 * one.delay + bits / one.rate for one in self.way(links, plane))
+        there_and_back = sum(2 * one.delay + bits / one.rate for one in self.links_between(links, plane))
         return 4 * self.nic_latency + 2 * (links - 1) * self.latency + there_and_back
 
     def tier_pps(self, tier: LinkTier, plane: int) -> float:
         """Full-size packets per second of a NIC port, of all uplinks of a T0 (t0-t1), or of a pod (t1-t2)."""
         return self.port_pps(plane, tier) * {"nic": 1, "t0-t1": self.t1s, "t1-t2": self.t2s}[tier]
 
-    def way(self, links: int, plane: int) -> list[LinkTimes]:
+    def links_between(self, links: int, plane: int) -> list[LinkTimes]:
         """The links between two hosts of a plane, as many as there are between them."""
         up = [self.times(tier, plane) for tier in LINK_TIERS[: links // 2]]
         return [*up, *reversed(up)]
@@ -424,7 +424,7 @@ class FabricSpec(_Strict):
 
     def plane_byte_time(self, links: int, plane: int) -> float:
         """`byte_time` of one plane."""
-        return sum(8 / one.rate for one in self.way(links, plane)) if self.links else self.byte_time(links)
+        return sum(8 / one.rate for one in self.links_between(links, plane)) if self.links else self.byte_time(links)
 
     @property
     def gap(self) -> float:
@@ -437,7 +437,7 @@ class FabricSpec(_Strict):
         return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
 
     @property
-    def looks(self) -> float:
+    def display_scale(self) -> float:
         """Time-scale factor of every host's periodic work for displays: slower with very many hosts."""
         if self.sample_every is not None:
             return self.sample_every / SAMPLE_INTERVAL
@@ -446,7 +446,7 @@ class FabricSpec(_Strict):
     @property
     def sample_interval(self) -> float:
         """Seconds between two samples of a host."""
-        return SAMPLE_INTERVAL * self.looks
+        return SAMPLE_INTERVAL * self.display_scale
 
     @property
     def quiet(self) -> float:
@@ -454,7 +454,7 @@ class FabricSpec(_Strict):
 
         Three samples of a host that is watched; very many hosts, which are looked at more seldom, have one more each.
         """
-        return SAMPLE_INTERVAL * (self.looks + 2 * self.pace)
+        return SAMPLE_INTERVAL * (self.display_scale + 2 * self.pace)
 
     @property
     def interface_mtu(self) -> int:

@@ -163,7 +163,7 @@ def page_text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
         form=compiled.state().text,
         costs=_costs(both),
         floor=f"{min(row.cost.memory for row in rows) / 2**20:,.0f}",  # of the process that began the loads
-        dearer=textwrap.fill(_dearer(both), _COLUMNS),
+        slower_here=textwrap.fill(_slower_here(both), _COLUMNS),
     )
     return page
 
@@ -185,13 +185,13 @@ def _spread(values: Sequence[float]) -> str:
     return mean if len(values) < 2 else f"{mean} ({min(values):.2f} to {max(values):.2f})"
 
 
-def _dearer(both: Sequence[tuple[SimRow, SimRow]]) -> str:
+def _slower_here(both: Sequence[tuple[SimRow, SimRow]]) -> str:
     """Return a sentence with the loads that need more CPU time here, the worst first, and with the others."""
     found = sorted(((times_cpu(*two), two[0].load) for two in both), key=lambda each: -each[0])
     words = [f"{load.traffic} on {load.hosts:,} hosts {times:.2f} times" for times, load in found]
-    dearer = sum(times > 1 for times, _load in found)
-    sentences = [f"**More CPU time here than there**: {', '.join(words[:dearer])}."] if dearer else []
-    sentences += [f"**No more than there**: {', '.join(words[dearer:])}."] if words[dearer:] else []
+    slower_here = sum(times > 1 for times, _load in found)
+    sentences = [f"**More CPU time here than there**: {', '.join(words[:slower_here])}."] if slower_here else []
+    sentences += [f"**No more than there**: {', '.join(words[slower_here:])}."] if words[slower_here:] else []
     return " ".join(sentences)
 
 

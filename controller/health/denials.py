@@ -64,4 +64,4 @@ class Denials:
     def answer(self, what: Element, changed: bool) -> dict[str, Any]:
         """Outcome of a denial; `unnotified` are hosts that do not respond, each with the reason."""
         done = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
-        return {**done, "unnotified": self._driver.nodes.silences}
+        return {**done, "unnotified": self._driver.nodes.unresponsive}

@@ -96,7 +96,7 @@ class Maintenance:
             "drained": drained,
             "seconds": seconds,
             "unread": why,
-            "unnotified": driver.nodes.silences,
+            "unnotified": driver.nodes.unresponsive,
         }
 
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class Maintenance:
     def _in_vain(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not respond."""
         driver = self._driver
-        silent = {*driver.nodes.silences, *(name for name, view in driver.fleet.unready().items() if view.silence)}
+        silent = {*driver.nodes.unresponsive, *(name for name, view in driver.fleet.unready().items() if view.silence)}
         pending = driver.cable_states.pending()
         return all(silent & {end.node, driver.fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 

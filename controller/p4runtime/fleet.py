@@ -136,7 +136,7 @@ class Fleet:
                 return await self._audit(worker)
 
         results, unread = await self._ask(ready, in_turn)
-        unread |= {w.name: w.view.lacks for w in workers if w not in ready}
+        unread |= {w.name: w.view.not_ready for w in workers if w not in ready}
         return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 
     async def repair(self, only: str | None = None) -> dict[str, Provisioned]:

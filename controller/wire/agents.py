@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mrclab.controller.history import ControllerHistory
-from mrclab.events.controller import AgentDown, AgentRefused, AgentTold, AgentUp
+from mrclab.events.controller import AgentDown, AgentRefused, AgentUp, AgentUpdated
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import LineSplitter, decode, encode
 from mrclab.rpc.peers import STOPPED_S, is_stopped, peer_pid, stopped_text
@@ -189,7 +189,7 @@ class AgentLink:
                 self._pid, self._silent = None, False
             except (OSError, RpcError) as error:
                 self._silent = isinstance(error, RpcError) and error.code in SILENT
-                self._complain(str(error))
+                self._log_once(str(error))
             finally:
                 self._client = None
                 await client.close()
@@ -227,7 +227,7 @@ class AgentLink:
             try:
                 answer = await self._call(client, "update_config", config=intended.model_dump(mode="json"))
                 self.version = _version(answer.get("version"))
-                self._history.record(AgentTold(host=self.host, version=self.version))
+                self._history.record(AgentUpdated(host=self.host, version=self.version))
             except RpcError as error:
                 if error.code in GONE:
                     raise
@@ -247,7 +247,7 @@ class AgentLink:
         self._silent = False
         return answer
 
-    def _complain(self, what: str) -> None:
+    def _log_once(self, what: str) -> None:
         """Say it, once: an agent that is wrong now is mostly as wrong a moment later."""
         if what != self._complaint:
             self._complaint = what

@@ -57,7 +57,7 @@ class NodeConfigKeeper:
         await asyncio.gather(*(agent.notified() for agent in self.agents.values()))
 
     @property
-    def silences(self) -> dict[str, str]:
+    def unresponsive(self) -> dict[str, str]:
         """Reason why an agent does not respond, by host, of those that do not."""
         return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
 

@@ -12,7 +12,7 @@ from typing import Any
 from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.campaign.plan import Job
 from mrclab.experiments.runs import batch, processes
-from mrclab.experiments.runs.batch import UNWELL
+from mrclab.experiments.runs.batch import MACHINE_FAILED
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom
 from mrclab.lab.measure import Measures
@@ -39,14 +39,14 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "trouble": ""}
     row["verdicts"] = {}
     try:
-        outcome = runner.measure(read(), Path(tempfile.gettempdir()), _unseen, _unheard)
+        outcome = runner.measure(read(), Path(tempfile.gettempdir()), _ignore_progress, _ignore_text)
     except Interrupted:
         raise
     except OSError as error:
-        row["state"] = UNWELL if error.errno in _MACHINE else "aborted"
+        row["state"] = MACHINE_FAILED if error.errno in _MACHINE else "aborted"
         row["trouble"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
     except NoRoom as error:
-        row["state"], row["trouble"] = UNWELL, str(error).replace("--results", "TMPDIR")
+        row["state"], row["trouble"] = MACHINE_FAILED, str(error).replace("--results", "TMPDIR")
     except (LabError, TopoError) as error:
         row["trouble"] = "; ".join(str(error).splitlines())
     except Exception as error:  # whatever it is: the row names the run that replays it
@@ -85,11 +85,11 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return f"{name} #{number + 1}" if number else name
 
 
-def _unseen(*_: object) -> None:
+def _ignore_progress(*_: object) -> None:
     """Nobody watches the progress of a single run."""
 
 
-def _unheard(_: str) -> None:
+def _ignore_text(_: str) -> None:
     """Discard its output."""
 
 

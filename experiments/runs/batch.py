@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import RunError
 
-UNWELL = "unwell"
+MACHINE_FAILED = "machine failed"
 """State of a row that the machine, not the network, kept from being one: it is not kept, and the batch ends."""
 
 
@@ -41,7 +41,7 @@ def keep(store: RunStore, rows: Generator[tuple[B, Row], None, None]) -> Generat
     """Yield rows as they come, each once it is on the disk; RunError where the machine kept a run from its end."""
     with contextlib.closing(rows):
         for job, row in rows:
-            if row["state"] == UNWELL:
+            if row["state"] == MACHINE_FAILED:
                 raise RunError(f"{row['trouble']}; the same command goes on with `{job.replay}`")
             store.append(row)
             yield job, row

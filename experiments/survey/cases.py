@@ -14,7 +14,7 @@ NIC_LOSS = 0.05  # share of the packets of one direction
 
 
 @dataclass(frozen=True)
-class Injury:
+class CaseFault:
     """One element made faulty.
 
     `nic-loss`: a NIC–T0 cable that loses 5 % of one direction with its carrier up. `cable`: a T0–T1 cable that loses
@@ -31,47 +31,47 @@ class SurveyCase:
     """Faults of one case: one, or two at once."""
 
     number: int
-    injuries: tuple[Injury, ...]
+    faults: tuple[CaseFault, ...]
 
     def as_json(self) -> dict[str, Any]:
         """For the record."""
-        return {"case": self.number, "injuries": [asdict(injury) for injury in self.injuries]}
+        return {"case": self.number, "faults": [asdict(fault) for fault in self.faults]}
 
 
 def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[SurveyCase]:
     """`singles` single faults, the kinds in turn, then `doubles` double ones of any kinds."""
     rng = random.Random(f"clustermapper {seed}")
-    cases = [(_injury(fabric, rng, KINDS[number % len(KINDS)]),) for number in range(singles)]
+    cases = [(_draw_fault(fabric, rng, KINDS[number % len(KINDS)]),) for number in range(singles)]
     pairs = [_pair(fabric, rng) for _ in range(doubles)]
-    return [SurveyCase(number, injuries) for number, injuries in enumerate([*cases, *pairs], 1)]
+    return [SurveyCase(number, faults) for number, faults in enumerate([*cases, *pairs], 1)]
 
 
-def is_distinguishable(fabric: Fabric, injuries: tuple[Injury, ...]) -> bool:
+def is_distinguishable(fabric: Fabric, faults: tuple[CaseFault, ...]) -> bool:
     """Return True if probes can tell these faults from fewer or others.
 
     They cannot where one T1 has both: a dead T1 hides its cables, and all cables of one T1 dead look like that T1. Nor
     where both are cables of NICs to one T0: that T0 losing as much would look the same.
     """
-    names = {injury.element for injury in injuries}
-    hubs = [_hub(fabric, injury) for injury in injuries]
-    return len(names) == len(injuries) and len(set(hubs)) == len(hubs)
+    names = {fault.element for fault in faults}
+    hubs = [_hub(fabric, fault) for fault in faults]
+    return len(names) == len(faults) and len(set(hubs)) == len(hubs)
 
 
-def _pair(fabric: Fabric, rng: random.Random) -> tuple[Injury, Injury]:
+def _pair(fabric: Fabric, rng: random.Random) -> tuple[CaseFault, CaseFault]:
     while True:
-        pair = _injury(fabric, rng, rng.choice(KINDS)), _injury(fabric, rng, rng.choice(KINDS))
+        pair = _draw_fault(fabric, rng, rng.choice(KINDS)), _draw_fault(fabric, rng, rng.choice(KINDS))
         if is_distinguishable(fabric, pair):
             return pair
 
 
-def _injury(fabric: Fabric, rng: random.Random, kind: Kind) -> Injury:
+def _draw_fault(fabric: Fabric, rng: random.Random, kind: Kind) -> CaseFault:
     if kind == "t1":
-        return Injury(kind, rng.choice([switch.name for switch in fabric.switches if switch.tier == "t1"]))
+        return CaseFault(kind, rng.choice([switch.name for switch in fabric.switches if switch.tier == "t1"]))
     link_kind = "nic" if kind == "nic-loss" else "fabric"
     name = rng.choice([link.name for link in fabric.links if link.kind == link_kind])
-    return Injury(kind, name, rng.choice(("up", "down"))) if kind == "nic-loss" else Injury(kind, name)
+    return CaseFault(kind, name, rng.choice(("up", "down"))) if kind == "nic-loss" else CaseFault(kind, name)
 
 
-def _hub(fabric: Fabric, injury: Injury) -> str:
+def _hub(fabric: Fabric, fault: CaseFault) -> str:
     """Return the switch that a fault can be taken for."""
-    return injury.element if injury.kind == "t1" else fabric.link(injury.element).b.node
+    return fault.element if fault.kind == "t1" else fabric.link(fault.element).b.node

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.experiments.survey import cases, healing, page, record, startup
-from mrclab.experiments.survey.localise import Surveyor
+from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import Target, World
@@ -132,17 +132,17 @@ class Survey:
     def _localise(self, deadline: float, notify: Notify) -> None:
         with (
             self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as lab,
-            closing(Surveyor(lab, CYCLE)) as surveyor,
+            closing(CaseRunner(lab, CYCLE)) as runner,
         ):
             busy = _controller_cpu(lab.world)
             for case in (case for case in self._cases if f"case {case.number}" not in self._store):
                 if time.monotonic() >= deadline:
                     return
                 busy()
-                found = surveyor.work(case)
+                found = runner.work(case)
                 self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
                 named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
-                notify(f"case {case.number}: {' and '.join(i.element for i in case.injuries)}: {named or 'no verdict'}")
+                notify(f"case {case.number}: {' and '.join(i.element for i in case.faults)}: {named or 'no verdict'}")
 
     def _healing(self, number: int) -> Callable[[], None]:
         def job() -> None:
@@ -175,7 +175,7 @@ class Survey:
             yield lab
 
     def _write(self, world: LiveWorld, kind: str, found: dict[str, Any]) -> None:
-        known = record.circumstances(str(world.facts()["target"]))
+        known = record.environment(str(world.facts()["target"]))
         self._store.append({"kind": kind, "seed": self._seed, **known, **found})
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-from mrclab.experiments.survey.cases import NIC_LOSS, Injury, SurveyCase
+from mrclab.experiments.survey.cases import NIC_LOSS, CaseFault, SurveyCase
 from mrclab.lab.run.world import GONE
 from mrclab.lab.session.lab import Lab
 
@@ -14,7 +14,7 @@ MAX_CYCLES = 250  # cycles after which a fault counts as not found
 AFTER = 4  # cycles that are still watched once everything is named: a late false positive counts
 
 
-class Surveyor:
+class CaseRunner:
     """Works off cases on a lab with Clustermapper on."""
 
     def __init__(self, lab: Lab, cycle: float) -> None:
@@ -24,11 +24,11 @@ class Surveyor:
 
     def work(self, case: SurveyCase) -> dict[str, Any]:
         """One case: a healthy time, the fault, the verdicts until all is named or the time is over."""
-        self._begin_anew(SETTLE)
-        self._begin_anew(QUIET)
+        self._reset_and_wait(SETTLE)
+        self._reset_and_wait(QUIET)
         alarms = [_verdict_row(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]
-        truth = {injury.element for injury in case.injuries}
-        with injured(self._lab, case.injuries):
+        truth = {fault.element for fault in case.faults}
+        with in_force(self._lab, case.faults):
             begun = self._lab.now
             verdicts = list(self._until_named(truth, begun))
         named = {verdict["element"]: verdict["cycles"] for verdict in reversed(verdicts) if verdict["element"] in truth}
@@ -44,7 +44,7 @@ class Surveyor:
         """Let go of the controller."""
         self._events.close()
 
-    def _begin_anew(self, cycles: int) -> None:
+    def _reset_and_wait(self, cycles: int) -> None:
         """Reset Clustermapper, and wait until it has judged `cycles` more."""
         self._lab.world.call("controller", "forget")
         target = self._lab.world.call("controller", "map")["looks"] + cycles
@@ -70,18 +70,18 @@ def _verdict_row(event: Mapping[str, Any], begun: float, cycle: float) -> dict[s
 
 
 @contextmanager
-def injured(lab: Lab, injuries: tuple[Injury, ...]) -> Iterator[None]:
+def in_force(lab: Lab, faults: tuple[CaseFault, ...]) -> Iterator[None]:
     """The faults are in force inside the block, and are cleared in reverse order at its end."""
     with ExitStack() as stack:
-        for injury in injuries:
-            stack.enter_context(_fault(lab, injury))
+        for fault in faults:
+            stack.enter_context(_fault(lab, fault))
         yield
 
 
-def _fault(lab: Lab, injury: Injury) -> AbstractContextManager[None]:
-    if injury.kind == "t1":
-        return lab.switch(injury.element).freeze()
-    cable = lab.link(injury.element)
-    if injury.kind == "cable":
-        return cable.silent_drop(direction=injury.direction)
-    return cable.loss(f"{NIC_LOSS:%}", direction=injury.direction, seeded=False)
+def _fault(lab: Lab, fault: CaseFault) -> AbstractContextManager[None]:
+    if fault.kind == "t1":
+        return lab.switch(fault.element).freeze()
+    cable = lab.link(fault.element)
+    if fault.kind == "cable":
+        return cable.silent_drop(direction=fault.direction)
+    return cable.loss(f"{NIC_LOSS:%}", direction=fault.direction, seeded=False)

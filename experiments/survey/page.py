@@ -43,7 +43,7 @@ def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
     """(verdicts in all, of these right, healthy elements that were called down) over cases, alarms included."""
     total = right = false_positives = 0
     for case in records:
-        truth = {injury["element"] for injury in case["injuries"]}
+        truth = {fault["element"] for fault in case["faults"]}
         for verdict in [*case["verdicts"], *case["alarms"]]:
             good = verdict["element"] in truth and verdict not in case["alarms"]
             total, right = total + 1, right + good
@@ -109,10 +109,10 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> list[str]:
         for case in _of(records, "case"):
             total, right, _ = verdict_shares([case])
             if not case["complete"] or right < total:
-                injured = " and ".join(injury["element"] for injury in case["injuries"])
+                faulty = " and ".join(fault["element"] for fault in case["faults"])
                 verdicts = [f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]]
                 named = ", ".join(verdicts) or "nothing"
-                lines.append(f"{records[0]['target']}, case {case['case']}: {injured} at fault; said: {named}")
+                lines.append(f"{records[0]['target']}, case {case['case']}: {faulty} at fault; said: {named}")
     return lines
 
 
@@ -148,7 +148,7 @@ def _startup(surveys: Sequence[Sequence[Record]]) -> str:
 
 
 def _kind(case: Record) -> str:
-    return str(case["injuries"][0]["kind"]) if len(case["injuries"]) == 1 else "double"
+    return str(case["faults"][0]["kind"]) if len(case["faults"]) == 1 else "double"
 
 
 def _of(records: Sequence[Record], kind: str) -> list[Record]:

@@ -21,14 +21,14 @@ def store(directory: Path) -> RunStore:
 
 def _key(record: Record) -> str:
     """Return the name of a record's experiment; ValueError where it is none."""
-    own = {"case", "injuries", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
+    own = {"case", "faults", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
     case = record["kind"] == "case"
     if not {"seed", "target", "versions", "machine"} | (own if case else set()) <= record.keys():
         raise ValueError(record["kind"])
     return f"case {record['case']}" if case else str(record["kind"])
 
 
-def circumstances(target: str) -> Record:
+def environment(target: str) -> Record:
     """Versions and machine, without anything that identifies its owner."""
     machine = results.machine()
     return {

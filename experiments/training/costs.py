@@ -46,7 +46,7 @@ class FaultCost:
         return self.mean * 1e-3 * GPUS / 3600
 
 
-def went_well(row: Row) -> bool:
+def completed(row: Row) -> bool:
     """Return True if the job of a run did all its steps."""
     verdicts = row["verdicts"]
     return not row["trouble"] and bool(verdicts.get("integrity", {}).get("ok"))
@@ -62,17 +62,17 @@ def step(rows: Sequence[Row], transport: str) -> float | None:
     found = [
         float(row["verdicts"]["step_time (usual)"]["value"])
         for row in rows
-        if row["variant"] == f"{transport}-{CALM}" and went_well(row)
+        if row["variant"] == f"{transport}-{CALM}" and completed(row)
     ]
     return 1e3 * fmean(found) if found else None
 
 
 def cost(rows: Sequence[Row], transport: str, fault: str) -> FaultCost | None:
     """Return the cost of a fault under a transport; None without a pair of runs of one seed."""
-    calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and went_well(row)}
+    calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and completed(row)}
     began = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
     common = [seed for seed in began if seed in calm]
     if not common:
         return None
-    lost = [1e3 * (seconds(began[seed]) - seconds(calm[seed])) for seed in common if went_well(began[seed])]
+    lost = [1e3 * (seconds(began[seed]) - seconds(calm[seed])) for seed in common if completed(began[seed])]
     return FaultCost(tuple(lost), len(common) - len(lost))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.runs.store import Row
-from mrclab.experiments.training.costs import went_well
+from mrclab.experiments.training.costs import completed
 from mrclab.experiments.training.sizes import SIZES, STEPS, kept
 from mrclab.topo.input import files
 
@@ -48,7 +48,7 @@ def _written(digest: str, rows: Sequence[Row]) -> str:
     runs: dict[str, list[list[Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["variant"], row["seed"])):
         times = [row["verdicts"].get(name, {}).get("value") for name in (_AVERAGE, _USUAL)]
-        run = [row["seed"], went_well(row), *times, row.get("cpu"), row.get("mib")]
+        run = [row["seed"], completed(row), *times, row.get("cpu"), row.get("mib")]
         runs.setdefault(row["variant"], []).append(run)
     lines = [f"  {json.dumps(variant)}: {json.dumps(found)}" for variant, found in runs.items()]
     return f'{{"sources": {json.dumps(digest)}, "steps": {steps}, "runs": {{\n' + ",\n".join(lines) + "}}"

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from mrclab.experiments.worlds import page, work
-from mrclab.experiments.worlds.kept import Store
+from mrclab.experiments.worlds.store import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import Slower, Target, World

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.worlds import hold, work
+from mrclab.experiments.worlds import comparison, work
+from mrclab.experiments.worlds.comparison import Row, Side
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
-from mrclab.experiments.worlds.hold import Row, Side
-from mrclab.experiments.worlds.kept import Store, StoredRun, label
+from mrclab.experiments.worlds.store import Store, StoredRun, label
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import template
@@ -126,7 +126,9 @@ def chapters(
             here.update(_of_wire(before))
             outcomes = before.wire.plus(outcomes)
         rows = (
-            hold.rows(label(run) + slowness(slower), hold.sides(here, there, _figures(late))) if here and there else []
+            comparison.rows(label(run) + slowness(slower), comparison.sides(here, there, _figures(late)))
+            if here and there
+            else []
         )
         made.append(BothWorlds(label(run), outcomes, WorldRuns.of(sim), rows, WorldRuns.of(late), slower))
     new = {chapter.key: chapter for chapter in made if chapter.rows}
@@ -226,7 +228,7 @@ def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) ->
         "note": about.note,
         "date": about.date,
         "machines": about.machines,
-        "within": f"{hold.WITHIN:.0%}".replace("%", " %"),
+        "within": f"{comparison.WITHIN:.0%}".replace("%", " %"),
         "least_rtts": MIN_RTTS,
     }
     return template.fill(
@@ -283,7 +285,7 @@ def limit_of(row: Row) -> str:
     return ", ".join([*share, f"{reason.spreads:g} × spread"] if reason.spreads is not None else share)
 
 
-def _figures(runs: Sequence[StoredRun]) -> hold.Runs:
+def _figures(runs: Sequence[StoredRun]) -> comparison.Runs:
     return {kept.seed: figures(kept.facts) for kept in runs if _valid(kept)}
 
 
@@ -402,7 +404,7 @@ def _chapter(fields: dict[str, Any]) -> BothWorlds:
         for name, kind, unit, wire, sim, *jittery in fields["figures"]
     ]
     slower = fields.get("slower", 1.0)
-    rows = hold.rows(fields["run"] + slowness(slower), found)
+    rows = comparison.rows(fields["run"] + slowness(slower), found)
     wire, sim, jittery = (
         WorldRuns(**fields.get(one, {"states": {}, "seeds": []})) for one in ("wire", "sim", "jittery")
     )

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
-from mrclab.experiments.worlds.kept import Store, label
+from mrclab.experiments.worlds.store import Store, label
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import runner, worlds

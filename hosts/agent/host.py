@@ -21,7 +21,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.interface import Carrier, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
-from mrclab.hosts.workloads.digests import Meetings
+from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
@@ -35,8 +35,7 @@ class RunningHost:
     `record(t, record)` writes a record of that time into the history, publishes it and returns it whole; `publish`
     only publishes an event to listeners. `began` is the time before there is a NIC that keeps it. Keys and first
     PSNs are drawn from `secrets`, by default from `rng`. The newest `samples` are kept for the operation of that name;
-    without `sampled` none is taken, and QPs are only checked for progress. `meetings` are those of hosts that share a
-    process.
+    without `sampled` none is taken, and QPs are only checked for progress. `shared_digests`: of hosts of one process.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class RunningHost:
         codecs: Codecs = WIRE,
         samples: int = KEPT,
         sampled: bool = True,
-        meetings: Meetings | None = None,
+        shared_digests: SharedDigests | None = None,
     ) -> None:
         self.name = config.host.name
         self._write, self._publish_at, self._began = record, publish, began
@@ -62,7 +61,7 @@ class RunningHost:
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
-        self.operations = checked(self._parts(nic, memory, config.link.pace, meetings))
+        self.operations = checked(self._parts(nic, memory, config.link.pace, shared_digests))
         if sampled:
             nic.call_soon(self.sampler.take)  # counts start at 0 however early traffic begins
         nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
@@ -95,11 +94,11 @@ class RunningHost:
     def _publish(self, event: Record) -> None:
         self._publish_at(self._now, event)
 
-    def _parts(self, nic: Carrier, memory: Memory, pace: float, meetings: Meetings | None) -> list[object]:
+    def _parts(self, nic: Carrier, memory: Memory, pace: float, shared_digests: SharedDigests | None) -> list[object]:
         directory = self._base._directory  # noqa: SLF001 - underscored: not an operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
         workloads = WorkloadOperations(
-            self.transport, nic, memory, directory, self.record, self._publish, pace, meetings
+            self.transport, nic, memory, directory, self.record, self._publish, pace, shared_digests
         )
         parts: list[object] = [self._base, verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):

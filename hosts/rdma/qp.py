@@ -30,7 +30,7 @@ class SendHalf(Generic[M, Q]):
         """Queue a message."""
         raise NotImplementedError
 
-    def region_gone(self, message: M, now: float) -> bool:
+    def region_lost(self, message: M, now: float) -> bool:
         """Return True if reading a message showed that its memory is lost; the QP has then failed."""
         region = message.region
         if region is None or not region.gone():

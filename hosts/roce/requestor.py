@@ -141,7 +141,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._headers(message, seq, offset, size, ack_requested),
             message.view[offset : offset + size] if size else None,
         )
-        if self.region_gone(message, now):
+        if self.region_lost(message, now):
             return None
         if self._telemetry:
             frame = qp.path.with_telemetry(frame, [])
@@ -295,7 +295,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         """Take in a NAK of selective repeat: a packet beyond the oldest one has arrived."""
         if self.qp.state is not QpState.RTS or not self.una < came < self.high:
             return
-        if recovery.came(came, self.una, self.high):
+        if recovery.on_sack(came, self.una, self.high):
             self._sample = None
             self._timer.arm(now + self.qp.settings.ack_timeout)
         self.qp.wake()

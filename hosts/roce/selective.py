@@ -25,7 +25,7 @@ class SelectiveRepeat:
         self._again = 0  # next to examine
         self.by_timer = False  # the recovery began with a timeout
 
-    def came(self, seq: int, una: int, high: int) -> bool:
+    def on_sack(self, seq: int, una: int, high: int) -> bool:
         """A packet arrived beyond the oldest unacknowledged one; return True if that begins a recovery.
 
         With a reordering window the oldest one is lost only once a packet so far beyond it has arrived.

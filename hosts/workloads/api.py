@@ -18,7 +18,7 @@ from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
-from mrclab.hosts.workloads.digests import Meetings
+from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
 from mrclab.rpc.errors import RpcError
 
@@ -34,7 +34,7 @@ class WorkloadOperations:
     """Methods without underscore are operations.
 
     `directory` maps host names to inner addresses. `record` writes history and publishes, `publish` only publishes.
-    `meetings` are for hosts that share a process.
+    `shared_digests` are for hosts that share a process.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class WorkloadOperations:
         record: Callable[[dict[str, Any]], Any],
         publish: Callable[[dict[str, Any]], Any],
         pace: float = 1.0,
-        meetings: Meetings | None = None,
+        shared_digests: SharedDigests | None = None,
     ) -> None:
         self._transport = transport
         self._loop = loop
@@ -54,7 +54,7 @@ class WorkloadOperations:
         self._directory = directory
         self._record = record
         self._publish = publish
-        self._meetings = meetings
+        self._meetings = shared_digests
         self._look_s = PROGRESS_S * pace
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}

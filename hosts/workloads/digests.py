@@ -73,8 +73,8 @@ class ReceivedDigest:
         return self._own.digest()
 
 
-class Meetings:
-    """Meetings of both ends of a flow, by its name, if they share a process."""
+class SharedDigests:
+    """SharedDigests of both ends of a flow, by its name, if they share a process."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], tuple[str, list[_Both]]] = {}  # role of the first one

@@ -16,7 +16,7 @@ from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
-from mrclab.hosts.workloads.digests import Meetings
+from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
@@ -76,7 +76,7 @@ class Workload:
         memory: Memory,
         cq: int,
         record: Callable[[Record], Any],
-        meetings: Meetings | None = None,
+        shared_digests: SharedDigests | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -88,7 +88,7 @@ class Workload:
         self._memory = memory
         self._cq = cq
         self._record = record
-        self._meetings = None if spec.kind == "ring" else meetings  # a ring changes what it has sent
+        self._meetings = None if spec.kind == "ring" else shared_digests  # a ring changes what it has sent
         self._regions: list[MemoryRegion] = []
         self._files: list[Buffer] = []
         self._source = bytearray()

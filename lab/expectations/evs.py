@@ -189,7 +189,7 @@ def used_over(measures: "Measures", fault: FaultSpan, begin: float, end: float) 
     found = set()
     for key in _over(measures, fault, begin, end):
         series = measures.samples.paths.get(key)
-        if series and states.get(key) in IN_USE and series.count("sent_packets").grew(begin, end) > 0:
+        if series and states.get(key) in IN_USE and series.count("sent_packets").growth(begin, end) > 0:
             found.add(key)
     return found
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.fabric.faults import elements, links_of
-from mrclab.lab.measure.fabric.switches import Port, grew, ports_of
+from mrclab.lab.measure.fabric.switches import Port, growth, ports_of
 from mrclab.lab.measure.series import CountSeries
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import FaultName, KnownWindow
@@ -103,12 +103,12 @@ class _PortCount(BaseExpectation):
         ports = ports_of(self.element, measures.fabric)
         _read_twice(measures, {switch for switch, _ in ports})
         chosen = {port: counter for port, counter in counters.items() if port in ports}
-        total = grew(chosen.values())
+        total = growth(chosen.values())
         bounds = Bounds(self.at_least, self.at_most)
-        worst = max(chosen, key=lambda port: grew([chosen[port]]), default=None)
+        worst = max(chosen, key=lambda port: growth([chosen[port]]), default=None)
         where = f" at {self.element}" if self.element else ""
         observed = f"{total}" + (
-            f", most at {worst[0]} port {worst[1]}: {grew([chosen[worst]])}" if total and worst else ""
+            f", most at {worst[0]} port {worst[1]}: {growth([chosen[worst]])}" if total and worst else ""
         )
         return self.verdict(
             bounds.hold(total), f"{bounds.text()} packets {what}{where}", observed, "", float(total), "packets"
@@ -147,7 +147,7 @@ class Pauses(_PortCount):
     def judge(self, measures: "Measures") -> Verdict:
         """The switches' counters, and the longest time that a port was paused."""
         made = self.count(measures, measures.switches.xoffs, "of pause sent")
-        bounds = {port: grew([counter]) for port, counter in measures.switches.paused.items()}
+        bounds = {port: growth([counter]) for port, counter in measures.switches.paused.items()}
         worst = max(bounds, key=lambda port: bounds[port], default=None)
         if worst is None or not bounds[worst]:
             return made

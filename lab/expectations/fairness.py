@@ -124,7 +124,7 @@ class PathShare(Selected):
         for (host, qp, _), series in measures.samples.paths.items():
             flow = measures.flows.of_sender(host, qp)
             if flow and flow.name in flows:
-                sent = series.count("sent_packets").grew(begin, end)
+                sent = series.count("sent_packets").growth(begin, end)
                 packets[series.path] = packets.get(series.path, 0.0) + sent
         total = sum(packets.values())
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0

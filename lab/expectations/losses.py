@@ -134,7 +134,9 @@ class Lost(Selected):
         """Losses of all QPs over the data packets that they sent in the window, or while the fault lasted."""
         spans = self._spans(measures)
         begin, end = min(first for first, _ in spans), max(last for _, last in spans)
-        sent = sum(measures.samples.qps[key].count("sent_packets").grew(begin, end) for key in self._senders(measures))
+        sent = sum(
+            measures.samples.qps[key].count("sent_packets").growth(begin, end) for key in self._senders(measures)
+        )
         if not sent:
             raise NoEvidence(f"the senders{self.subject} sent no packet then", span(measures, begin, end))
         return sum(loss.packets for loss in losses) / sent

@@ -18,7 +18,7 @@ from mrclab.topo.model import Fabric
 Share = Annotated[Percent, Field(gt=0, le=1)]  # 1% or 0.01
 MinLength = Annotated[int, Field(ge=0, le=65535, description="frames shorter than this many bytes are left alone")]
 
-_BOTH_WAYS: tuple[Direction, ...] = ("up", "down")
+_DIRECTIONS: tuple[Direction, ...] = ("up", "down")
 
 
 class CableFault(LastingFault):
@@ -112,14 +112,14 @@ class LossyAction(FaultAction[Any]):
         return f"{self.context.seed}/{self.fault.name}/{link}"
 
 
-def way_through(link: str, direction: Direction) -> str:
+def frames_of(link: str, direction: Direction) -> str:
     """Return, in words, the frames of a cable in one direction: a claim of a fault that redirects them."""
-    return f"the way of frames through {link}{direction_text(direction)}"
+    return f"the frames of {link}{direction_text(direction)}"
 
 
-def both_ways(link: str) -> list[str]:
-    """Return `way_through` for both directions."""
-    return [way_through(link, direction) for direction in _BOTH_WAYS]
+def frames_of_both(link: str) -> list[str]:
+    """Return `frames_of` for both directions."""
+    return [frames_of(link, direction) for direction in _DIRECTIONS]
 
 
 def random_link(draw: random.Random, fabric: Fabric) -> str:

@@ -59,13 +59,13 @@ class CountSeries:
                 found.append(v0 + (values[place] - v0) * (t - t0) / (times[place] - t0))
         return found
 
-    def grew(self, begin: float, end: float) -> float:
+    def growth(self, begin: float, end: float) -> float:
         """Growth between two times."""
         return self.at(end) - self.at(begin)
 
     def rate(self, begin: float, end: float) -> float:
         """Mean growth per second between two times."""
-        return self.grew(begin, end) / (end - begin) if end > begin else 0.0
+        return self.growth(begin, end) / (end - begin) if end > begin else 0.0
 
 
 @dataclass(slots=True)

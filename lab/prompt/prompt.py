@@ -17,7 +17,7 @@ from mrclab.lab.command.display import progress
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import changes, views
-from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.remote.turnlock import Caller, called_by
 from mrclab.lab.prompt.session import LabSession
 from mrclab.topo.errors import TopoError
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.commands.capturing import CaptureCommand
-from mrclab.lab.prompt.remote.turns import TurnLock, caller
+from mrclab.lab.prompt.remote.turnlock import TurnLock, caller
 from mrclab.lab.run.world import World
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.errors import TopoError

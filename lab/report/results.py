@@ -65,7 +65,7 @@ class CollectedRun:
         """The scenario's expectations; a run that broke off has failed one more."""
         verdicts = judge_all(self.measures)
         if self.error:
-            verdicts.insert(0, Verdict("run", False, "the run goes to its end", self.error))
+            verdicts.insert(0, Verdict("run", False, "the run completes", self.error))
         return verdicts
 
 

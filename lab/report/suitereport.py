@@ -162,7 +162,7 @@ def _junit(result: SuiteResult) -> str:
         name = f"{entry.label} seed {entry.seed}"
         if entry.state == "aborted" and not entry.verdicts:
             suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1", failures="0", errors="1")
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run goes to its end")
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run completes")
             ElementTree.SubElement(case, "error", message=junit.plain(entry.trouble)).text = junit.plain(entry.trouble)
             continue
         invalid = [entry.trouble] if entry.state == "invalid" else []

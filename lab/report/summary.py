@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, FaultSpan, Measures, Selection
 from mrclab.lab.measure.fabric.paths import OUT
-from mrclab.lab.measure.fabric.switches import Port, grew
+from mrclab.lab.measure.fabric.switches import Port, growth
 from mrclab.lab.measure.measures import COARSE
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.traffic.training import TimeLost
@@ -345,8 +345,8 @@ def _totals(measures: Measures) -> Row:
         "of_line": round(carried / line, 4) if line else 0.0,
         "lost": sum(loss.packets for loss in measures.paths.losses),
         "sent_again": sum(int(r.get("count", 1)) for r in measures.history.of("packet.retx")),
-        "trimmed": grew(switches.trims.values()),
-        "marked": grew(switches.marks.values()),
+        "trimmed": growth(switches.trims.values()),
+        "marked": growth(switches.marks.values()),
         "queue_drops": sum(switches.drops.get("queue", {}).values()),
     }
 
@@ -364,8 +364,8 @@ def _ports(measures: Measures) -> list[Row]:
         {
             "port": f"{port[0]} port {port[1]}",
             "link": _link_at(fabric, port),
-            "trimmed": grew([switches.trims.get(port, CountSeries())]),
-            "marked": grew([switches.marks.get(port, CountSeries())]),
+            "trimmed": growth([switches.trims.get(port, CountSeries())]),
+            "marked": growth([switches.marks.get(port, CountSeries())]),
             "deepest": round(max(switches.depth.get(port, Gauge()).values, default=0)),
         }
         for port in sorted({*switches.trims, *switches.depth})

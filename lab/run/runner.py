@@ -82,7 +82,7 @@ class Run:
                 self._lab.prepare(traffic)
             record_counters(self._world)
             self._drive()
-            self._linger()
+            self._wait_for_evs()
             self._clear()
         except BaseException:  # its error says why the run ends; a failure to clear is then only a consequence
             with contextlib.suppress(LabError, TopoError, OSError):
@@ -170,7 +170,7 @@ class Run:
         ]
         return min([now + _LONGEST_REST * self._unit, self._lab.time_line.next_due(), *known])
 
-    def _linger(self) -> None:
+    def _wait_for_evs(self) -> None:
         """Wait until every EV is back in use, at most as long as the scenario says."""
         deadline = self._world.now + self._scenario.linger
         senders = sorted(

@@ -20,7 +20,7 @@ from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.place import Mirror
+from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event, WorldOptions
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.links.crossings import Crossings

@@ -43,7 +43,7 @@ class PartialMeasures(Measures):
         return super().machine
 
 
-def standings(measures: PartialMeasures, over: bool) -> list[VerdictRow]:
+def interim_verdicts(measures: PartialMeasures, over: bool) -> list[VerdictRow]:
     """Every expectation of the scenario: `passed` or `failed` where that is decided, else `open`, `good` or `bad`.
 
     `open`: no verdict yet. `good`, `bad`: passed, or failed, by the data so far, which can change.
@@ -107,7 +107,7 @@ class Judge:
         began = time.monotonic()
         if self._loaded is None or began < self._due:
             return None
-        found = standings(self._measures(self._loaded, self._records), over=False)
+        found = interim_verdicts(self._measures(self._loaded, self._records), over=False)
         ended = time.monotonic()
         self._due = ended + max(_MIN_INTERVAL, (ended - began) / _SHARE)
         return found
@@ -117,9 +117,9 @@ class Judge:
         if self._loaded is None:
             return "ended", []
         measures = self._measures(self._loaded, self._records)
-        found = standings(measures, over=True)
+        found = interim_verdicts(measures, over=True)
         if self._error:
-            broken = {"state": "failed", "expected": "the run goes to its end", "observed": self._error, "when": ""}
+            broken = {"state": "failed", "expected": "the run completes", "observed": self._error, "when": ""}
             return "aborted", [broken, *found]
         if measures.invalid:
             return "invalid", found
@@ -134,7 +134,7 @@ class Judge:
         for t in self._moments(self._measures(self._loaded, self._records)):
             records = self._records[: bisect_right(times, t)]
             if records:
-                found.append((t, standings(self._measures(self._loaded, records), over=False)))
+                found.append((t, interim_verdicts(self._measures(self._loaded, records), over=False)))
         return found
 
     def _moments(self, measures: Measures) -> list[float]:
@@ -149,12 +149,12 @@ class Judge:
                     continue
         last = measures.history.records[-1].t
         after = 2 * self._fabric.spec.sample_interval
-        return _thinned(sorted(min(t + after, last) for t in found))
+        return _downsampled(sorted(min(t + after, last) for t in found))
 
     def _measures(self, loaded: Loaded, records: Iterable[Record]) -> PartialMeasures:
         return PartialMeasures(History(records), loaded.scenario, self._fabric)
 
 
-def _thinned(times: Sequence[float]) -> list[float]:
+def _downsampled(times: Sequence[float]) -> list[float]:
     step = max(1, -(-len(times) // _MAX_JUDGEMENTS))
     return list(times[::step])

@@ -40,7 +40,7 @@ _OPTIMIZE = (
 _NAMES = re.compile(r"^(?:#\s*define|#\s*undef|/\* #undef)\s+(\w+)", re.MULTILINE)
 
 
-def obstacle(parts: Path) -> str:
+def missing_requirement(parts: Path) -> str:
     """Return the missing requirement of a compiled page, or nothing."""
     for program in ("clang", "wasm-ld", "wasm-opt"):
         if shutil.which(program) is None:
@@ -67,7 +67,7 @@ def headers(parts: Path) -> Path | None:
 
 def library(parts: Path, engine: Path) -> Path | None:
     """Return the compiled library of the sources as they are, made if it must be; None where something is missing."""
-    if reason := obstacle(parts):
+    if reason := missing_requirement(parts):
         sys.stdout.write(f"transport and simulator stay plain Python in the tab: {reason} (sudo make site-compiler)\n")
         return None
     digest = hashlib.sha256(Path(__file__).read_bytes() + (HERE / "loader.c").read_bytes())

@@ -209,7 +209,7 @@ def test_an_agent_that_was_dead_during_a_change_comes_back_with_it_and_is_told_t
     lab.start_agent("h1")
     lab.wait_event("agent.up", killed, host="h1", version=version)
     assert versions(lab) == {"h1": version, "h2": version}
-    assert lab.events("agent.told", killed) == [e for e in lab.events("agent.told", killed) if e["host"] == "h2"]
+    assert lab.events("agent.updated", killed) == [e for e in lab.events("agent.updated", killed) if e["host"] == "h2"]
     version = lab.call("controller", "undeny", what="t1-p2-2")["version"]
     assert versions(lab) == {"h1": version, "h2": version}
     assert lab.call("controller", "status")["agents"] == {"h1": version, "h2": version}

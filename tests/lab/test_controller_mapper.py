@@ -29,5 +29,5 @@ def test_clustermapper_names_a_silent_cable_and_denies_a_lossy_nic_cable(target:
         denied = lab.wait_event("denied", verdict["t"], element="h2-p2/t0-p2-1")
         assert denied["source"] == "clustermapper"
         assert {e["element"] for e in lab.events("verdict")} == {"t0-p1-1/t1-p1-2", "h2-p2/t0-p2-1"}
-        lab.wait_event("agent.told", denied["t"], host="h4")
+        lab.wait_event("agent.updated", denied["t"], host="h4")
         assert load(lab.run_dir / "node" / "h4.json").denied(2, 1, lab.fabric.host("h2").address)

@@ -10,7 +10,7 @@ import pytest
 from mrclab.lab.command.live import rundir
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.remote import client
-from mrclab.lab.run.place import Mirror
+from mrclab.lab.run.mirror import Mirror
 from mrclab.rpc import peers
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError

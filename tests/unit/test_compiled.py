@@ -230,7 +230,7 @@ def test_a_build_inside_the_package_is_what_counts(tree):
 def test_an_old_setuptools_is_one_sentence(monkeypatch):
     monkeypatch.setattr(compiled, "SETUPTOOLS", 9999)
     if not compiled.missing_compiler():
-        assert compiled.obstacle().endswith("is too old (pip install 'setuptools>=9999')")
+        assert compiled.missing_requirement().endswith("is too old (pip install 'setuptools>=9999')")
 
 
 def test_doctor_says_what_runs(monkeypatch):
@@ -295,7 +295,7 @@ def test_without_a_compiler_setup_goes_on_after_one_line(small):
     assert _make(small, MRCLAB_COMPILED="0") == [(0, [])]
 
 
-needs_compiler = pytest.mark.skipif(bool(compiled.obstacle()), reason=compiled.obstacle())
+needs_compiler = pytest.mark.skipif(bool(compiled.missing_requirement()), reason=compiled.missing_requirement())
 
 
 @needs_compiler

@@ -90,7 +90,7 @@ def test_an_agent_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
             await rig.link.notified()  # nobody is there: nobody to wait for
             agent = Agent(rig.path)
             async with agent.server:
-                await rig.until("agent.told")
+                await rig.until("agent.updated")
                 assert agent.version == 3
                 rig.link.send(config(4))
                 await asyncio.wait_for(rig.link.notified(), WAIT)
@@ -108,7 +108,7 @@ def test_an_agent_that_knows_already_is_left_alone(tmp_path: Path) -> None:
             async with agent.server:
                 await rig.until("agent.up")
                 await asyncio.wait_for(rig.link.notified(), WAIT)
-            assert rig.events("agent.told") == []
+            assert rig.events("agent.updated") == []
 
     asyncio.run(body())
 
@@ -152,7 +152,7 @@ def test_a_config_that_is_refused_is_said_once_and_not_offered_again(tmp_path: P
                 assert rig.link.connected
                 agent.refusal = ""
                 rig.link.send(config(3))
-                await rig.until("agent.told")
+                await rig.until("agent.updated")
             (refused,) = rig.events("agent.refused")
             assert (refused["host"], refused["version"]) == ("h1", 2)
             assert "restart the agent" in refused["reason"]

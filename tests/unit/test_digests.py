@@ -4,14 +4,14 @@ import hashlib
 
 import pytest
 
-from mrclab.hosts.workloads.digests import Meetings
+from mrclab.hosts.workloads.digests import SharedDigests
 
 MESSAGES = [bytes([number]) * (64 + number) for number in range(6)]
 CHANGED = [*MESSAGES[:3], b"other", *MESSAGES[4:]]
 
 
-def ends(meetings, order=("send", "recv")):
-    made = {role: meetings.digests("w", "f", role, 1)[0] for role in order}
+def ends(shared_digests, order=("send", "recv")):
+    made = {role: shared_digests.digests("w", "f", role, 1)[0] for role in order}
     return made["send"], made["recv"]
 
 
@@ -23,7 +23,7 @@ def digest(messages):
 @pytest.mark.parametrize("arrived", [MESSAGES, MESSAGES[:4], [], CHANGED, MESSAGES[::-1], [*MESSAGES, b"more"]])
 @pytest.mark.parametrize("ahead", [1, 2, 6])
 def test_each_end_has_the_digest_of_its_own_bytes(order, arrived, ahead):
-    sender, receiver = ends(Meetings(), order)
+    sender, receiver = ends(SharedDigests(), order)
     for place in range(max(len(MESSAGES), len(arrived)) + ahead):
         if place < len(MESSAGES):
             sender.update(memoryview(MESSAGES[place]))
@@ -41,7 +41,7 @@ def test_bytes_that_are_equal_are_digested_once(monkeypatch):
             taken.append(len(data))
 
     monkeypatch.setattr("mrclab.hosts.workloads.digests.hashlib.sha256", Counting)
-    sender, receiver = ends(Meetings())
+    sender, receiver = ends(SharedDigests())
     for message in MESSAGES:
         sender.update(memoryview(message))
         receiver.update(memoryview(message))
@@ -49,8 +49,8 @@ def test_bytes_that_are_equal_are_digested_once(monkeypatch):
 
 
 def test_an_end_whose_peer_never_came_is_not_that_of_a_later_flow_of_the_same_name():
-    meetings = Meetings()
-    (lost,) = meetings.digests("w", "f", "send", 1)
+    shared_digests = SharedDigests()
+    (lost,) = shared_digests.digests("w", "f", "send", 1)
     lost.update(memoryview(b"lost"))
-    sender, receiver = ends(meetings)
+    sender, receiver = ends(shared_digests)
     assert sender.digest() == receiver.digest() == digest([])

@@ -37,10 +37,10 @@ def faults(*entries):
 @pytest.mark.parametrize(
     ("one", "other", "what"),
     [
-        (f"{SWAP}, at: 0.5s, until: 2.5s", f"{SWAP}, at: 1s, until: 3s", "the way of frames through h1-p1/t0-p1-1"),
-        (f"{SLOW}, at: 1s", f"{SLOW_UP}, at: 2s", "the way of frames through h1-p1/t0-p1-1 upwards"),
-        (f"{SLOW}, at: 1s", f"{JITTER_DOWN}, at: 2s", "the way of frames through h1-p1/t0-p1-1 downwards"),
-        (f"{SLOW}, at: 1s", f"{SWAP}, at: 2s", "the way of frames through h1-p1/t0-p1-1"),
+        (f"{SWAP}, at: 0.5s, until: 2.5s", f"{SWAP}, at: 1s, until: 3s", "the frames of h1-p1/t0-p1-1"),
+        (f"{SLOW}, at: 1s", f"{SLOW_UP}, at: 2s", "the frames of h1-p1/t0-p1-1 upwards"),
+        (f"{SLOW}, at: 1s", f"{JITTER_DOWN}, at: 2s", "the frames of h1-p1/t0-p1-1 downwards"),
+        (f"{SLOW}, at: 1s", f"{SWAP}, at: 2s", "the frames of h1-p1/t0-p1-1"),
         (f"{CRASH}, at: 1s", f"{CRASH}, at: 2s", "t1-p1-1"),
         (f"{CRASH}, at: 1s, until: 3s", f"{FREEZE}, at: 2s, until: 4s", "whether t1-p1-1 runs"),
         (f"{REBOOT}, at: 1s", f"{FREEZE}, at: 3s, until: 4s", "whether t1-p1-1 runs"),

@@ -178,9 +178,9 @@ def test_every_answer_for_programs_has_one_shape(tmp_path, monkeypatch):
     (tmp_path / "mine.p4").write_text("")
     graded = answered("grade", 2, tmp_path / "mine.p4")
     assert (graded["lesson"], graded["ok"], bool(graded["checks"])) == (2, False, True)
-    standings = answered("grade", "--all", tmp_path)["lessons"]
-    assert standings[1] == {"lesson": 2, "title": "The uN shift in P4", "ok": False, "missing": "no shift.p4"}
-    assert len(standings) == 9
+    interim_verdicts = answered("grade", "--all", tmp_path)["lessons"]
+    assert interim_verdicts[1] == {"lesson": 2, "title": "The uN shift in P4", "ok": False, "missing": "no shift.p4"}
+    assert len(interim_verdicts) == 9
     sent = answered("send", "h1", "h3", file, "--world", "sim")
     assert sent["bytes"] == file.stat().st_size
 

@@ -133,7 +133,7 @@ def test_a_run_that_broke_off_is_left_out_with_its_reason(runs, tmp_path):
     assert (member.verdicts[0].kind, member.invalid) == ("run", "the controller ended")
     text = compare.compare([member, *runs[1:]], tmp_path / "out", "Fast and slow").read_text()
     assert "the controller ended" in text
-    assert "the run goes to its end" not in text
+    assert "the run completes" not in text
 
 
 def test_results_of_earlier_versions_are_read(runs, tmp_path):

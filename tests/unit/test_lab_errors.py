@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from mrclab.lab.command import cli, ending
 from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
-from mrclab.lab.run import place as places
+from mrclab.lab.run import mirror as places
 from mrclab.lab.run import suite
 
 ROOT = Path(__file__).resolve().parents[2]

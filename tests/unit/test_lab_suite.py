@@ -187,7 +187,7 @@ def test_the_terminal_says_why_a_run_did_not_hold(result):
 
 
 def test_a_run_without_results_or_with_strange_words_leaves_every_report_readable(result):
-    strange = Verdict("run", False, "the run goes to its end", "\x1b[31mSegmentation fault\x00\x08")
+    strange = Verdict("run", False, "the run completes", "\x1b[31mSegmentation fault\x00\x08")
     broken = SuiteEntry("a", "", 1, "aborted", 1.0, None, (strange,), "\x1b[31mkilled\x00")
     entries = [broken, entry("invalid", 0.5, 2, "late", ok=False)]
     suitereport.write(SuiteResult(result.directory, entries))

@@ -3,7 +3,7 @@
 import pytest
 
 from mrclab.experiments.survey import cases, page, record, startup
-from mrclab.experiments.survey.cases import Injury, SurveyCase
+from mrclab.experiments.survey.cases import CaseFault, SurveyCase
 from mrclab.lab.errors import LabError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -19,22 +19,22 @@ def test_the_same_seed_gives_the_same_faults_and_another_seed_others():
 
 def test_single_faults_take_the_kinds_in_turn_and_a_lossy_cable_loses_one_direction():
     drawn = cases.draw(FABRIC, 1, 60, 0)
-    kinds = [case.injuries[0].kind for case in drawn]
+    kinds = [case.faults[0].kind for case in drawn]
     assert {kind: kinds.count(kind) for kind in kinds} == {"nic-loss": 20, "cable": 20, "t1": 20}
     for case in drawn:
-        (injury,) = case.injuries
-        assert (injury.direction in {"up", "down"}) == (injury.kind == "nic-loss")
+        (fault,) = case.faults
+        assert (fault.direction in {"up", "down"}) == (fault.kind == "nic-loss")
 
 
 def test_pairs_that_no_probe_can_tell_apart_are_not_drawn():
-    one, other = Injury("cable", "t0-p1-1/t1-p1-2"), Injury("cable", "t0-p1-2/t1-p1-2")
+    one, other = CaseFault("cable", "t0-p1-1/t1-p1-2"), CaseFault("cable", "t0-p1-2/t1-p1-2")
     assert not cases.is_distinguishable(FABRIC, (one, other))
-    assert not cases.is_distinguishable(FABRIC, (one, Injury("t1", "t1-p1-2")))
+    assert not cases.is_distinguishable(FABRIC, (one, CaseFault("t1", "t1-p1-2")))
     assert not cases.is_distinguishable(FABRIC, (one, one))
-    assert cases.is_distinguishable(FABRIC, (one, Injury("cable", "t0-p1-1/t1-p1-1")))
-    neighbours = Injury("nic-loss", "h1-p1/t0-p1-1", "up"), Injury("nic-loss", "h2-p1/t0-p1-1", "down")
+    assert cases.is_distinguishable(FABRIC, (one, CaseFault("cable", "t0-p1-1/t1-p1-1")))
+    neighbours = CaseFault("nic-loss", "h1-p1/t0-p1-1", "up"), CaseFault("nic-loss", "h2-p1/t0-p1-1", "down")
     assert not cases.is_distinguishable(FABRIC, neighbours)
-    assert all(cases.is_distinguishable(FABRIC, case.injuries) for case in cases.draw(FABRIC, 3, 0, 200))
+    assert all(cases.is_distinguishable(FABRIC, case.faults) for case in cases.draw(FABRIC, 3, 0, 200))
 
 
 def test_a_path_is_bad_when_either_of_its_two_cables_is_broken():
@@ -50,10 +50,10 @@ def said(element, cycles, state="down"):
 def case(number, elements, verdicts, alarms=()):
     truth = set(elements)
     named = {v["element"]: v["cycles"] for v in verdicts if v["element"] in truth}
-    known = {"kind": "case", "seed": 1, "cycle": 0.2, "controller_cpu": 3.0, **record.circumstances("soft")}
-    injuries = SurveyCase(number, tuple(Injury("cable", name) for name in elements)).as_json()
+    known = {"kind": "case", "seed": 1, "cycle": 0.2, "controller_cpu": 3.0, **record.environment("soft")}
+    faults = SurveyCase(number, tuple(CaseFault("cable", name) for name in elements)).as_json()
     found = {"verdicts": verdicts, "alarms": list(alarms), "named": named, "complete": set(named) == truth}
-    return {**known, **injuries, **found}
+    return {**known, **faults, **found}
 
 
 def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
@@ -77,7 +77,7 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
     assert not record.store(tmp_path).rows
-    known = {"seed": 1, "target": "soft", "versions": {}, "machine": "", "injuries": [], "verdicts": [], "alarms": []}
+    known = {"seed": 1, "target": "soft", "versions": {}, "machine": "", "faults": [], "verdicts": [], "alarms": []}
     known |= {"named": {}, "complete": True, "cycle": 0.2, "controller_cpu": 0.0}
     for number in (1, 2):
         record.store(tmp_path).append({"kind": "case", "case": number, **known})

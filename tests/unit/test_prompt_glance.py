@@ -15,7 +15,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import reporting
 from mrclab.lab.prompt.prompt import Prompt
-from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.remote.turnlock import Caller, called_by
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching import watch
 from mrclab.lab.run import runner

@@ -167,8 +167,8 @@ def test_wrong_attributes_are_refused():
 
 def test_what_came_is_not_lost():
     recovery = SelectiveRepeat()
-    assert recovery.came(12, 10, 20)
-    assert not recovery.came(14, 10, 21)
+    assert recovery.on_sack(12, 10, 20)
+    assert not recovery.on_sack(14, 10, 21)
     found = []
     while (seq := recovery.lost()) is not None:
         found.append(seq)
@@ -180,7 +180,7 @@ def test_what_came_is_not_lost():
 
 def test_with_a_reordering_window_a_packet_that_is_only_late_is_not_sent_again():
     recovery = SelectiveRepeat(reorder=3)
-    assert not recovery.came(13, una=10, high=20)
+    assert not recovery.on_sack(13, una=10, high=20)
     assert recovery.lost() is None
-    assert recovery.came(14, una=10, high=20)
+    assert recovery.on_sack(14, una=10, high=20)
     assert recovery.lost() == 10

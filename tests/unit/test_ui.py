@@ -203,8 +203,8 @@ def test_expectations_turn_while_they_are_decided_and_a_window_that_is_over_is_f
     seen = {}
     for record in told:
         judge.take(record)
-    for t, standings in judge.over_time():
-        seen[round(t, 1)] = [each["state"] for each in standings]
+    for t, interim_verdicts in judge.over_time():
+        seen[round(t, 1)] = [each["state"] for each in interim_verdicts]
     assert seen[0.2][:2] == ["open", "open"]
     assert seen[1.2] == ["good", "bad", "bad", "good"]
     assert seen[1.7][:2] == ["passed", "failed"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.worlds import hold, page, work
+from mrclab.experiments.worlds import comparison, page, work
+from mrclab.experiments.worlds.comparison import Explanation, Side
 from mrclab.experiments.worlds.figures import RunFigure, figures
-from mrclab.experiments.worlds.hold import Explanation, Side
-from mrclab.experiments.worlds.kept import Store
+from mrclab.experiments.worlds.store import Store
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
@@ -103,11 +103,11 @@ def one(value, seeds=1, spread=0.0):
     ],
 )
 def test_figures_agree_within_three_per_cent_or_the_spread_of_seeds(kind, unit, wire, sim, state):
-    assert hold.judge(RunFigure("x", kind, 0.0, unit), wire, sim) == state
+    assert comparison.judge(RunFigure("x", kind, 0.0, unit), wire, sim) == state
 
 
 def rows(run, wire, sim, known=(), jittery=None):
-    return hold.rows(run, hold.sides(wire, sim, jittery), known)
+    return comparison.rows(run, comparison.sides(wire, sim, jittery), known)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def rows(run, wire, sim, known=(), jittery=None):
     ],
 )
 def test_jitter_explains_what_lies_between_runs_without_it_and_with_it(kind, wire, sim, jittery, state):
-    (row,) = hold.rows("small", [(RunFigure("x", kind, 0.0, ""), wire, sim, jittery)], [])
+    (row,) = comparison.rows("small", [(RunFigure("x", kind, 0.0, ""), wire, sim, jittery)], [])
     assert row.state == state
 
 
@@ -194,7 +194,7 @@ def test_a_reason_without_figures_or_a_limit_is_refused(tmp_path, fields, said):
     path = tmp_path / "because.yaml"
     path.write_text(f"reasons: [{{{fields}, because: It is drawn.}}]\n", encoding="utf-8")
     with pytest.raises(LabError, match=rf"because.yaml: .*{said}"):
-        hold.reasons(path)
+        comparison.reasons(path)
 
 
 def test_what_is_nothing_in_both_worlds_is_no_row():
@@ -449,4 +449,4 @@ def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
 
 
 def test_all_reasons_can_be_read():
-    assert all(reason.because.endswith(".") for reason in hold.reasons())
+    assert all(reason.because.endswith(".") for reason in comparison.reasons())

@@ -72,7 +72,7 @@ class AdaptiveTimeout:
         waited = now - self._began - self._stopped_s
         if waited < limit:
             return False
-        self._problem = self._hindrance(waited)
+        self._problem = self._cause(waited)
         return not self._problem or waited >= limit * _MORE
 
     def error(self, process: str, what: str) -> EmulationError:
@@ -84,14 +84,14 @@ class AdaptiveTimeout:
             return ProcessStopped(f"{name or process} {peers.stopped_text(pid)}; it was to {what}")
         waited = time.monotonic() - self._began
         text = f"{process} took more than {waited:.3g} s to {what}"
-        if hindrance := self._problem or self._hindrance(waited):
-            return MachineTooSlow(f"the machine is too slow: {text} ({hindrance})")
+        if cause := self._problem or self._cause(waited):
+            return MachineTooSlow(f"the machine is too slow: {text} ({cause})")
         return EmulationError(f"{text}, though the machine had CPU to spare")
 
     def _stopped(self) -> dict[str, int]:
         return {name: pid for name, pid in self.waited_for.items() if peers.is_stopped(pid)}
 
-    def _hindrance(self, waited: float) -> str:
+    def _cause(self, waited: float) -> str:
         """Return the property of the machine that explains the wait; empty where none does."""
         now, before = cpu_times(self._pid), self._before
         everything = max(now.all - before.all, 1e-9)

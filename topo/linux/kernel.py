@@ -263,11 +263,11 @@ def nft_counters(namespace: int) -> dict[str, int]:
 
 
 def _nft(namespace: int, arguments: list[str], text: str = "") -> str:
-    urgent = realtime.is_ahead()
+    urgent = realtime.is_prioritised()
 
     def run() -> subprocess.CompletedProcess[str]:
         if urgent:
-            realtime.go_ahead()
+            realtime.request_real_time()
         return subprocess.run(["nft", *arguments], input=text, text=True, capture_output=True, check=False)
 
     done = in_namespace(namespace, run)

@@ -12,7 +12,7 @@ from mrclab.lab.command.live.operations import err, out, running_lab
 from mrclab.lab.command.live.rundir import running_dir
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.remote import client
-from mrclab.lab.run.place import OVER
+from mrclab.lab.run.mirror import OVER
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.ui.sources import Blank, Live, Replay, Source
 

@@ -22,7 +22,7 @@ from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run import size, suite, worlds
-from mrclab.lab.run.place import Mirror
+from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.sections.mapper import MapperSpec

@@ -113,7 +113,7 @@ def run(
         if outcome.state == "invalid" and not outcome.measures.machine.stopped:
             again = f"--slower {2 * slower:g}"
             _warn([f"if this machine has no other work, {again} asks less of it, with the same results in RTTs"])
-        shown.linger()
+        shown.keep_open()
     if status:
         raise typer.Exit(status)
 
@@ -223,9 +223,9 @@ class Watched:
         if self._with_page:
             self._page.show(place)
 
-    def linger(self) -> None:
+    def keep_open(self) -> None:
         """The run is over and reported."""
-        self._page.linger("the live page stays until Ctrl-C")
+        self._page.keep_open("the live page stays until Ctrl-C")
 
     def _print(self, text: str) -> None:
         plain(self._err, text)

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Impaired
 from mrclab.lab.faults.base import FAULTS, LastingFault
-from mrclab.lab.faults.families import PacketFault, Share, between, both_ways, random_link, way_through
+from mrclab.lab.faults.families import PacketFault, Share, between, frames_of, frames_of_both, random_link
 from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
 from mrclab.lab.scenario.names import CableName
 from mrclab.lab.scenario.units import show_seconds
@@ -55,7 +55,7 @@ class RelayedFault(PacketFault):
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
         (link,) = self.links(fabric)
-        return frozenset(both_ways(link) if self.direction == "both" else [way_through(link, self.direction)])
+        return frozenset(frames_of_both(link) if self.direction == "both" else [frames_of(link, self.direction)])
 
 
 def _random_wait(draw: random.Random, fabric: Fabric) -> float:
@@ -196,7 +196,7 @@ class SwapCables(LastingFault):
 
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset(way for link in self.links(fabric) for way in both_ways(link))
+        return frozenset(way for link in self.links(fabric) for way in frames_of_both(link))
 
     @override
     def text(self, fabric: Fabric) -> str:

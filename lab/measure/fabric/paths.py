@@ -113,7 +113,7 @@ class Paths:
     def sent_packets(self, path: Path, begin: float, end: float) -> float:
         """Data packets sent over a path between two times, by all senders."""
         return sum(
-            series.count("sent_packets").grew(begin, end)
+            series.count("sent_packets").growth(begin, end)
             for (host, qp, _), series in self._samples.paths.items()
             if series.path == path and self._flows.of_sender(host, qp)
         )

@@ -124,7 +124,7 @@ def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
     return {(s.name, port.number) for s in fabric.switches for port in s.ports if links is None or port.link in links}
 
 
-def grew(counters: Iterable[CountSeries]) -> int:
+def growth(counters: Iterable[CountSeries]) -> int:
     """Return the growth of counters over the run, together."""
     return round(sum(counter.values[-1] - counter.values[0] for counter in counters if counter.values))
 

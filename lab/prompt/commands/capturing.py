@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError
-from mrclab.lab.prompt.remote.turns import TurnLock
+from mrclab.lab.prompt.remote.turnlock import TurnLock
 from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 

@@ -14,7 +14,7 @@ from mrclab.lab import console
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.remote.client import SOCKET
-from mrclab.lab.prompt.remote.turns import Caller, called_by
+from mrclab.lab.prompt.remote.turnlock import Caller, called_by
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch, set_pace, slow_down
 from mrclab.rpc.aserver import AsyncServer

@@ -26,7 +26,7 @@ def switches(measures: Measures) -> Figure | None:
     counts: list[tuple[str, Mapping[str, CountSeries]]] = [
         ("packets trimmed a second", _busiest(measured.trims, ports)),
         ("packets marked a second", _busiest(measured.marks, ports)),
-        ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if _grew(c)}),
+        ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if _growth(c)}),
     ]
     is_read = style.last_moment(measures) - measures.start >= READING_S  # else there are a first and a last reading
     counts = [(title, lines) for title, lines in counts if lines and is_read]
@@ -68,11 +68,11 @@ def cpu(measures: Measures) -> Figure | None:
 
 
 def _busiest(counters: Mapping[Port, CountSeries], ports: Mapping[Port, str]) -> dict[str, CountSeries]:
-    ordered = sorted(counters, key=lambda port: -_grew(counters[port]))[:_MAX_LINES]
-    return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if _grew(counters[port])}
+    ordered = sorted(counters, key=lambda port: -_growth(counters[port]))[:_MAX_LINES]
+    return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if _growth(counters[port])}
 
 
-def _grew(counter: CountSeries) -> float:
+def _growth(counter: CountSeries) -> float:
     return counter.values[-1] - counter.values[0] if counter.values else 0.0
 
 
@@ -118,6 +118,6 @@ def _rates(axes: Axes, measures: Measures, lines: Mapping[str, CountSeries]) -> 
         values = binned(counter, at)
         axes.stairs(values, [t - measures.start for t in at], baseline=None, color=colour, linewidth=1.3)
         top = max(top, *values)
-        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {_grew(counter):.0f}", colour))
+        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {_growth(counter):.0f}", colour))
     axes.set_ylim(0, 1.18 * top)
     style.label_lines(axes, ends)

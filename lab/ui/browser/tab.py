@@ -105,14 +105,14 @@ class Followed:
 
     def decide(self, digest: str, error: str = "") -> None:
         """Report the outcome; `digest` is the SHA-256 of the history, `error` the reason of an aborted run."""
-        state, standings = self._judge.outcome()
+        state, verdicts = self._judge.outcome()
         if error:
-            state = "broken"
-            standings = [{"state": "failed", "expected": "the run goes to its end", "observed": error, "when": ""}]
-        self._model.expectations = standings
+            state = "aborted"
+            verdicts = [{"state": "failed", "expected": "the run completes", "observed": error, "when": ""}]
+        self._model.expectations = verdicts
         self._add([self._model.frame(self.frame_log.last.get("t", 0.0))])
         self._push()
-        self._outcome = {"state": state, "expectations": standings, "history_sha256": digest}
+        self._outcome = {"state": state, "expectations": verdicts, "history_sha256": digest}
 
     def _add(self, made: list[dict[str, Any]]) -> None:
         for frame in made:
@@ -172,7 +172,7 @@ class Tab:
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
         self._side = LabSide(self._frames)
-        self._rival: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
+        self._comparison: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
         self._unwritten: tuple[results.CollectedRun, list[Verdict]] | None = None  # the run whose figures are not
@@ -209,7 +209,7 @@ class Tab:
             side.close()
 
     def _sides(self) -> list[LabSide]:
-        return [self._side] if self._rival is None else [self._side, self._rival]
+        return [self._side] if self._comparison is None else [self._side, self._comparison]
 
     def request(self, path: str, body: str = "") -> str:
         """Answer a request of the page, as JSON; `error` has the reason of a refusal."""
@@ -231,29 +231,31 @@ class Tab:
             self._write_numbers()
         elif self._shown is self._side.frames:
             self._side.step()
-            if self._rival is not None:
-                self._rival.follow(self._side)
+            if self._comparison is not None:
+                self._comparison.follow(self._side)
             self._publish_packets()
 
     def _publish_packets(self) -> None:
         for side in self._sides():
             if message := side.packets():
-                self._publish(json.dumps({"kind": "packets", "rival": side is self._rival, **message}))
+                self._publish(json.dumps({"kind": "packets", "rival": side is self._comparison, **message}))
 
     def source(self) -> None:
         """Publish the whole state."""
         self._open = True
         first, changes = self._shown.frame_log.changes_since(0)
         message: dict[str, Any] = {"kind": "source", "layout": self._layout(), "first": first}
-        if message["layout"].get("beside") and self._rival is not None:
-            message["rival"] = [json.loads(change) for change in self._rival.frames.frame_log.changes_since(0)[1]]
+        if message["layout"].get("beside") and self._comparison is not None:
+            message["rival"] = [json.loads(change) for change in self._comparison.frames.frame_log.changes_since(0)[1]]
         self._publish(f'{json.dumps(message)[:-1]}, "frames": [{",".join(changes)}]}}')
 
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._side.frames
         message = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
         message |= (
-            {"paced": True, "pace": self.session.pace, "rivals": True, "beside": self._rival is not None} if own else {}
+            {"paced": True, "pace": self.session.pace, "rivals": True, "beside": self._comparison is not None}
+            if own
+            else {}
         )
         more = {
             "runs": True,
@@ -269,7 +271,7 @@ class Tab:
         if self._open and source is self._shown:
             self._publish(f'{{"kind": "frames", "changes": [{",".join(changes)}]}}')
 
-    def _rivals_frames(self, _: Followed, changes: list[str]) -> None:
+    def _comparison_frames(self, _: Followed, changes: list[str]) -> None:
         if self._open and self._shown is self._side.frames:
             self._publish(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
@@ -279,9 +281,9 @@ class Tab:
             side.close()
         self._open = False
         self._side = LabSide(self._frames)
-        self._shown, self._rival = self._side.frames, None
+        self._shown, self._comparison = self._side.frames, None
         if on:
-            self._rival = LabSide(self._rivals_frames, TransportSpec(kind="roce"))
+            self._comparison = LabSide(self._comparison_frames, TransportSpec(kind="roce"))
         for side in self._sides():
             side.frames.take_in()
         return self._show(self._side.frames)

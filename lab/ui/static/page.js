@@ -110,9 +110,9 @@ function totals(frame) {
 }
 
 const SAID = { open: "… open", good: "✓ so far", bad: "… not met yet", passed: "✓ passed", failed: "✗ failed" };
-function expectations(standings) {
+function expectations(interim_verdicts) {
   const none = layout.live && !ended ? "No scenario running" : "no verdict: this was not the run of a scenario";
-  list("expectations", standings, none, (each) => {
+  list("expectations", interim_verdicts, none, (each) => {
     const line = document.createElement("span"), mark = document.createElement("b");
     line.className = `standing ${each.state}`;
     mark.textContent = SAID[each.state];
@@ -184,7 +184,7 @@ function fitUnit() {
 
 function decided(outcome) {
   ended = outcome;
-  at("report").hidden = !(layout.reports && outcome.state !== "broken");
+  at("report").hidden = !(layout.reports && outcome.state !== "aborted");
   layout.operable = false;
   endDemo();
   const state = at("state");

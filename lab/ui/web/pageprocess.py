@@ -64,7 +64,7 @@ class PageProcess:
                 since = None
         return found[0] if found else ""
 
-    def linger(self, text: str) -> None:
+    def keep_open(self, text: str) -> None:
         """Leave the page up until Ctrl-C at a terminal."""
         if self._process is not None and sys.stdin.isatty():
             self._notify(text)

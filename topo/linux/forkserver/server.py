@@ -72,7 +72,7 @@ def _fork_quietly() -> int:
         return -1
 
 
-def entitle(name: str, argv: Sequence[str]) -> None:
+def set_title(name: str, argv: Sequence[str]) -> None:
     """Be called `name` in `ps` and `top`, with `argv` as the command line. For display only."""
     with contextlib.suppress(ImportError):
         from setproctitle import setproctitle, setthreadtitle  # noqa: PLC0415 - a lab runs without
@@ -100,7 +100,7 @@ def _become(request: dict[str, object], output: int, modules: dict[str, ModuleTy
         os.dup2(output, standard)
     os.close(output)
     argv = [str(word) for word in request["argv"]]  # type: ignore[attr-defined]
-    entitle(str(request["name"]), argv)
+    set_title(str(request["name"]), argv)
     if isinstance(node := request["node"], int):
         enter(node)
     module = modules[argv[2]]
@@ -151,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--room", default="", help="placeholder for the titles of forks")
     parser.add_argument("modules", nargs="+", metavar="MODULE=WORD", help="package that forks run")
     options = parser.parse_args(argv)
-    entitle("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver.server"])
+    set_title("forkserver", [sys.executable, "-m", "mrclab.topo.linux.forkserver.server"])
     gc.disable()
     modules = _prepare(options.modules)
     gc.collect()
