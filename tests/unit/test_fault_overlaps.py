@@ -135,7 +135,7 @@ def test_the_prompt_refuses_the_same_and_takes_it_once_the_first_is_healed(tmp_p
         monkeypatch.setattr(model, "action", lambda fault, context: Nothing(context, fault))
     with LabSession(Session(tmp_path)).open() as session:
         session.inject(kind, {**one, "name": "first"})
-        with pytest.raises(RunError, match="cannot begin while first is in force: both concern the way of frames"):
+        with pytest.raises(RunError, match="cannot begin while first is in force: both concern the frames of"):
             session.inject(kind, {**other, "name": "again"})
         session.clear("first")
         session.inject(kind, {**other, "name": "again"})
