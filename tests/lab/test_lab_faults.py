@@ -108,7 +108,7 @@ def test_a_strike_that_is_refused_leaves_nothing_in_force(ground):
     )
     with contextlib.ExitStack() as stack:
         stack.callback(line.clear_all)
-        with pytest.raises(RunError, match="three cannot begin while two is in force: both concern the way of frames"):
+        with pytest.raises(RunError, match="three cannot begin while two is in force: both concern the frames of"):
             line.advance(0.0, {})
     assert ground.emulation.cables.is_up(NIC)
 
