@@ -10,8 +10,8 @@ of the family's group, whose value names a module:
 """
 
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from mrclab.topo.config.registry import KindError, import_entry_points, modules
+from mrclab.topo.config.registry import KindError, import_entry_points, import_modules, modules
 
 WorldName = Literal["wire", "sim"]
 _KIND = re.compile(r'^    kind: Literal\["([^"]+)"\]', re.MULTILINE)
@@ -86,16 +86,23 @@ class OneKind(Generic[M]):
 class Kinds(Generic[M]):
     """The kinds of one family, in the order of their modules.
 
-    `family` is the noun for messages, `group` the group of entry points. A module is imported when one of its kinds is
-    first looked up; all of them, and those of other packages, when all kinds are listed or a kind is not known here.
+    `family` is the noun for messages, `group` the group of entry points. The kinds of this tree are in the modules of
+    `package`, and in `others`, which need all of those. A module is imported when one of its kinds is first looked up;
+    all of them, and those of other packages, when all kinds are listed or a kind is not known here.
     """
 
-    def __init__(self, family: str, group: str) -> None:
+    def __init__(self, family: str, group: str, package: str, *others: str) -> None:
         self.family = family
         self.group = group
+        self._package = package
+        self._others = others
         self._models: dict[str, type[M]] = {}
-        self._places: dict[str, str] = {}  # module by kind, of this tree
-        self._steps: list[Callable[[], object]] = []  # until all kinds are loaded
+        self._loaded = False
+
+    @cached_property
+    def _places(self) -> dict[str, str]:
+        """Modules of this tree by kind."""
+        return {kind: module for module in (*modules(self._package), *self._others) for kind in _kinds_in(module)}
 
     def register(self, model: type[M]) -> type[M]:
         """Register a class under the value of its `kind`; a class decorator.
@@ -113,30 +120,21 @@ class Kinds(Generic[M]):
         self._models[kind] = model
         return model
 
-    def define(self, package: str, *others: str) -> None:
-        """Say where kinds are: in the modules of a package of this tree, and in others, which need all of those."""
-        own = modules(package)
-        for module in (*own, *others):
-            self._places |= dict.fromkeys(_kinds_in(module), module)
-        self._steps = [
-            *(partial(import_module, module) for module in own),
-            partial(import_entry_points, self.family, self.group),
-            *(partial(import_module, module) for module in others),
-        ]
-
     def load(self) -> None:
         """Import all modules of this tree, and those that entry points name: each registers its kinds.
 
         Raises KindError, with the distribution's name, where a module of an entry point cannot be imported.
         """
-        if not self._steps:
+        if self._loaded:
             return
-        steps, self._steps = self._steps, []
+        self._loaded = True
         try:
-            for step in steps:
-                step()
+            import_modules(self._package)
+            import_entry_points(self.family, self.group)
+            for module in self._others:
+                import_module(module)
         except BaseException:
-            self._steps = steps
+            self._loaded = False
             raise
 
     def union(self) -> Any:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Level, Verdict
 
-EXPECTATIONS.define("mrclab.lab.expectations")
-
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
 

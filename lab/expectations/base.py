@@ -161,7 +161,7 @@ class BaseExpectation(OfKind):
         return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), expected, observed, when, value, unit)
 
 
-EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations")
+EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations", "mrclab.lab.expectations")
 """All kinds of expectations; complete once `mrclab.lab.expectations` is imported."""
 
 

@@ -8,7 +8,7 @@ plans, logs and the history.
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -109,8 +109,14 @@ class FaultBase(OfKind):
         raise NotImplementedError
 
 
-FAULTS: Kinds[FaultBase] = Kinds("fault", "mrclab.faults")
-"""All kinds of faults; complete once `mrclab.lab.faults.models` is imported."""
+# chaos draws from all other kinds, and a population has parts of another
+FAULTS: Kinds[FaultBase] = Kinds("fault", "mrclab.faults", "mrclab.lab.faults.kinds", "mrclab.lab.faults.chaos")
+"""All kinds of faults."""
+
+if TYPE_CHECKING:
+    Fault: TypeAlias = FaultBase
+else:
+    Fault = FAULTS.union()
 
 
 class LastingFault(FaultBase):

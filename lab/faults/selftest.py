@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
-from mrclab.lab.faults.base import FaultBase
-from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.wireworld import WireWorld, wire_world
 from mrclab.topo import srv6

@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.files import yamlfile
-from mrclab.lab.traffic.models import TRAFFIC
+from mrclab.lab.traffic.base import TRAFFIC
 from mrclab.topo.model import Host, Switch
 
 Action = Callable[[LabSession, Sequence[str]], "Answer"]

@@ -14,8 +14,8 @@ from pydantic_core import PydanticUndefined
 
 from mrclab import HOME
 from mrclab.lab.expectations import Expectation
+from mrclab.lab.faults.base import Fault
 from mrclab.lab.faults.losses import LossModel
-from mrclab.lab.faults.models import Fault
 from mrclab.lab.kinds import OneKind
 from mrclab.lab.report.grid import markdown
 from mrclab.lab.scenario.scenario import Scenario
@@ -24,7 +24,7 @@ from mrclab.lab.scenario.sections.trace import TraceSpec
 from mrclab.lab.scenario.sections.transport import SET_ELSEWHERE, Overrides, ScenarioTransport
 from mrclab.lab.scenario.sections.variants import Variant
 from mrclab.lab.topology import Topology
-from mrclab.lab.traffic.models import Traffic
+from mrclab.lab.traffic.base import Traffic
 from mrclab.topo.config.algorithms import CONGESTION_CONTROLS, PATH_SELECTIONS, QP_SCHEDULERS
 from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.registry import OneOf, Registry

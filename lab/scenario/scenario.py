@@ -24,7 +24,7 @@ from pydantic import (
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import Expectation
 from mrclab.lab.expectations.base import without_limits
-from mrclab.lab.faults.models import Fault
+from mrclab.lab.faults.base import Fault
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.checks import consistency
 from mrclab.lab.scenario.files import yamlfile
@@ -36,8 +36,7 @@ from mrclab.lab.scenario.sections.transport import ScenarioTransport
 from mrclab.lab.scenario.sections.variants import Variant
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.topology import Topology
-from mrclab.lab.traffic.base import Flow, SourceFile, all_flows
-from mrclab.lab.traffic.models import Traffic
+from mrclab.lab.traffic.base import Flow, SourceFile, Traffic, all_flows
 from mrclab.topo.config.transport import fabric_defaults
 from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric

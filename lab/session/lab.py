@@ -23,14 +23,13 @@ from typing_extensions import Self
 
 from mrclab.events.run import LabLate
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.base import FaultBase, no_kind_of
-from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.faults.base import FAULTS, FaultBase, no_kind_of
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import Kinds
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, Progress, World
 from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.scenario import LabSetting
-from mrclab.lab.traffic.models import TRAFFIC, TrafficBase
+from mrclab.lab.traffic.base import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import nearest

@@ -4,15 +4,29 @@ A kind is one class in one module of `kinds/` (or of another package, by the ent
 registered with `@TOPOLOGIES.register`. It gives fields of `fabric`, which the scenario's own go over.
 """
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
+from mrclab.lab.kinds import Kinds
+from mrclab.lab.scenario.base import OfKind
+from mrclab.lab.traffic.base import SourceFile
 
-TOPOLOGIES.define("mrclab.lab.topology.kinds")
+
+class TopologyBase(OfKind):
+    """Fields of every kind: none."""
+
+    def fabric(self) -> dict[str, Any]:
+        """Return fields of `fabric`, as a scenario file has them."""
+        raise NotImplementedError
+
+    @property
+    def source_file(self) -> SourceFile | None:
+        """The file that it was read from, which results keep; None where there is none."""
+        return None
+
+
+TOPOLOGIES: Kinds[TopologyBase] = Kinds("topology", "mrclab.topologies", "mrclab.lab.topology.kinds")
 
 if TYPE_CHECKING:
     Topology: TypeAlias = TopologyBase
 else:
     Topology = TOPOLOGIES.union()
-
-__all__ = ["TOPOLOGIES", "Topology", "TopologyBase"]

@@ -7,7 +7,7 @@ several QPs; its `workload` is the part of a host's agent. Sizes are bytes of pa
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
@@ -138,8 +138,13 @@ class TrafficBase(OfKind):
         return Running(world, self, qps, seed)
 
 
-TRAFFIC: Kinds[TrafficBase] = Kinds("traffic", "mrclab.traffic")
-"""All kinds of traffic; complete once `mrclab.lab.traffic.models` is imported."""
+TRAFFIC: Kinds[TrafficBase] = Kinds("traffic", "mrclab.traffic", "mrclab.lab.traffic.kinds")
+"""All kinds of traffic."""
+
+if TYPE_CHECKING:
+    Traffic: TypeAlias = TrafficBase
+else:
+    Traffic = TRAFFIC.union()
 
 
 def all_flows(traffic: Sequence[TrafficBase], fabric: Fabric, seed: int) -> list[Flow]:

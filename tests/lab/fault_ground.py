@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from pydantic import TypeAdapter
 
-from mrclab.lab.faults.models import Fault
+from mrclab.lab.faults.base import Fault
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 

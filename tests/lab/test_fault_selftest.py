@@ -6,8 +6,8 @@ import pytest
 from bmv2 import TARGETS
 
 from mrclab.lab.faults import selftest as kinds
+from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.faults.kinds import detours, hosts, switches
-from mrclab.lab.faults.models import FAULTS
 from mrclab.topo.cables import cablefaults, selftest
 
 pytestmark = [

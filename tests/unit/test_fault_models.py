@@ -7,8 +7,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mrclab.lab.errors import ScenarioError
+from mrclab.lab.faults.base import FAULTS, Fault
 from mrclab.lab.faults.chaos import DEFAULT_KINDS, Chaos
-from mrclab.lab.faults.models import FAULTS, Fault
 from mrclab.lab.prompt import registry
 from mrclab.lab.scenario.scenario import loads
 from mrclab.lab.session.lab import entry_of as parse_entry

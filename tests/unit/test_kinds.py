@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mrclab.lab.expectations import EXPECTATIONS
-from mrclab.lab.faults.models import FAULTS
+from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.kinds import KindError, Kinds, kind_of
 from mrclab.lab.scenario.scenario import loads
 
@@ -37,7 +37,7 @@ class Circle(Shape):
 
 @pytest.fixture
 def shapes():
-    made = Kinds("shape", "outside.shapes")
+    made = Kinds("shape", "outside.shapes", "mrclab.rpc")
     made.register(Circle)
     return made
 
@@ -59,7 +59,6 @@ def outside(tmp_path, monkeypatch, shapes):
 
 def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
     outside.write_text(OUTSIDE)
-    shapes.define("mrclab.rpc")
     assert shapes.names == ("circle", "square")
     union = TypeAdapter(shapes.union())
     assert type(union.validate_python({"kind": "square", "side": 2})).__name__ == "Square"
@@ -69,7 +68,6 @@ def test_a_package_outside_adds_a_kind_by_an_entry_point(shapes, outside):
 
 def test_a_package_outside_that_cannot_be_loaded_is_named(shapes, outside):
     outside.write_text("1 / 0\n")
-    shapes.define("mrclab.rpc")
     with pytest.raises(KindError, match=r"shape 'square' of outside cannot be loaded: division by zero; fix or"):
         shapes.load()
 

@@ -10,7 +10,7 @@ from mrclab.lab.run.suite import SCENARIOS
 from mrclab.lab.scenario import reference, schema
 from mrclab.lab.scenario.scenario import load, loads, with_seed
 from mrclab.lab.scenario.triggers import Trigger
-from mrclab.lab.traffic.models import Traffic
+from mrclab.lab.traffic.base import Traffic
 from mrclab.topo.spec import FabricSpec
 
 pytestmark = pytest.mark.once

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
+from mrclab.lab.topology import TOPOLOGIES, TopologyBase
 
 
 @TOPOLOGIES.register

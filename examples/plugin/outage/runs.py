@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import override
 
-from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
+from mrclab.lab.faults.losses import LOSS_MODELS, LossModelBase
 
 
 @LOSS_MODELS.register

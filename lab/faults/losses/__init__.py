@@ -9,18 +9,30 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
+from mrclab.lab.kinds import Kinds
+from mrclab.lab.scenario.base import OfKind
+from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle
 
-LOSS_MODELS.define("mrclab.lab.faults.losses")
 
-from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle  # noqa: E402
+class LossModelBase(OfKind):
+    """Fields of every kind: none."""
+
+    def lost(self, draw: random.Random) -> Iterator[int]:
+        """Yield the numbers of the packets that are lost, ascending, from 0; without end, or until no more is lost."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        """Describe the loss in one phrase, such as `1% of packets, in bursts`."""
+        raise NotImplementedError
+
+
+LOSS_MODELS: Kinds[LossModelBase] = Kinds("loss model", "mrclab.loss_models", "mrclab.lab.faults.losses")
 
 if TYPE_CHECKING:
     LossModel: TypeAlias = LossModelBase
 else:
     LossModel = LOSS_MODELS.union()
-
-__all__ = ["LOSS_MODELS", "LossModel", "LossModelBase", "cycle"]
 
 
 def cycle(model: LossModelBase, seed: str, draws: int) -> LossCycle:

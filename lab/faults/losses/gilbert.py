@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.losses.base import LOSS_MODELS, LossModelBase
+from mrclab.lab.faults.losses import LOSS_MODELS, LossModelBase
 from mrclab.lab.scenario.units import Percent
 
 

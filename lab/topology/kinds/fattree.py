@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
+from mrclab.lab.topology import TOPOLOGIES, TopologyBase
 
 
 @TOPOLOGIES.register

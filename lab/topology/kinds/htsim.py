@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from mrclab.lab.scenario.files import inputfile
-from mrclab.lab.topology.base import TOPOLOGIES, TopologyBase
+from mrclab.lab.topology import TOPOLOGIES, TopologyBase
 from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences
 from mrclab.topo.input.sentences import nearest
