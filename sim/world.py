@@ -377,10 +377,6 @@ class SimWorld:
         self._controller.close()
         self._clock.clear()
 
-    def facts(self) -> dict[str, Any]:
-        """Return the world's facts for a report."""
-        return {"world": "virtual time", "target": "virtual time", "real_time": True, "bring_up_seconds": 0.0}
-
     def history_since(self, number: int) -> list[str]:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""
         return self._lines.since(number)

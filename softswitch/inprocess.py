@@ -50,7 +50,6 @@ class Copy:
 class FrameOutcome:
     """Outcome of a frame: ingress counters, and the packets sent for it. No copies: ingress dropped it."""
 
-    arrived_ns: int
     port: int
     counted: list[CountedCell] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
@@ -89,7 +88,7 @@ class InProcess:
     def arrive(self, at_ns: int, port: int, frame: bytes) -> FrameOutcome:
         """Let a frame arrive, after all departures until then. Its copies are filled in when they leave."""
         self.run(at_ns)
-        outcome = FrameOutcome(at_ns, port)
+        outcome = FrameOutcome(port)
         self.runtime.trace(outcome)
         self.runtime.inject(port, frame)
         self.runtime.settle()
@@ -117,7 +116,7 @@ class _Traced(DataPlane):
     """A switch that knows the frame that it currently processes."""
 
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:
-        self.outcome = FrameOutcome(0, 0)
+        self.outcome = FrameOutcome(0)
         self.copy: Copy | None = None
         self._rounds: deque[tuple[FrameOutcome, tuple[Any, ...]]] = deque()
         super().__init__(cpu_port, drop_port, priorities, clock, random.Random(seed))

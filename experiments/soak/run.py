@@ -9,7 +9,7 @@ from typing import Final
 from mrclab.experiments.soak import judge
 from mrclab.experiments.soak.flows import NEVER
 from mrclab.experiments.soak.harness import SoakHarness
-from mrclab.experiments.soak.plan import SoakPlan, draw
+from mrclab.experiments.soak.plan import SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.sim.clock import ticks
 
@@ -31,13 +31,8 @@ _SLOWER: Final = 1.2
 _RTTS_LONGER: Final = 2.0
 
 
-def run(seed: int) -> list[str]:
-    """Carry out the plan of a seed; returns a sentence for each thing that does not hold."""
-    return run_plan(draw(seed))
-
-
 def run_plan(plan: SoakPlan) -> list[str]:
-    """Carry out a plan."""
+    """Carry out a plan; returns a sentence for each invariant that was violated."""
     harness = SoakHarness(plan)
     all_begun = _all_begun(plan)
     for look in range(1, _LOOKS + 1):

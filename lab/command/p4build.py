@@ -33,11 +33,6 @@ def source_digest(source_dir: Path = SOURCE_DIR) -> str:
     return digest.hexdigest()
 
 
-def recorded_digest() -> str:
-    """Digest of the sources of the committed build; empty if there is none."""
-    return DIGEST.read_text().strip() if DIGEST.exists() else ""
-
-
 def build(build_dir: Path = BUILD_DIR, source_dir: Path = SOURCE_DIR) -> None:
     """Compile ``p4src``, or another copy of it, into BMv2 JSON and P4Info.
 

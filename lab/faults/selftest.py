@@ -33,8 +33,11 @@ _TIMEOUT = 15.0  # seconds for the controller to find that all is well again
 _POLL = 0.02
 
 
-class LabProbe:
-    """One fault on its time line in the lab of the self-test; a `mrclab.lab.faults.probe.FaultProbe`."""
+class FaultProbe:
+    """One fault on its time line in a lab of two planes with two T0s, two T1s and two hosts each.
+
+    Frames cross `probe.CABLE`, the first cable of host 1.
+    """
 
     def __init__(self, lab: WireWorld, fault: FaultBase) -> None:
         self.lab = lab
@@ -42,7 +45,7 @@ class LabProbe:
         self.line = TimeLine(lab, [fault])
 
     @classmethod
-    def of(cls, lab: WireWorld, kind: str, fields: dict[str, Any]) -> "LabProbe":
+    def of(cls, lab: WireWorld, kind: str, fields: dict[str, Any]) -> "FaultProbe":
         """Return a probe of a kind with these fields."""
         entry = {"name": f"test-{kind}".replace("_", "-"), "kind": kind, "at": 0, **fields}
         return cls(lab, FAULTS[kind].model_validate(entry, context={"fabric": lab.fabric}))
@@ -82,9 +85,9 @@ class LabProbe:
             wait = min(self.line.next_due(), time.monotonic() + _POLL) - time.monotonic()
             time.sleep(max(0.0, wait))
 
-    def another(self, kind: str, **fields: Any) -> "LabProbe":
+    def another(self, kind: str, **fields: Any) -> "FaultProbe":
         """Return a probe of another fault in the same lab."""
-        return LabProbe.of(self.lab, kind, fields)
+        return FaultProbe.of(self.lab, kind, fields)
 
     def expect(self, holds: object, detail: str) -> None:
         """Raise TopoError with `detail` where something does not hold."""
@@ -102,12 +105,12 @@ class LabProbe:
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def cross(self) -> tuple[list[int], list[int]]:
-        """Send forty frames up and forty down; return the numbers of those that arrive, in order of arrival."""
+        """Send forty frames up and forty down CABLE; return the numbers of those that arrive, in order of arrival."""
         with ports(self.lab.emulation, *_ENDS) as (lower, upper):
             return across(lower, upper), across(upper, lower)
 
     def cross_late(self) -> tuple[list[int], float]:
-        """Send forty frames up; return those that arrive until the last is due, and after how many seconds."""
+        """Send forty frames up CABLE; clear the fault; return those that arrived before, and after how many seconds."""
         with ports(self.lab.emulation, *_ENDS) as (lower, upper):
             began = time.monotonic()
             arrived = across(lower, upper)
@@ -117,20 +120,20 @@ class LabProbe:
             return arrived, seconds
 
     def cross_swapped(self) -> bool:
-        """Return True if all frames into either cable leave by the other."""
+        """Return True if all frames into CABLE leave by OTHER, and the reverse."""
         with ports(self.lab.emulation, *_ENDS, *_OTHER_ENDS) as (one, other, third, fourth):
             every = list(range(40))
             return across(one, fourth) == across(third, other) == every
 
     def cross_one(self, payload: bytes) -> bytes:
-        """Send one frame up; return the frame received."""
+        """Send one frame up CABLE; return the frame received."""
         with ports(self.lab.emulation, *_ENDS) as (lower, upper):
             lower.send(payload, END)
             (arrived,) = upper.receive()
             return arrived
 
     def cross_uplinks(self, uplinks: tuple[int, ...]) -> list[bool]:
-        """Send one packet by each uplink of plane 1; return True for each that arrives."""
+        """Send one packet by each uplink of plane 1 up CABLE; return True for each that arrives."""
         packets = [srv6_packet(srv6.ev(1, uplink, srv6.ev_tag(uplink))) for uplink in uplinks]
         with ports(self.lab.emulation, *_ENDS, ethertype=ETH_P_IPV6) as (lower, upper):
             lower.send(*packets, END)
@@ -190,7 +193,7 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
 
 
 def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
-    probe = LabProbe.of(lab, kind, FAULTS[kind].example)
+    probe = FaultProbe.of(lab, kind, FAULTS[kind].example)
     before = _footprint(lab)
     try:
         probe.fault.self_test(probe)

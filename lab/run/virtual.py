@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from typing_extensions import Unpack
 
-from mrclab.events.event import Event as HistoryEvent
 from mrclab.events.run import WorldBegin
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, RunError
@@ -24,10 +23,8 @@ from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event, WorldOptions
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.links.crossings import Crossings
-from mrclab.sim.openloop import OpenFlow, SimOpenLoop
 from mrclab.sim.world import SimWorld
 from mrclab.topo.config.transport import TransportSpec
-from mrclab.topo.economy import CompressedLog
 from mrclab.topo.linux.killed import folder_prefix
 from mrclab.topo.model import Fabric, Link
 
@@ -84,7 +81,11 @@ class VirtualWorld:
             of_hosts=options.get("of_hosts"),
             history=self._keeps_history,
         )
-        self._sim.check_interrupt = self._check_interrupt
+        sim = self._sim
+        self.record, self.history_since, self.hand_over = sim.record, sim.history_since, sim.hand_over
+        self.snapshot, self.last_output = sim.snapshot, sim.last_output
+        self.stuck, self.deadlocked, self.open_loop = sim.stuck, sim.deadlocked, sim.open_loop
+        sim.check_interrupt = self._check_interrupt
         interrupts.noted = self._sim.halt
         self.injector: FaultInjector = self._sim.injector
         self.record(WorldBegin(world=NAME), 0.0)
@@ -124,10 +125,6 @@ class VirtualWorld:
         """Attach a follower to the history until it is closed; one at a time."""
         self._mirror = follower
 
-    def record(self, event: HistoryEvent, t: float | None = None) -> float:
-        """Write a record of the lab itself into the history; return its time."""
-        return self._sim.record(event, t)
-
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a host or the `controller`; RunError names the node that refused and why."""
         self._check_interrupt()
@@ -147,19 +144,6 @@ class VirtualWorld:
         """Watch every frame that crosses a cable from now on, until the watch is closed."""
         return Crossings(self._sim.sim, range(len(self.fabric.links)))
 
-    def open_loop(
-        self,
-        arrivals: Iterator[tuple[float, str, str, int]],
-        attributes: dict[str, Any],
-        done: Callable[[OpenFlow, float, str], None],
-    ) -> SimOpenLoop:
-        """Make a driver of open-loop flows; nothing begins yet."""
-        return self._sim.open_loop(arrivals, attributes, done)
-
-    def history_since(self, number: int) -> list[str]:
-        """Return the records after the first `number`, as JSON lines, in the order in which they were written."""
-        return self._sim.history_since(number)
-
     def lead(self, hosts: int) -> float:
         """Return 0: all hosts are notified at the same time."""
         return 0.0
@@ -176,18 +160,6 @@ class VirtualWorld:
 
     def on_notice(self, notify: Callable[[str], None]) -> None:
         """Do nothing: a world of one process has no process that could be stopped."""
-
-    def last_output(self, node: str) -> str:
-        """Return the last output of a node that ended."""
-        return self._sim.last_output(node)
-
-    def stuck(self) -> list[str]:
-        """Return a sentence for each waiting QP, with the reason."""
-        return self._sim.stuck()
-
-    def deadlocked(self) -> bool:
-        """Return True if every pending QP is blocked on a fault that nothing will clear (deadlock)."""
-        return self._sim.deadlocked()
 
     def depths(self) -> dict[str, dict[str, int]]:
         """Return the packets in data queues now."""
@@ -220,14 +192,6 @@ class VirtualWorld:
         self._sim.collect(directory)
         if self._keeps_history:
             self._digest = history.digest(directory / "history.jsonl")
-
-    def hand_over(self) -> CompressedLog:
-        """Return the history in memory, without writing it."""
-        return self._sim.hand_over()
-
-    def snapshot(self, directory: Path) -> None:
-        """Write inputs and the history so far; the world continues."""
-        self._sim.snapshot(directory)
 
 
 class _EventQueue:

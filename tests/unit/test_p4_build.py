@@ -9,7 +9,8 @@ from mrclab.lab.command import p4build
 
 
 def test_committed_build_was_made_of_the_sources_that_stand_beside_it():
-    assert p4build.recorded_digest() == p4build.source_digest(), "p4src changed; run `make p4` and commit p4src/build"
+    recorded = p4build.DIGEST.read_text().strip()
+    assert recorded == p4build.source_digest(), "p4src changed; run `make p4` and commit p4src/build"
 
 
 def test_digest_changes_when_any_source_changes(tmp_path):

@@ -27,7 +27,7 @@ BEYOND_TARGET_DELAY = 712343
 
 @pytest.mark.parametrize("seed", [*range(20), *BEHIND_A_PROBE, BEYOND_TARGET_DELAY])
 def test_a_seed_holds(seed):
-    assert soak.run(seed) == []
+    assert soak.run_plan(draw(seed)) == []
 
 
 def test_a_seed_says_all():
@@ -60,7 +60,7 @@ def test_seeds_draw_what_applications_do():
 
 
 def found(seeds=range(40)):
-    return [text for seed in seeds if draw(seed).transport == "mrc" for text in soak.run(seed)]
+    return [text for seed in seeds if draw(seed).transport == "mrc" for text in soak.run_plan(draw(seed))]
 
 
 @pytest.mark.sources

@@ -207,7 +207,7 @@ class Cables:
             return self._count(*faults)
 
     def swap(self, one: Link | str, other: Link | str) -> None:
-        """LinkEnd the far (b) ends of two cables into each other's ports; swapping again undoes it."""
+        """Connect the far (b) end of each of two cables to the port of the other; swapping again undoes it."""
         first, second = self._resolve(one).index, self._resolve(other).index
         with self._lock:
             far_one, far_two = self._far[f"{first}a"], self._far[f"{second}a"]
