@@ -10,8 +10,10 @@ import pytest
 pytest.importorskip("starlette", reason="the page needs starlette; it is one of the lab's requirements")
 from starlette.testclient import TestClient
 
+from mrclab.lab.command.live import ui
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import Record
+from mrclab.lab.prompt.remote.client import SOCKET
 from mrclab.lab.ui import framestream, model
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE, Editor
@@ -482,3 +484,14 @@ def test_cables_without_carrier_are_drawn_down_and_those_that_lose_packets_are_n
     assert page.frame(1.1)["down"] == ([] if kind == "loss" else [FABRIC.link(CUT).index])
     page.take(Record(2.0, "lab", "fault.end", {"fault": "x"}))
     assert page.frame(2.1)["down"] == []
+
+
+def test_a_lab_of_virtual_time_has_its_page_in_a_run_directory_that_is_named_too(tmp_path):
+    place = tmp_path / "run"
+    place.mkdir(mode=0o700)
+    (place / SOCKET).touch()
+    (place / "fabric.yaml").touch()
+    assert ui._alive(place, place)()
+    (place / SOCKET).unlink()
+    with pytest.raises(LabError, match="no lab is running"):
+        ui._alive(place, place)
