@@ -138,7 +138,8 @@ class BaseExpectation(OfKind):
         found = self.check(measures)
         if found.value is None:
             return found
-        return replace(found, ok=True, expected=found.expected.strip() + MEASURED)
+        words = " ".join(found.expected.split()) or self.kind_name.replace("_", " ")  # those of a limit are left out
+        return replace(found, ok=True, expected=words + MEASURED)
 
     @property
     def expected_outcome(self) -> str:

@@ -193,8 +193,10 @@ class Detect(BaseExpectation):
 
     kind: Literal["detect"]
     fault: FaultName
-    within_rtts: float = Field(gt=0)
+    within_rtts: float | None = Field(default=None, gt=0)
     first: bool = Field(default=False, description="judge the first EV taken out instead of the last")
+
+    _complete = model_validator(mode="after")(needs_one("within_rtts", example="within_rtts: 3"))
 
     def judge(self, measures: "Measures") -> Verdict:
         """From the begin until EVs of sending QPs went out; each counts the first time."""
@@ -203,7 +205,8 @@ class Detect(BaseExpectation):
         fault = measures.faults[self.fault]
         begin, end = measures.lasting(fault)
         which = "first" if self.first else "last"
-        expected = f"the {which} EV over {fault.where} is out within {self.within_rtts:g} RTT"
+        within = "" if self.within_rtts is None else f" within {self.within_rtts:g} RTT"
+        expected = f"the {which} EV over {fault.where} is out{within}"
         senders_sampled(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
         for change in measures.paths.changes:
@@ -222,7 +225,8 @@ class Detect(BaseExpectation):
         when = (
             f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"
         )
-        return self.verdict(rtts <= self.within_rtts and not stayed, expected, observed, when, rtts, "RTT")
+        in_time = self.within_rtts is None or rtts <= self.within_rtts
+        return self.verdict(in_time and not stayed, expected, observed, when, rtts, "RTT")
 
 
 def _edge(word: object) -> object:
@@ -258,7 +262,7 @@ class Recover(Selected):
         level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "began" if self.after == "begin" else "was cleared"
-        expected = f"goodput{self.subject} ≥ {self.to} within {self._limit()} after {self.fault} {what}"
+        expected = f"goodput{self.subject} ≥ {self.to}{self._limit()} after {self.fault} {what}"
         at = [t for t in edges(moment, measures.end, self.sample / _STARTS) if t <= measures.end + 1e-9]
         fine = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
         sums = [0.0, *accumulate(fine)]
@@ -279,4 +283,6 @@ class Recover(Selected):
         return self.verdict(seconds <= limit + 1e-9, expected, observed, when, seconds / measures.rtt, "RTT")
 
     def _limit(self) -> str:
-        return f"{self.within_rtts:g} RTT" if self.within is None else show_seconds(self.within)
+        if self.within is not None:
+            return f" within {show_seconds(self.within)}"
+        return "" if self.within_rtts is None else f" within {self.within_rtts:g} RTT"

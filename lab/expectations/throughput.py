@@ -97,8 +97,10 @@ class GoodputFloor(_InWindow):
     kind: Literal["goodput_floor"]
     plane: int | None = Field(default=None, ge=1)
     sample: Duration = Field(default=0.1, gt=0, description="seconds per sample")
-    at_least: LevelField
+    at_least: LevelField | None = None
     allow: int = Field(default=0, ge=0, description="samples that may lie below")
+
+    _complete = model_validator(mode="after")(needs_one("at_least", example="at_least: 95% of mean"))
 
     def judge(self, measures: "Measures") -> Verdict:
         """Goodput of every sample of the window."""
@@ -110,28 +112,26 @@ class GoodputFloor(_InWindow):
         at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
         mean = measures.goodput(begin, end, chosen)
-        if not mean and self.at_least.of == MEAN:
+        level = self.at_least or Level(0.0, "")
+        if not mean and level.of == MEAN:
             raise NoEvidence("nothing arrived, so that its mean says nothing", span(measures, begin, end))
-        floor = (
-            mean * self.at_least.share
-            if self.at_least.of == MEAN
-            else _absolute(self.at_least, measures, chosen, (begin, end))
-        )
+        floor = mean * level.share if level.of == MEAN else _absolute(level, measures, chosen, (begin, end))
         assert floor is not None
         below = sum(rate < floor * (1 - 1e-9) for rate in rates)
         lowest = min(rates)
-        base = mean if self.at_least.of == MEAN else floor / self.at_least.share if self.at_least.share else 0.0
-        observed = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if self.at_least.of else "")
-        observed += f"; {below} of {len(rates)} below"
+        base = mean if level.of == MEAN else floor / level.share if level.share else 0.0
+        observed = f"lowest {show_rate(lowest)}" + (f" = {_ratio(lowest, base) * 100:.1f}%" if level.of else "")
+        observed += f"; {below} of {len(rates)} below" if self.at_least else ""
         when = f"at {measures.time_text(at[rates.index(lowest)])}"
-        value, unit = (_ratio(lowest, base), f"of {self.at_least.of}") if self.at_least.of else (lowest, "B/s")
+        value, unit = (_ratio(lowest, base), f"of {level.of}") if level.of else (lowest, "B/s")
         return self.verdict(below <= self.allow, expected, observed, when, value, unit)
 
     @property
     def _expected(self) -> str:
         chosen = str(self.selection(self.plane))
         what = f" of {chosen}" if chosen else ""
-        expected = f"every {show_seconds(self.sample)} sample of goodput{what} ≥ {self.at_least}"
+        expected = f"every {show_seconds(self.sample)} sample of goodput{what}"
+        expected += f" ≥ {self.at_least}" if self.at_least else ""
         return expected + (f", except for {self.allow}" if self.allow else "")
 
 

@@ -55,6 +55,26 @@ def test_what_is_measured_is_checked_as_what_is_expected():
         loads("  - {kind: goodput, window: end .. start}")
 
 
+def test_every_kind_is_measured_without_its_limits(tmp_path):
+    faults = "faults: [{name: cut, kind: link_down, link: t0-p1-1/t1-p1-1, at: 2us}]\n"
+    window = "window: start .. end"
+    more = [
+        "{kind: detect, fault: cut}",
+        "{kind: recover, fault: cut, to: 1% of line, sample: 25us, keep: 1}",
+        f"{{kind: goodput_floor, {window}, sample: 25us}}",
+        f"{{kind: stall, {window}}}",
+    ]
+    text = SCENARIO.replace("MORE", "".join(f"  - {each}\n" for each in more)).replace("measure:", faults + "measure:")
+    text = text.replace("size: 64 KiB", "size: 2 MiB")
+    outcome = runner.run_scenario(scenario.loads(text, "small.yaml"), tmp_path, *[lambda *_: None] * 2, report=False)
+    detect, recover, floor, stall = outcome.verdicts[-4:]
+    assert all(each.ok and each.value is not None for each in (detect, recover, floor, stall)), outcome.verdicts
+    assert detect.expected == "the last EV over t0-p1-1/t1-p1-1 is out (measured)"
+    assert recover.expected == "goodput ≥ 1% of line after cut began (measured)"
+    assert (floor.expected, floor.unit) == ("every 25 µs sample of goodput (measured)", "B/s")
+    assert stall.expected == "stall (measured)"
+
+
 def test_limits_refer_to_what_is_measured(tmp_path):
     more = "  - {kind: goodput, name: whole, window: start .. end}\n  - {kind: completion, name: t, traffic: all}"
     text = SCENARIO.replace("MORE", more).replace(

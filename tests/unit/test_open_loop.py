@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,29 @@ def test_full_load_is_what_the_narrowest_tier_of_each_plane_passes(fabric, hosts
     made = Fabric(FabricSpec.model_validate(data | fabric))
     share = 4096 / (4096 + FULL_HEADER_BYTES)
     assert capacity(made, [f"h{number}" for number in hosts]) == pytest.approx(gigabits * 1e9 / 8 * share)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            "{kind: goodput, window: start .. end}",
+            "kind: search leaves no QPs in the history, by which goodput is judged",
+        ),
+        (
+            "{kind: lost, traffic: search, per: run}",
+            "kind: search leaves no QPs in the history, by which lost is judged",
+        ),
+        ("{kind: completion, traffic: search}", "of: the history has no messages of search; write of: flows"),
+    ],
+)
+def test_a_figure_that_no_open_loop_has_is_refused_before_it_runs(tmp_path, entry, said):
+    text = loaded(tmp_path).text + f"measure:\n  - {entry}\n"
+    with pytest.raises(ScenarioError, match=re.escape(f"measure[1].{said}")):
+        scenario.loads(text, "small.yaml", {"small.cdf": SIZES})
+    other = "  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}\n"
+    if "search" not in entry:  # it is about the other traffic, too
+        scenario.loads(text.replace("timeout:", other + "timeout:"), "small.yaml", {"small.cdf": SIZES})
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _REASONS = [*DROP_REASONS.values(), "queue"]
 _BY_CABLE = frozenset({"lost", "detect", "ev_state", "ev_affected", "ev_swaps"})  # judged by a fault's cables
 _OF_THE_MAPPER = frozenset({"verdict", "false_alarms"})
+_OF_QPS = frozenset(
+    {
+        "goodput", "goodput_floor", "stall", "isolation", "recover", "detect", "lost", "retransmitted", "ev_swaps",
+        "jain", "spread", "plane_balance", "path_share", "rtt",
+    }
+)  # fmt: skip
 
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
@@ -51,6 +57,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
                 *_levels(entry, named),
                 *_cables(entry, faults, fabric),
                 *_timed(entry, traffics),
+                *_with_qps(entry, traffics),
                 *_sampled(entry, fabric),
                 *_recorded(entry, scenario),
             ]
@@ -225,6 +232,21 @@ def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
     named = traffics.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
     if named is not None and not named.iterates:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
+    if entry.kind == "completion" and entry.of == "messages":
+        named = traffics.get(entry.traffic)
+        if named is not None and not named.keeps_qps:
+            yield "of", f"the history has no messages of {entry.traffic}; write of: flows"
+
+
+def _with_qps(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
+    """Yield expectations on QPs where the traffic that they are about leaves none in the history."""
+    if entry.kind not in _OF_QPS or getattr(entry, "flow", None):
+        return
+    given = getattr(entry, "victim", None) or getattr(entry, "traffic", None) or list(traffics)
+    names = [given] if isinstance(given, str) else given
+    if names and all(name in traffics and not traffics[name].keeps_qps for name in names):
+        what = f"{', '.join(names)} leaves no QPs in the history, by which {entry.kind} is judged"
+        yield "kind", f"{what}; completion and slowdown are of its flows, drops, trims and marks of the switches"
 
 
 def _recorded(entry: Any, scenario: "Scenario") -> Rows:

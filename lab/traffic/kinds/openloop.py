@@ -27,6 +27,7 @@ class OpenLoop(TrafficBase):
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     content: ClassVar[str] = "counted"
+    keeps_qps: ClassVar[bool] = False
 
     kind: Literal["open_loop"]
     sizes: Literal["ai", "data_mining", "hadoop", "web_search"] | None = Field(
