@@ -1,9 +1,8 @@
 """Interface of a world to the controller's core: switches, cables, hosts and time."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.event import Event
@@ -20,8 +19,7 @@ class SwitchState(Enum):
     FAILED = "failed"  # refused something; tried again
 
 
-@dataclass(frozen=True)
-class SwitchView:
+class SwitchView(NamedTuple):
     """State of a switch; why it does not respond although it runs (a predicate); and its last error."""
 
     state: SwitchState
@@ -39,8 +37,7 @@ class SwitchView:
         return self.silence or f"is not ready but {self.state.value}"
 
 
-@dataclass(frozen=True)
-class Audit:
+class Audit(NamedTuple):
     """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
     the entries of a switch were not read, by switch, without its subject.
     """

@@ -1,6 +1,6 @@
 """Errors between the controller and a switch; every text is one sentence that names the switch."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class ControllerError(Exception):
@@ -24,8 +24,7 @@ class NotPrimaryError(SwitchError):
     """Another controller holds the higher election id on this switch; only it may write."""
 
 
-@dataclass(frozen=True)
-class FailedUpdate:
+class FailedUpdate(NamedTuple):
     """One update of a batch that the switch refused, and the switch's error."""
 
     update: str

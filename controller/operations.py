@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
+from types import MethodType
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
@@ -36,13 +37,19 @@ def completed(work: Coroutine[Any, Any, Any]) -> Any:
     raise RuntimeError(f"{work} waits, which is not possible in virtual time")
 
 
-def _operation(method: Operation, waits: bool) -> Operation:
-    validated = validate_call(config=ConfigDict(strict=True))(method)
+@functools.cache
+def _validated(function: Operation) -> Operation:
+    """Return the function that checks its arguments' types; made at the first call, as most are never called."""
+    return validate_call(config=ConfigDict(strict=True))(function)
+
+
+def _operation(method: MethodType, waits: bool) -> Operation:
+    core, function = method.__self__, method.__func__
 
     @functools.wraps(method)
     async def operation(**arguments: Any) -> Any:
         try:
-            result = validated(**arguments)
+            result = _validated(function)(core, **arguments)
             return await result if inspect.isawaitable(result) else result
         except _REFUSALS as error:
             raise _refusal(method.__name__, error) from None

@@ -10,8 +10,8 @@ Names are ASCII, padded with zero bytes. EtherType 0x88B5 is IEEE 802's local ex
 """
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from mrclab.topo.numbers import LINK_CHECK_ETHERTYPE
 
@@ -34,8 +34,7 @@ class Kind(IntEnum):
     ANSWER = 2
 
 
-@dataclass(frozen=True)
-class LinkCheck:
+class LinkCheck(NamedTuple):
     """A link-check frame, taken apart. `answer_name` is empty and `answer_port` 0 in a probe."""
 
     kind: Kind

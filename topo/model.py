@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mrclab.topo import names, srv6
 from mrclab.topo.economy import LazySequence
@@ -64,8 +64,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
         return f"no {self.kind} is called {self.text!r}"
 
 
-@dataclass(frozen=True)
-class PortRef:
+class PortRef(NamedTuple):
     """One port seen from elsewhere: its node, number there, interface name and MAC."""
 
     node: str
@@ -74,8 +73,7 @@ class PortRef:
     mac: str
 
 
-@dataclass(frozen=True)
-class SwitchPort:
+class SwitchPort(NamedTuple):
     """A port of a switch. `usid` is the uSID that leads out of it; `to_host` where a NIC is at the other end."""
 
     number: int
@@ -87,8 +85,7 @@ class SwitchPort:
     to_host: bool
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     """A T0 or T1. `device_id` counts from 1 in the order of `Fabric.switches`."""
 
     name: str
@@ -106,8 +103,7 @@ class Switch:
         return self.ports[number - 1]
 
 
-@dataclass(frozen=True)
-class NicPort:
+class NicPort(NamedTuple):
     """One port of a host's NIC; its number is the plane it is in."""
 
     number: int
@@ -118,8 +114,7 @@ class NicPort:
     peer: PortRef
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(NamedTuple):
     """A host: `group` is its T0's number in every plane, `downlink` that T0's port. `address` is IPv6 text."""
 
     name: str

@@ -5,8 +5,8 @@ The list survives the controller: it is a file in the run directory, and so is i
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,8 +21,7 @@ class DenyError(ControllerError):
     """A denial that would leave hosts without a path, or removal of one that does not exist."""
 
 
-@dataclass(frozen=True)
-class Denial:
+class Denial(NamedTuple):
     """One element that must not be used. `source`: operator, drain or clustermapper."""
 
     element: Element

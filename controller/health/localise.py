@@ -9,7 +9,7 @@ Evidence is a log-likelihood ratio in nats against the network that the elements
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Literal, NamedTuple, Protocol
@@ -37,8 +37,7 @@ class Tally(NamedTuple):
     cycles: int = 0
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(NamedTuple):
     """Thresholds of evidence. Counts are of probe cycles."""
 
     background: float = 0.001  # loss of a healthy path
@@ -51,15 +50,14 @@ class Thresholds:
     down_rate: float = 0.9
 
 
-@dataclass(frozen=True)
-class LocalisedFault:
+class LocalisedFault(NamedTuple):
     """One element at fault. `rate` is the share of probes it loses; `rivals` explain the losses equally well."""
 
     element: Element
     state: Literal["down", "lossy"]
     rate: float
     evidence: float
-    rivals: tuple[Element, ...] = field(default=())
+    rivals: tuple[Element, ...] = ()
 
 
 class CycleWindow(Protocol):

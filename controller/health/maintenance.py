@@ -5,8 +5,7 @@ waits until it forwards again before it lets traffic back. Hosts are notified, a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab.controller.driver import Driver, SwitchState
 from mrclab.controller.errors import ControllerError, SwitchError
@@ -24,8 +23,7 @@ class MaintenanceError(ControllerError):
     """An operation that this element does not allow."""
 
 
-@dataclass(frozen=True)
-class PreCheck:
+class PreCheck(NamedTuple):
     """One line of a pre-check."""
 
     name: str
@@ -71,7 +69,7 @@ def answer(
         *agents,
         check("denylist", denied, "empty", "denied: "),
     ]
-    return {"ok": all(each.ok for each in checks), "checks": [vars(each) for each in checks]}
+    return {"ok": all(each.ok for each in checks), "checks": [each._asdict() for each in checks]}
 
 
 class Maintenance:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mrclab.controller.health.elements import Element, ElementKind
 from mrclab.controller.health.localise import LocalisedFault
@@ -30,8 +31,7 @@ POLICIES: Mapping[str, Policy] = {
 """Policies by the name that the command line knows."""
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """Decision of a policy."""
 
     deny: tuple[LocalisedFault, ...] = ()

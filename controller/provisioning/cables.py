@@ -6,7 +6,6 @@ arrived; a NIC answers it with its own name, and the reply comes in at the switc
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mrclab.topo import linkcheck
@@ -25,8 +24,7 @@ class End(NamedTuple):
         return f"{self.node} port {self.port}"
 
 
-@dataclass(frozen=True)
-class Sighting:
+class Sighting(NamedTuple):
     """A link-check frame sent out of `origin` came to `reached`."""
 
     link: str

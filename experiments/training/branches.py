@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import PrivateAttr
@@ -163,7 +162,7 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     first = next(iter(faults.values()))
     point = BranchPoint.model_construct(name=first.name, at=first.at, until=None)
     point.take(faults, goes_on=calm is not None)
-    branched = replace(loaded, scenario=loaded.scenario.model_copy(update={"faults": [point]}))
+    branched = loaded._replace(scenario=loaded.scenario.model_copy(update={"faults": [point]}))
     row = work.ran(own, lambda: branched)
     if point.chosen:
         job = read[point.chosen][0]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 
@@ -183,8 +183,7 @@ class Selected(BaseExpectation):
         return f" of {limits}" if limits else ""
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Limits of a figure: `at_least`, `at_most`, or `about` with the fraction `within` which it must lie."""
 
     at_least: float | None = None

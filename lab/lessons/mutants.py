@@ -28,7 +28,7 @@ def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(Lab, "fault", _nothing)
     elif mutant == "bytes":
         outcome = StartedTraffic._outcome  # noqa: SLF001 - what every call ends in
-        monkeypatch.setattr(StartedTraffic, "_outcome", lambda flowing: replace(outcome(flowing), intact=False))
+        monkeypatch.setattr(StartedTraffic, "_outcome", lambda flowing: outcome(flowing)._replace(intact=False))
 
 
 @contextmanager

@@ -19,10 +19,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab import compiled
 from mrclab.lab import history
@@ -42,8 +42,7 @@ _MANY = 500_000  # objects out of the collector's sight: more than modules are, 
 _PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
 
 
-@dataclass(frozen=True)
-class CollectedRun:
+class CollectedRun(NamedTuple):
     """A result directory that was read."""
 
     directory: Path

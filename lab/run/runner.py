@@ -4,9 +4,8 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
@@ -37,8 +36,7 @@ _LONGEST_REST = 1  # between two looks at faults that end by themselves, and at 
 _LINGER_POLL = 2  # between two looks at the EVs
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Result of a run, complete or aborted."""
 
     measures: Measures
@@ -299,7 +297,7 @@ def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[di
         or not any(entry.kind_name == "time_lost" for entry in scenario.figures)
     ):
         return []
-    twin = replace(loaded, scenario=scenario.model_copy(update={"faults": [], "expect": [], "measure": []}))
+    twin = loaded._replace(scenario=scenario.model_copy(update={"faults": [], "expect": [], "measure": []}))
     lines, _ = _handed_over(twin, parent, progress, lambda _: None)
     measured = TrainingSteps(history.of_lines(lines))
     steps = {job: measured.steps(job) for job in measured.jobs}

@@ -7,8 +7,8 @@ needs about as much at low rates.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mrclab.lab.errors import Refused
 from mrclab.topo.spec import FabricSpec
@@ -23,8 +23,7 @@ _MIN_SWITCH_S, _MIN_HOST_S = 10e-6, 18e-6  # the same at full speed
 _USABLE_SHARE = 0.9  # of free memory; the rest is left to other programs
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """Simultaneous load in hosts at line rate: of all traffic (`most`), of traffic that surely coincides (`least`)."""
 
     most: float = 0.0
@@ -34,8 +33,7 @@ class Load:
 IDLE = Load()
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """Requirements of a fabric under a load."""
 
     switches: int
@@ -47,8 +45,7 @@ class Need:
     busiest: float  # lower bound for the busiest process, which has one CPU
 
 
-@dataclass(frozen=True)
-class MachineCapacity:
+class MachineCapacity(NamedTuple):
     """Free capacity of this machine."""
 
     memory: int  # bytes

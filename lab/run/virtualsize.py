@@ -7,9 +7,8 @@ packets cross. Bytes per object were measured with tracemalloc (docs/results/sca
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mrclab.controller import nodefiles
 from mrclab.lab.errors import Refused
@@ -35,8 +34,7 @@ _REPORT, _REPORT_HOST = 170 << 20, 26_000  # for verdicts and plots, besides the
 _USABLE_SHARE = 0.9  # of free memory; the rest is left to other programs
 
 
-@dataclass(frozen=True)
-class VirtualNeed:
+class VirtualNeed(NamedTuple):
     """Objects of a run, and their bytes."""
 
     hosts: int

@@ -7,9 +7,8 @@ A valid scenario can be started; `lab.expectations` judges its run.
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     Field,
@@ -165,8 +164,7 @@ def setting(options: Mapping[str, Any]) -> tuple[LabSetting, Fabric]:
         raise ScenarioError([f"fabric: {error}"]) from None
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A valid scenario: the model, its fabric, and the contents of its file.
 
     `runs` are the variants, each a scenario of its own, or else the scenario itself.
@@ -266,7 +264,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     if not values:
         return loaded
     if loaded.variants:
-        return replace(loaded, variants=tuple(with_values(variant, values) for variant in loaded.variants))
+        return loaded._replace(variants=tuple(with_values(variant, values) for variant in loaded.variants))
     label = f"{loaded.source} with {', '.join(f'{path}={_word(value)}' for path, value in values.items())}"
     try:
         given = Variant(name="set", set=dict(values))
@@ -279,7 +277,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     if errors or scenario is None or fabric is None:
         raise ScenarioError([f"{label}: {variants.dotted(data, location)}: {message}" for location, message in errors])
     content = ScenarioContent(loaded.source, data=data)
-    return replace(loaded, scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
+    return loaded._replace(scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
 
 
 def _word(value: Any) -> Any:
@@ -295,7 +293,7 @@ def slower(loaded: Loaded, factor: float) -> Loaded:
     if factor == 1:
         return loaded
     if loaded.variants:
-        return replace(loaded, variants=tuple(slower(variant, factor) for variant in loaded.variants))
+        return loaded._replace(variants=tuple(slower(variant, factor) for variant in loaded.variants))
     link = loaded.fabric.spec.link
     values: dict[str, float] = {"fabric.link.delay": link.delay * factor}
     if link.rate is None:
@@ -337,7 +335,7 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     content = ScenarioContent(loaded.source, data={**loaded.content.data, **values})
     scenario = loaded.scenario.model_copy(update=dict(values))
     others = tuple(_with(variant, values) for variant in loaded.variants)
-    return replace(loaded, scenario=scenario, content=content, variants=others)
+    return loaded._replace(scenario=scenario, content=content, variants=others)
 
 
 def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, within: Path | None = None) -> Loaded:

@@ -14,9 +14,8 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Self
@@ -41,8 +40,7 @@ _REST = 0.1  # seconds between two polls of what has no event, at most
 TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
-@dataclass(frozen=True)
-class Transferred:
+class Transferred(NamedTuple):
     """Outcome of a traffic. `seconds` from its first post to its last completion, `error` empty where all went well."""
 
     intact: bool

@@ -6,7 +6,6 @@ several QPs; its `workload` is the part of a host's agent. Sizes are bytes of pa
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from mrclab.lab.traffic.running.flows import Running
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """Flow from `source` to `destination` of one traffic; `size` bytes, or None where time ends it."""
 
     traffic: str

@@ -6,8 +6,6 @@ Facts: templates and EVs as in arXiv 2605.04333 §2.3 (Fig. 3); the profile's wo
 Seconds are floats, sizes are bytes, rates are full-size packets per second.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Sequence
@@ -117,7 +115,7 @@ class Template(_Part):
             raise ValueError(f"{value!r} is not an IPv6 prefix ({error})") from None
 
     @model_validator(mode="after")
-    def _uplinks_fit_scope(self) -> Template:
+    def _uplinks_fit_scope(self) -> "Template":
         for plane, uplinks in self.uplinks.items():
             if bool(uplinks) != (self.scope != "t0-local"):
                 raise ValueError(f"a {self.scope} template cannot have uplinks {list(uplinks)} in plane {plane}")
@@ -241,7 +239,7 @@ class DenyRule(_Part):
     reason: str = ""
 
     @model_validator(mode="after")
-    def _not_everything(self) -> DenyRule:
+    def _not_everything(self) -> "DenyRule":
         if self.plane is None:
             raise ValueError("a deny rule must name a plane: a rule for all planes would cut the host off")
         if self.downlink is not None and self.group is None:
@@ -279,7 +277,7 @@ class NodeConfig(_Part):
     directory: dict[str, str] = {}  # host name -> inner address, in place of a name service
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> NodeConfig:
+    def _parts_fit(self) -> "NodeConfig":
         _unique("ports", [port.number for port in self.ports])
         _unique("ports (planes)", [port.plane for port in self.ports])
         _unique("templates", [template.group for template in self.templates])
@@ -313,7 +311,7 @@ class NodeConfig(_Part):
                 return profile
         raise KeyError(f"{self.host.name} has no EV profile {name!r}")
 
-    def template_for(self, destination: str) -> Template:
+    def template_for(self, destination: str) -> "Template":
         """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
         address = srv6.from_text(destination)
         if isinstance(self.templates, LazySequence):
@@ -340,7 +338,7 @@ class NodeConfig(_Part):
         some = templates[:2] if isinstance(templates, LazySequence) else templates  # one of two is another group
         return max(template.base_rtt for template in some)
 
-    def share_lookup(self) -> NodeConfig:
+    def share_lookup(self) -> "NodeConfig":
         """Return the same; copies of it from now on need not look through its templates again."""
         if not isinstance(self.templates, LazySequence):
             _ = self._lookup
@@ -382,7 +380,7 @@ def _unique(field: str, values: Sequence[int | str]) -> None:
         seen.add(value)
 
 
-def loads(text: str | bytes, source: str = "node config") -> NodeConfig:
+def loads(text: str | bytes, source: str = "node config") -> "NodeConfig":
     """Parse a node config; raise NodeConfigError naming `source`, the field and its mistake."""
     try:
         return NodeConfig.model_validate_json(text)
@@ -390,7 +388,7 @@ def loads(text: str | bytes, source: str = "node config") -> NodeConfig:
         raise NodeConfigError(f"{source}: {sentences.first(error)}; let the controller write the file again") from None
 
 
-def load(path: Path) -> NodeConfig:
+def load(path: Path) -> "NodeConfig":
     """Read a node config file; raise NodeConfigError if it is missing, unreadable or wrong."""
     try:
         text = files.read_bytes(path, 1 << 30)

@@ -137,7 +137,7 @@ def plan(
         if variant:
             loaded = loaded.pick(variant)
         if sets:  # of the scenario itself, where no variant is named
-            loaded = scenario.with_values(dataclasses.replace(loaded, variants=()), scenario.parse_settings(sets))
+            loaded = scenario.with_values(loaded._replace(variants=()), scenario.parse_settings(sets))
         worlds.check(*loaded.runs)
     fabric, spec = (loaded.fabric, loaded.scenario) if loaded else (Fabric(FabricSpec()), None)
     if as_json:

@@ -1,15 +1,13 @@
 """Effect of a run's faults on its fabric, from the records `fault.begin` and `fault.end`."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.traffic.rates import Path
 from mrclab.topo.model import Fabric, UnknownName
 
 
-@dataclass(frozen=True)
-class FaultSpan:
+class FaultSpan(NamedTuple):
     """One fault: when it began and was cleared, and the cables whose packets it could take."""
 
     name: str

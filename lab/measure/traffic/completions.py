@@ -1,16 +1,14 @@
 """Durations: messages, iterations of a collective, whole flows, round trips of a ping-pong."""
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mrclab.lab.history import History
 
 Unit = Literal["messages", "iterations", "flows"]
 
 
-@dataclass(frozen=True)
-class CompletedWork:
+class CompletedWork(NamedTuple):
     """Something that was posted and done, of a traffic and flow; times on the history's clock."""
 
     traffic: str

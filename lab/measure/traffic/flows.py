@@ -5,16 +5,14 @@ several QPs, and is named `TRAFFIC/h1>h3`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab.lab.history import History, Record
 
 QpKey = tuple[str, int]  # host, handle of the QP there
 
 
-@dataclass(frozen=True)
-class MeasuredFlow:
+class MeasuredFlow(NamedTuple):
     """Bytes from one host to another. `size` is 0 where it is not known beforehand."""
 
     name: str
@@ -33,8 +31,7 @@ class MeasuredFlow:
         return self.begin < end and self.end > begin
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Flows of a figure: all, one traffic, one flow; in all planes or in one."""
 
     traffic: str = ""
@@ -59,7 +56,7 @@ class MeasuredFlows:
             for flow in _flows(record):
                 end = ends.get(flow.name, traffic_ends.get(flow.traffic, float("inf")))
                 begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
-                found[flow.name] = replace(flow, begin=begin, end=end)
+                found[flow.name] = flow._replace(begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
         self.come_and_go = any(record.get("flows") == [] for record in history.of("traffic.start"))
         """True where flows of an open loop ran, which are known by their ends alone."""

@@ -8,15 +8,14 @@ ended it, and begins when the one before ended.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
+from typing import NamedTuple
 
 from mrclab.lab.history import History
 
 
-@dataclass(frozen=True)
-class JobStep:
+class JobStep(NamedTuple):
     """One step of a whole job; `compute` is the mean of its ranks in seconds, `slowest` the rank that ended last."""
 
     number: int
@@ -32,8 +31,7 @@ class JobStep:
         return self.ended - self.began
 
 
-@dataclass(frozen=True)
-class TimeLost:
+class TimeLost(NamedTuple):
     """Seconds that faults cost a job, and those of a step without them; `twin`: measured against a run without."""
 
     seconds: float
@@ -46,8 +44,7 @@ class TimeLost:
         return self.seconds / self.step if self.step else 0.0
 
 
-@dataclass(frozen=True)
-class RankSteps:
+class RankSteps(NamedTuple):
     """One rank of a job: how long it computed and waited in a step on average, and how often it was the last."""
 
     rank: int

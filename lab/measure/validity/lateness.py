@@ -9,8 +9,8 @@ in state T). A process that a fault stops on purpose is not late.
 
 import math
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.fabric.faults import FaultSpan
@@ -27,8 +27,7 @@ _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what 
 _NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller_")  # beginnings of kinds of faults
 
 
-@dataclass(frozen=True)
-class Late:
+class Late(NamedTuple):
     """One delay of a process: seconds, process, and the time of its end."""
 
     seconds: float

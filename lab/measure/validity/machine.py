@@ -4,8 +4,8 @@ held up by the kernel, deaths.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.fabric.faults import FaultSpan
@@ -26,8 +26,7 @@ _OFF_THE_DATA_PATH = frozenset({"controller", "lab"})
 _KILL_GRACE = 1.0  # seconds after a fault's begin or end in which its processes may be found dead
 
 
-@dataclass(frozen=True)
-class ProcessLoad:
+class ProcessLoad(NamedTuple):
     """One process of the lab over the run: its CPU share (1 = one core) on average, and in its busiest second."""
 
     name: str
