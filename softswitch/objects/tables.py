@@ -6,6 +6,7 @@ action profile is between entry and action.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,7 @@ class _Entry:
     idle_timeout: float
     cell: list[Any] | None
     is_const: bool = False
+    reported: float = -math.inf  # when it was last reported as idle
 
 
 @dataclass
@@ -369,14 +371,16 @@ class RuntimeTable:
         return shown
 
     def idle(self) -> list[TableEntry]:
-        """Return the entries whose idle timeout has run out, and restart their time."""
+        """Return the entries whose idle timeout has run out since their last hit, or since they were last reported."""
         if not self.table.support_timeout:
             return []
         now, found = self._monotonic(), []
         for stored in self._entries.values():
-            if stored.idle_timeout and stored.cell and now - stored.cell[LAST_HIT] >= stored.idle_timeout:
+            if not stored.idle_timeout or not stored.cell:
+                continue
+            if now - max(stored.cell[LAST_HIT], stored.reported) >= stored.idle_timeout:
                 found.append(self._shown(stored))
-                stored.cell[LAST_HIT] = now
+                stored.reported = now
         return found
 
     # -- default entry ------------------------------------------------------------------------------------------------

@@ -273,6 +273,23 @@ def test_idle_timeout_is_kept_to_the_millisecond_and_its_age_is_read(primary: Cl
     assert found.idle_timeout_ns == 1_500_900_000
 
 
+def test_an_entry_that_was_reported_idle_has_not_been_hit(primary: Client, running: Running) -> None:
+    """Its age is since the last hit, and it is reported again only after another timeout."""
+    primary.insert(NAMES.entry("idle_table", {"hdr.ethernet.src": 1}, NAMES.action("learn"), idle_timeout_ns=10**9))
+    table = running.switch.table("IngressImpl.idle_table")
+
+    def sweeps() -> list[tuple[int, int]]:
+        clock, found = table._monotonic, []
+        begin = clock()
+        for later in (1.1, 1.6, 2.2):
+            table._monotonic = lambda now=begin + later: now
+            found.append((len(table.idle()), int(table.entries()[0].idle_for)))
+        table._monotonic = clock
+        return found
+
+    assert running.switch.run(sweeps) == [(1, 1), (0, 1), (1, 2)]
+
+
 def test_age_of_entries_that_do_not_age_is_refused(primary: Client) -> None:
     asked = p4r.TableEntry(time_since_last_hit=p4r.TableEntry.IdleTimeout())
     with pytest.raises(RefusedError, match="INVALID_ARGUMENT"):
