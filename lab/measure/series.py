@@ -122,12 +122,13 @@ def histogram(times: Iterable[float], at: Sequence[float]) -> list[int]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Quantile with linear interpolation; values need not be sorted."""
+    """Quantile with linear interpolation; values need not be sorted, and the largest may be infinite."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    if place == low or ordered[low] == ordered[low + 1]:
+        return ordered[low]
+    return ordered[low] + (ordered[low + 1] - ordered[low]) * (place - low)
 
 
 def jain(values: Sequence[float]) -> float:

@@ -1,6 +1,7 @@
 """The lab's small parts: counters over time, histories, units, the guard against signals, JUnit XML, files."""
 
 import json
+import math
 import os
 import signal
 from itertools import pairwise
@@ -15,7 +16,7 @@ from mrclab.events.switches import FabricVerified
 from mrclab.lab import history
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.history import History, HistoryWriter, Record
-from mrclab.lab.measure.series import CountSeries, binned, edges
+from mrclab.lab.measure.series import CountSeries, binned, edges, quantile
 from mrclab.lab.report import junit
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.scenario.triggers import Trigger
@@ -174,3 +175,10 @@ def test_history_lines_are_plain_json(tmp_path):
         "link": "h1-p1",
         "up": False,
     }
+
+
+def test_a_percentile_below_flows_that_failed_is_that_of_the_others():
+    assert quantile([3.0, 1.0, 2.0, math.inf, math.inf], 0.5) == 3.0
+    assert quantile([1.0, 2.0, math.inf], 0.5) == 2.0
+    assert quantile([1.0, math.inf, math.inf], 0.75) == math.inf
+    assert quantile([4.0], 0.99) == 4.0
