@@ -101,6 +101,12 @@ def _library(name: str) -> ModuleType:
         raise ImportError(f"{name} is not installed; `pip install {name}`, or take the rows as they are") from None
 
 
+def _with_history(measures: Measures, what: str) -> None:
+    """LabError for what a run without a history does not have, rather than a table without rows."""
+    if measures.scenario.history == "none":
+        raise LabError(f"this run kept no history, of which {what} are; run it with history: full")
+
+
 def flows(measures: Measures) -> Table:
     """Flows in the order in which they started; `ended` and columns computed from it are None where a flow never ended.
 
@@ -117,7 +123,10 @@ def flows(measures: Measures) -> Table:
         ended = end is not None and flow.end < float("inf")
         carried = int(end.get("bytes", 0)) if end is not None else None
         seconds = flow.end - flow.begin if ended else None
-        packets = [_counted(measures, flow.senders, name) for name in ("sent_packets", "lost_packets")]
+        kept = measures.scenario.history != "none"
+        packets = [
+            _counted(measures, flow.senders, name) if kept else None for name in ("sent_packets", "lost_packets")
+        ]
         rows.append((
             flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size, carried,
             measures.since_start(flow.begin), measures.since_start(flow.end) if ended else None, seconds,
@@ -167,6 +176,7 @@ def messages(measures: Measures) -> Table:
 
 def samples(measures: Measures) -> Table:
     """Goodput by plane in bins of time, as the report draws it."""
+    _with_history(measures, "samples")
     columns = ("t", "step", "plane", "goodput")
     if not measures.flows:
         return Table(columns, ())
@@ -184,6 +194,7 @@ def samples(measures: Measures) -> Table:
 
 def ev_transitions(measures: Measures) -> Table:
     """Changes of EV states."""
+    _with_history(measures, "changes of EV states")
     return Table(
         ("t", "host", "qp", "ev", "plane", "uplink", "old", "new", "reason"),
         (
@@ -195,6 +206,7 @@ def ev_transitions(measures: Measures) -> Table:
 
 def losses(measures: Measures) -> Table:
     """Packets declared lost; a row may stand for several `packets`."""
+    _with_history(measures, "losses")
     since = measures.since_start
     return Table(
         ("t", "host", "qp", "psn", "plane", "uplink", "reason", "sent", "packets"),
@@ -207,6 +219,7 @@ def losses(measures: Measures) -> Table:
 
 def queue_depths(measures: Measures) -> Table:
     """Packets in data queues, port by port."""
+    _with_history(measures, "queue depths")
     return Table(
         ("t", "switch", "port", "link", "packets"),
         (
@@ -219,6 +232,7 @@ def queue_depths(measures: Measures) -> Table:
 
 def queues(measures: Measures) -> Table:
     """Distribution of each port's data queue over the samples, of ports that ever held a packet."""
+    _with_history(measures, "queue depths")
     rows = []
     for (switch, port), gauge in measures.switches.depth.items():
         if not gauge.values:

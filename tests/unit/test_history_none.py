@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import mrclab
 from mrclab.experiments.campaign import plan, work
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import EXPECTATIONS
@@ -71,6 +72,17 @@ def test_a_campaign_without_histories_has_the_same_rows():
         rows.append(work.run(job) | {"seconds": 0.0})
     assert rows[0]["flows"]
     assert rows[0] == rows[1]
+
+
+def test_tables_of_records_say_that_there_are_none_rather_than_that_nothing_was_lost():
+    run = mrclab.run(mrclab.Scenario.from_yaml(NONE))
+    assert {(row["sent_packets"], row["lost_packets"]) for row in run.flows} == {(None, None)}
+    for table in ("samples", "ev_transitions", "losses", "queues", "queue_depths"):
+        with pytest.raises(
+            mrclab.LabError, match=r"this run kept no history, of which .* are; run it with history: full"
+        ):
+            getattr(run, table)
+    assert run.messages is not None
 
 
 def test_records_of_qps_in_error_and_of_ends_are_kept():
