@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input.booleans import NoBooleanNumbers
 from mrclab.topo.input.quantities import BitRate, Delay, Duration
-from mrclab.topo.input.sentences import nearest, shown
+from mrclab.topo.input.sentences import mistake, nearest, shown
 from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
 from mrclab.topo.numbers import CPU_PORT, FULL_HEADER_BYTES, MTU_HEADROOM, SACK_BYTES
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
@@ -480,7 +480,7 @@ def _sentence(item: Any, model: type[BaseModel], root: str) -> str:
     if item["type"] == "extra_forbidden":
         known = _fields_at(model, item["loc"][:-1])
         return f"{where} is not a known field; {nearest(str(item['loc'][-1]), known)}"
-    message = str(item["msg"]).removeprefix("Value error, ")
+    message = mistake(item)
     given = item.get("input")
     got = f" (got {shown(given)})" if item["loc"] and isinstance(given, (str, int, float, bool, type(None))) else ""
     return f"{where}: {message[:1].lower()}{message[1:]}{got}"

@@ -23,7 +23,7 @@ WAIT = 120.0  # seconds, on a machine that has other things to do
         ("planes: [", [], "fabric.yaml is not YAML"),
         ("- 1", [], "fabric.yaml holds no mapping; it should give planes, t0s, t1s, hosts_per_t0"),
         ("plains: 2", [], "fabric.plains is not a known field; did you mean 'planes'?"),
-        ("planes: 0", [], "fabric.planes: input should be greater than or equal to 1"),
+        ("planes: 0", [], "fabric.planes: this must be at least 1"),
         ("planes: 2", ["--transport", "/nowhere"], "/nowhere: No such file or directory; give the transport with"),
         ("planes: 2", ["--p4json", "/nowhere"], "/nowhere: No such file or directory; run `make p4`"),
     ],

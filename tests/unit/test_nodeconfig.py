@@ -117,14 +117,14 @@ def test_times_and_windows_follow_the_encoding_on_the_wire() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [
-        ("version", 0, "version: Input should be greater than or equal to 1"),
+        ("version", 0, "version: this must be at least 1"),
         ("colour", "red", "colour: Extra inputs are not permitted"),
-        ("path_mtu", 64, "path_mtu: Input should be greater than or equal to 256"),
+        ("path_mtu", 64, "path_mtu: this must be at least 256"),
         ("host", {**example()["host"], "address": "h1"}, "host.address: .*'h1' is not an IPv6 address"),  # type: ignore[dict-item]
         ("ports", [example()["ports"][0]] * 2, "node config: ports: 1 occurs more than once"),  # type: ignore[index]
         ("denylist", [{"element": "x"}], "denylist.0: .*must name a plane"),
         ("denylist", [{"element": "x", "plane": 1, "downlink": 2}], "denylist.0: .*must name the group"),
-        ("ports", [], "ports: Tuple should have at least 1 item"),
+        ("ports", [], "ports: this list is too short; name at least 1"),
     ],
 )
 def test_a_bad_field_is_named_in_one_sentence(field: str, value: object, complaint: str) -> None:

@@ -67,7 +67,7 @@ def test_what_a_node_refuses_is_an_answer_with_a_code(tmp_path):
         ("h1", "dance", {}, "h1 has no operation 'dance'"),
         ("controller", "dance", {}, "no operation 'dance'"),
         ("controller", "deny", {"what": "t1-p9-1"}, "t1-p9-1"),
-        ("controller", "deny", {"what": 3}, "what: Input should be a valid string"),
+        ("controller", "deny", {"what": 3}, "what: text is expected here"),
         ("controller", "undrain", {"switch": "t1-p1-1"}, "is not drained"),
         ("controller", "drain", {"switch": "h1-p1"}, "is not a switch"),
         ("controller", "map", {}, "Clustermapper is off"),
@@ -346,13 +346,13 @@ def test_prometheus_reads_the_page_of_a_lab_in_virtual_time_until_its_controller
 @pytest.mark.parametrize(
     ("op", "arguments", "code", "text"),
     [
-        ("watch_ev", {"ev": 1 << 32}, "EINVAL", "operation watch_ev: ev: Input should be less than or equal to"),
+        ("watch_ev", {"ev": 1 << 32}, "EINVAL", "operation watch_ev: ev: this must be at most"),
         ("unwatch_ev", {"ev": 1}, "EPERM", "EV 0x00000001 is not watched"),
         (
             "precheck",
             {"timeout": -1},
             "EINVAL",
-            "precheck: timeout: Input should be greater than or equal to 0",
+            "precheck: timeout: this must be at least 0",
         ),
         ("drain", {"switch": "h1-p1"}, "EPERM", "h1-p1/t0-p1-1 is not a switch; only a T0 or T1 can be drained"),
         ("undrain", {"switch": "t1-p1-1"}, "EPERM", "t1-p1-1 is not drained; drain it first"),

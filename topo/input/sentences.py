@@ -12,11 +12,49 @@ _LONGEST_FIELD = 500  # characters of a time, a size, a rate, a window, a name
 _MANY_BITS = 4096  # of a number: Python refuses to write out one of some 14,000
 
 
+_EXPECTED = {  # pydantic's name of an error → our text
+    "missing": "this field is missing",
+    "union_tag_not_found": "the field kind is missing; it says what this entry is",
+    "model_type": "a mapping of fields is expected here",
+    "model_attributes_type": "a mapping of fields is expected here",
+    "dict_type": "a mapping of fields is expected here",
+    "list_type": "a list is expected here",
+    "tuple_type": "a list is expected here",
+    "string_type": "text is expected here",
+    "string_unicode": "text is expected here; this contains characters that are not text",
+    "int_type": "a whole number is expected here",
+    "int_from_float": "a whole number is expected here",
+    "int_parsing": "a whole number is expected here",
+    "int_parsing_size": "this number is too large; write a smaller one",
+    "float_type": "a number is expected here",
+    "float_parsing": "a number is expected here",
+    "bool_type": "true or false is expected here",
+    "bool_parsing": "true or false is expected here",
+    "finite_number": "a finite number is expected here",
+    "string_pattern_mismatch": "this is not a name; write lower-case letters, digits and dashes",
+    "too_short": "this list is too short; name at least {min_length}",
+    "too_long": "this list is too long; name at most {max_length}",
+    "string_too_long": "this is too long; write at most {max_length} characters",
+    "greater_than": "this must be greater than {gt}",
+    "greater_than_equal": "this must be at least {ge}",
+    "less_than": "this must be less than {lt}",
+    "less_than_equal": "this must be at most {le}",
+}
+
+
+def mistake(item: Any) -> str:
+    """Return one of pydantic's mistakes in the words of every message here."""
+    text = _EXPECTED.get(item["type"])
+    if text is None:
+        return str(item["msg"]).removeprefix("Value error, ")
+    given = item.get("ctx", {}).items()  # whole numbers are written with all of their digits
+    return text.format(**{name: f"{value:.15g}" if isinstance(value, float) else value for name, value in given})
+
+
 def first(error: ValidationError) -> str:
     """Return `field: mistake` for the first mistake; without the field where the whole value is wrong."""
     item: Any = error.errors(include_url=False)[0]
-    message = str(item["msg"]).removeprefix("Value error, ")
-    return f"{field(item)}: {message}" if item["loc"] else message
+    return f"{field(item)}: {mistake(item)}" if item["loc"] else mistake(item)
 
 
 def field(item: Any) -> str:

@@ -33,33 +33,12 @@ _MAX_DEPTH = 40  # nested mappings and lists
 _MAX_SHOWN = 60  # characters of a value in a message
 _MAX_MESSAGE = 400  # characters of a message, which may repeat a value itself
 
-_EXPECTED = {  # pydantic's name of an error → our text
-    "missing": "this field is missing",
-    "union_tag_not_found": "the field kind is missing; it says what this entry is",
-    "model_type": "a mapping of fields is expected here",
-    "model_attributes_type": "a mapping of fields is expected here, such as `name: value`",
-    "dict_type": "a mapping of fields is expected here, such as `name: value`",
-    "list_type": "a list is expected here; begin every entry with a dash",
-    "tuple_type": "a list is expected here; begin every entry with a dash",
-    "string_type": "text is expected here; put it in quotes",
-    "string_unicode": "text is expected here; this contains characters that are not text",
-    "int_type": "a whole number is expected here",
-    "int_from_float": "a whole number is expected here",
-    "int_parsing": "a whole number is expected here",
-    "int_parsing_size": "this number is too large; write a smaller one",
-    "float_type": "a number is expected here",
-    "float_parsing": "a number is expected here",
-    "bool_type": "true or false is expected here",
-    "bool_parsing": "true or false is expected here",
-    "finite_number": "a finite number is expected here",
-    "string_pattern_mismatch": "this is not a name; write lower-case letters, digits and dashes",
-    "too_short": "this list is too short; name at least {min_length}",
-    "too_long": "this list is too long; name at most {max_length}",
-    "string_too_long": "this is too long; write at most {max_length} characters",
-    "greater_than": "this must be greater than {gt}",
-    "greater_than_equal": "this must be at least {ge}",
-    "less_than": "this must be less than {lt}",
-    "less_than_equal": "this must be at most {le}",
+_IN_A_FILE = {  # pydantic's name of an error → how a file has it right
+    "model_attributes_type": ", such as `name: value`",
+    "dict_type": ", such as `name: value`",
+    "list_type": "; begin every entry with a dash",
+    "tuple_type": "; begin every entry with a dash",
+    "string_type": "; put it in quotes",
 }
 
 _NEEDS_VALUE = {"string_type", "int_type", "float_type", "bool_type", "literal_error"}
@@ -258,15 +237,14 @@ def messages(item: Any, model: type[BaseModel]) -> list[str]:
 
 def message(item: Any, model: type[BaseModel]) -> str:
     """Return the mistake and the remedy for one of pydantic's errors."""
-    kind, given, text = item["type"], item.get("input"), str(item["msg"]).removeprefix("Value error, ")
+    kind, given, text = item["type"], item.get("input"), sentences.mistake(item)
     if given is None and (kind in _NEEDS_VALUE or text.startswith("None is ")):
         return "this field has no value; write one, or leave the field out"
     if unknown := _unknown_word(item, model):
         return unknown
     if kind == "string_type" and isinstance(given, (list, dict)):
         return f"text is expected here, not a {'list' if isinstance(given, list) else 'mapping'}"
-    limits = {name: _limit(value) for name, value in item.get("ctx", {}).items()}
-    text = _EXPECTED[kind].format(**limits) if kind in _EXPECTED else text
+    text += _IN_A_FILE.get(kind, "")
     shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
@@ -286,11 +264,6 @@ def _unknown_word(item: Any, model: type[BaseModel]) -> str:
     known = [word.strip(" '") for word in item["ctx"]["expected_tags"].split(",")]
     tag = str(item["ctx"]["tag"])
     return f"kind {sentences.shown(tag)} is unknown; " + nearest(_short(tag), known)
-
-
-def _limit(value: Any) -> Any:
-    """Return a limit as it is written in a file: whole numbers with all of their digits."""
-    return f"{value:.15g}" if isinstance(value, float) else value
 
 
 def without_echoes(items: Sequence[Any], model: type[BaseModel]) -> list[Any]:
