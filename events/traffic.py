@@ -15,7 +15,7 @@ class QpPair(TypedDict):
 
 
 class FlowEnds(TypedDict):
-    """Flow of a traffic, with its QPs; a size of 0 is one that is not known before."""
+    """Flow of a workload, with its QPs; a size of 0 is one that is not known before."""
 
     flow: str
     source: str
@@ -26,7 +26,7 @@ class FlowEnds(TypedDict):
 
 @event
 class TrafficStart(Event):
-    """Begin of a traffic. `source`, `destination` and `qps` are those of its first flow."""
+    """Begin of a workload. `source`, `destination` and `qps` are those of its first flow."""
 
     kind: ClassVar[str] = "traffic.start"
     traffic: str
@@ -58,8 +58,8 @@ class FlowEnd(Event):
 
 @event
 class TrafficEnd(Event):
-    """End of all flows of a traffic. `iterations`: how long each round took; `flows`: how many ended, where they arrive
-    by themselves.
+    """End of all flows of a workload. `iterations`: the duration of each round; `flows`: the number of flows
+    that ended, of an open loop.
     """
 
     kind: ClassVar[str] = "traffic.end"

@@ -1,6 +1,6 @@
 """The Python API, which `import mrclab` gives: build a scenario, run it, read its tables, step a lab that is up.
 
-Times in tables are seconds after the first traffic began, sizes are bytes, rates payload bytes per second. Names that
+Times in tables are seconds after the first workload began, sizes are bytes, rates payload bytes per second. Names that
 `mrclab.__all__` lists keep their meaning within a major version; every other module may change at any time.
 """
 

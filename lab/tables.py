@@ -1,6 +1,6 @@
 """Tables of one run as plain rows, and as pandas or Arrow where those are installed.
 
-Times are seconds after the first traffic began, sizes bytes, rates payload bytes per second.
+Times are seconds after the first workload began, sizes bytes, rates payload bytes per second.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ RETIRED = {
     r"\bstands? still\b": "is stopped, is paused",
     r"\bno such word\b": "no such command",
     r"\bseeds held\b": "seeds passed",
+    r"\btraffics\b": "workloads",
 }
 IN_CODE = {
     r"\b[Tt]old\b(?!_)": "report, notify, send, list",

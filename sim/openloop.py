@@ -22,7 +22,7 @@ _CQ_DEPTH: Final = 1 << 17
 _REST_RTTS: Final = 8.0  # base RTTs for which a finished flow's QPs respond to packets still in flight
 
 Arrival = tuple[float, str, str, int]
-"""Seconds after the traffic's begin, source, destination, bytes."""
+"""Seconds after the workload's begin, source, destination, bytes."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _End:
 
 
 class SimOpenLoop:
-    """Driver of one traffic. `host` returns a running host, or None; `done` takes each flow with its end."""
+    """Driver of one workload. `host` returns a running host, or None; `done` takes each flow with its end."""
 
     def __init__(
         self,

@@ -105,10 +105,10 @@ def picture(rows: Sequence[SimRow], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    traffics = list(dict.fromkeys(row.load.traffic for row in rows))
-    size = (1 + 2.6 * len(traffics), 5.2)
-    figure, grid_of = plt.subplots(2, len(traffics), figsize=size, layout="constrained", squeeze=False, sharey="row")
-    for place, traffic in enumerate(traffics):
+    patterns = list(dict.fromkeys(row.load.traffic for row in rows))
+    size = (1 + 2.6 * len(patterns), 5.2)
+    figure, grid_of = plt.subplots(2, len(patterns), figsize=size, layout="constrained", squeeze=False, sharey="row")
+    for place, traffic in enumerate(patterns):
         above, below = grid_of[0][place], grid_of[1][place]
         above.set_title(traffic)
         for name in dict.fromkeys(row.cost.simulator for row in rows):

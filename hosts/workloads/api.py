@@ -1,10 +1,10 @@
 """The agent's operations on workloads.
 
-A workload is one traffic's part in this host. `prepare_workload` makes QPs and regions, `connect_workload` joins them
-with the peers', `start_workload` runs it from a moment on, `workload_status` returns its results and
-`release_workload` gives everything back. `workload.progress` goes to listeners only, all other events into the history
-too (`mrclab.events.workloads`). A collective that time ends `rests` once its time is over, until a peer goes on or
-`stop_workload` ends it.
+A workload here is this host's part of a workload of the scenario. `prepare_workload` makes QPs and regions,
+`connect_workload` joins them with the peers', `start_workload` starts it at a given time, `workload_status` returns its
+results and `release_workload` releases everything. `workload.progress` goes to listeners only, all other events also
+into the history (`mrclab.events.workloads`). A collective of limited duration `rests` once its time is over, until a
+peer continues or `stop_workload` ends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One traffic's part in one host: the ends of its flows, the pattern that drives them, and their results."""
+"""Part of a workload on one host: the ends of its flows, the pattern that drives them, and their results."""
 
 from __future__ import annotations
 

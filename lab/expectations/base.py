@@ -167,7 +167,7 @@ EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations
 
 
 class Selected(BaseExpectation):
-    """An expectation about all flows, one traffic or one flow."""
+    """An expectation about all flows, one workload or one flow."""
 
     traffic: TrafficName | None = None
     flow: FlowName | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @EXPECTATIONS.register
 class Integrity(BaseExpectation):
-    """Receivers hold the bytes sent, by SHA-256, of one traffic or all; of jobs, as many bytes."""
+    """Receivers hold the bytes sent, by SHA-256, of one workload or all; of jobs, as many bytes."""
 
     without_history = True
     kind: Literal["integrity"]
@@ -135,7 +135,7 @@ class Clean(BaseExpectation):
 
 
 def _ends(measures: "Measures", traffic: str) -> list[Record]:
-    """The ends of a traffic's flows; where records name no flows, its own."""
+    """The ends of a workload's flows; where records name no flows, its own."""
     flows = [r for r in measures.history.of("flow.end") if r["traffic"] == traffic]
     whole = [r for r in measures.history.of("traffic.end") if r["traffic"] == traffic]
     expected = {flow.name for flow in measures.flows if flow.traffic == traffic}

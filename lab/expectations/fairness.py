@@ -24,7 +24,7 @@ class _BetweenFlows(BaseExpectation):
     _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.95"))
 
     def rates(self, measures: "Measures") -> list[tuple[float, str]]:
-        """(goodput, flow) of the flows meant, lowest first; KeyError where a traffic never ran.
+        """(goodput, flow) of the flows meant, lowest first; KeyError where a workload never ran.
 
         NoEvidence where there is nothing to compare: one flow, or no byte.
         """
@@ -105,7 +105,7 @@ class PlaneBalance(Selected):
 
 @EXPECTATIONS.register
 class PathShare(Selected):
-    """The share of a traffic's packets that one path carries in a window."""
+    """The share of a workload's packets that one path carries in a window."""
 
     kind: Literal["path_share"]
     window: KnownWindow

@@ -45,7 +45,7 @@ class _InWindow(Selected):
 
 @EXPECTATIONS.register
 class Goodput(_InWindow):
-    """Mean goodput over a window, of everything, a traffic, a flow or a plane: a floor, a ceiling, or a level."""
+    """Mean goodput over a window, of everything, a workload, a flow or a plane: a floor, a ceiling, or a level."""
 
     kind: Literal["goodput"]
     plane: int | None = Field(default=None, ge=1)

@@ -53,7 +53,7 @@ class TimeLine:
     def advance(self, seconds: float, progress: Times, moments: Times | None = None) -> list[str]:
         """Inject and clear all that is due, `seconds` after the traffic began; return one phrase for each.
 
-        `progress` gives the share of each traffic that is done, `moments` the seconds at which named things happened.
+        `progress` gives the share of each workload that is done, `moments` the seconds at which named things happened.
         """
         now = self._context.now
         self._began = now - seconds

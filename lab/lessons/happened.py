@@ -25,13 +25,13 @@ def lost_link(path: Path, seed: int | None = None) -> list[Check]:
     back = _ev(records, cut, "GOOD", end) if cut else None
     return [
         Check(cut is not None, f"{cable} is cut while traffic runs",
-              f"start a traffic from {part.source} to {part.target}, then `down {part.name}` before it ends"),
+              f"start a workload from {part.source} to {part.target}, then `down {part.name}` before it ends"),
         Check(bad is not None, "the EV over it is ASSUMED_BAD", "let time pass while the cable is down: `wait 1s`"),
         Check(end < math.inf, "the cable is back", "`up` and the cable's name"),
         Check(back is not None, "the EV is GOOD again",
               "an EV returns when three of its probes were answered: `wait 20s`"),
-        Check(cut is not None and _intact(records, before=cut.t), "the traffic's bytes arrived intact",
-              "`wait` and the traffic's name"),
+        Check(cut is not None and _intact(records, before=cut.t), "the workload's bytes arrived intact",
+              "`wait` and the workload's name"),
     ]  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def gray_failure(path: Path, seed: int | None = None) -> list[Check]:
         Check(verdict is not None, "Clustermapper names it",
               "bring the lab up with --mapper, and let some cycles pass: `wait 5s`, then `map`"),
         Check(denied is not None, "it is denied after that", "`deny` and the cable's name, after `map` named it"),
-        Check(job, "a traffic crosses meanwhile without losing a packet",
+        Check(job, "a workload crosses meanwhile without losing a packet",
               f"`send {part.source} {part.target} 8MiB` while it is denied"),
         Check(end < math.inf, "the cable is repaired", "`clear gray`"),
         Check(allowed is not None, "and allowed again", "`undeny` and the cable's name, after it was repaired"),
@@ -104,7 +104,7 @@ def _first(records: History, kind: str, element: str, after: float) -> Record | 
 
 
 def _intact(records: History, after: float = -math.inf, before: float = math.inf) -> bool:
-    """Return True if a traffic that began in between arrived intact; with `after`, also without a lost packet."""
+    """Return True if a workload that began in between arrived intact; with `after`, also without a lost packet."""
     begins = {record["traffic"]: record.t for record in records.of("traffic.start") if after <= record.t < before}
     for end in records.of("traffic.end"):
         begin = begins.get(end["traffic"])

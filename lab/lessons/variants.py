@@ -53,7 +53,7 @@ def path_signal(path: Path) -> list[Check]:
 
 
 def _pinned(run: Loaded, name: str) -> list[tuple[int, int]]:
-    """The paths that a traffic is left."""
+    """The paths that a workload is left."""
     return [(path.plane, path.uplink) for entry in run.scenario.traffic if entry.name == name for path in entry.paths]
 
 

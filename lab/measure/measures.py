@@ -31,7 +31,7 @@ COARSE = 0.01  # seconds between two samples from which on hundredths of a secon
 
 
 class Measures:
-    """Numbers of one run. `times` names its moments: start, end, each traffic and fault, and `NAME.end` of each."""
+    """Numbers of one run. `times` names its moments: start, end, each workload and fault, and `NAME.end` of each."""
 
     def __init__(self, history: History, scenario: "Scenario", fabric: Fabric) -> None:
         self.history = history
@@ -74,7 +74,7 @@ class Measures:
 
     @property
     def start(self) -> float:
-        """Time at which the first traffic began; the beginning of the history where none did."""
+        """Time at which the first workload began; the beginning of the history where none did."""
         return self.times.get("start", self.history.records[0].t if self.history.records else 0.0)
 
     @property
@@ -91,7 +91,7 @@ class Measures:
         return t - self.start
 
     def time_text(self, t: float) -> str:
-        """A time as text, relative to the traffic's begin, at the precision of the samples."""
+        """A time as text, relative to the workload's begin, at the precision of the samples."""
         seconds = self.since_start(t)
         if self.fabric.spec.sample_interval >= COARSE:
             return f"{seconds:.2f} s"

@@ -83,7 +83,7 @@ class WordCompleter(Completer):
         known = {
             "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables,
             "COMMAND": [*COMMANDS, *_LOCAL],
-            "FAULT": list(self._session.faults), "FLOW": list(self._session.lab.traffics), "WHAT": switches + cables,
+            "FAULT": list(self._session.faults), "FLOW": list(self._session.lab.workloads), "WHAT": switches + cables,
             "WHERE": hosts + switches + cables + [f"p{plane}" for plane in planes],
             "PLANE": [str(plane) for plane in planes],
         }  # fmt: skip

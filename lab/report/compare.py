@@ -174,7 +174,7 @@ def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "
 
 
 def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:
-    """Return the timed unit of a traffic and its durations by run: iterations, else messages, else flows."""
+    """Return the timed unit of a workload and its durations by run: iterations, else messages, else flows."""
     for kind in ("iterations", "messages", "flows"):
         times = {label: run.completions.seconds(kind, traffic) for label, run in runs.items()}
         if any(len(seconds) > 1 for seconds in times.values()):

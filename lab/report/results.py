@@ -143,7 +143,7 @@ def _fill(directory: Path, world: World, loaded: Loaded, reason: str, take: Call
 
 
 def _write_scenario(directory: Path, loaded: Loaded) -> None:
-    """The scenario with all that it is made of: matrices and traces stand beside it, by the names of their traffics."""
+    """Write the scenario and the files that it uses: matrices and traces, by the names of their workloads."""
     files = source_files(loaded)
     kept = {name: f"{name}{file.suffix}" for name, file in files.items()}
     for name, file in files.items():

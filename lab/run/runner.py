@@ -57,7 +57,7 @@ class Outcome(NamedTuple):
 
 
 class Run:
-    """The part of a run during which the lab is up: each traffic and fault of the scenario begins when it is due."""
+    """The part of a run during which the lab is up: each workload and fault of the scenario begins when it is due."""
 
     def __init__(self, world: World, loaded: Loaded, notify: Callable[[str], None], progress: Progress) -> None:
         self._world = world
@@ -66,18 +66,18 @@ class Run:
         self._notify = notify
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
-        self._traffics = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
+        self._workloads = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
         mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
         self._lab = Lab(world, qps, faults=loaded.scenario.faults, kinds=KINDS, mortal=mortal)
-        self._lab.subscribe_to(sorted({host for traffic in self._traffics for host in traffic.hosts}))
+        self._lab.subscribe_to(sorted({host for workload in self._workloads for host in workload.hosts}))
         self._no_end_since = math.inf  # time since which no known event can end the run
 
     def go(self) -> None:
         """Run traffic and faults to the end; clear every fault in any case."""
         try:
-            for done, traffic in enumerate(self._traffics):
-                self._progress("queue pairs", done, len(self._traffics))
-                self._lab.prepare(traffic)
+            for done, workload in enumerate(self._workloads):
+                self._progress("queue pairs", done, len(self._workloads))
+                self._lab.prepare(workload)
             record_counters(self._world)
             self._drive()
             self._wait_for_evs()
@@ -102,21 +102,21 @@ class Run:
         lab.began = self._world.now
         self._apply_due()
         lab.began = self._world.now  # what is due at second 0 is in force, and time passed until it was
-        while any(traffic.ended is None for traffic in self._traffics) or lab.time_line.pending:
+        while any(workload.ended is None for workload in self._workloads) or lab.time_line.pending:
             now = self._world.now
             if now - lab.began > self._scenario.timeout:
                 self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
             self._begin_due()
             self._look_for_an_end(now)
-            self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._traffics)), 1000)
-            for traffic in lab.step(self._next(now)):
-                if "error" in traffic.outcome:
-                    self._notify(f"{traffic.name}: {traffic.outcome['error']}")
+            self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._workloads)), 1000)
+            for workload in lab.step(self._next(now)):
+                if "error" in workload.outcome:
+                    self._notify(f"{workload.name}: {workload.outcome['error']}")
 
     def _look_for_an_end(self, now: float) -> None:
         """Give up when neither a known time nor running traffic can end the run."""
         moments = self._lab.moments()
-        triggers = self._lab.time_line.triggers + [each.entry.start for each in self._traffics if each.began is None]
+        triggers = self._lab.time_line.triggers + [each.entry.start for each in self._workloads if each.began is None]
         comes = any(not trigger.name or trigger.moment in moments for trigger in triggers)
         if self._lab.received_events or comes or self._lab.time_line.next_due() < math.inf or self._goes_on():
             self._no_end_since = math.inf
@@ -126,31 +126,31 @@ class Run:
             self._give_up("nothing can end the run any more", "see the report")
 
     def _goes_on(self) -> bool:
-        """Return True if a traffic runs that is not deadlocked (every QP is examined)."""
+        """Return True if a workload runs that is not deadlocked (every QP is examined)."""
         return bool(self._lab.active) and not self._world.deadlocked()
 
     @property
     def _unfinished(self) -> list[str]:
-        return [traffic.name for traffic in self._traffics if traffic.ended is None] + self._lab.time_line.waiting
+        return [workload.name for workload in self._workloads if workload.ended is None] + self._lab.time_line.waiting
 
     def _give_up(self, why: str, remedy: str) -> None:
         found = self._world.stuck()
         stuck = f"; {several(found)}" if found else ""
         limit = f"{why}: it waits for {several(self._unfinished)}{stuck}"
-        for traffic in self._lab.active:
-            traffic.finish(limit)
+        for workload in self._lab.active:
+            workload.finish(limit)
         raise RunError(f"{limit}; {remedy}")
 
     def _begin_due(self) -> None:
-        """Inject and clear faults, then start traffics, so that no packet is sent before a fault due with it."""
+        """Inject and clear faults, then start workloads, so that no packet is sent before a fault due with it."""
         self._apply_due()
         seconds, shares, moments = self._world.now - self._lab.began, self._lab.shares(), self._lab.moments()
         started = False
-        for traffic in self._traffics:
-            if traffic.began is None and traffic.entry.start.due(seconds, shares, moments):
-                self._lab.start_now(traffic)
+        for workload in self._workloads:
+            if workload.began is None and workload.entry.start.due(seconds, shares, moments):
+                self._lab.start_now(workload)
                 started = True
-        if started:  # some faults wait for a traffic to begin
+        if started:  # some faults wait for a workload to begin
             self._apply_due()
 
     def _apply_due(self) -> None:
@@ -160,7 +160,7 @@ class Run:
     def _next(self, now: float) -> float:
         """Return the time of the next event that is known, or of the next regular look."""
         moments = self._lab.moments()
-        starts = [traffic.entry.start for traffic in self._traffics if traffic.began is None]
+        starts = [workload.entry.start for workload in self._workloads if workload.began is None]
         known = [
             self._lab.began + moments.get(trigger.moment, 0.0) + trigger.seconds
             for trigger in starts
@@ -172,11 +172,11 @@ class Run:
         """Wait until every EV is back in use, at most as long as the scenario says."""
         deadline = self._world.now + self._scenario.linger
         senders = sorted(
-            {host for traffic in self._traffics for host in traffic.senders if self._lab.is_subscribed(host)}
+            {host for workload in self._workloads for host in workload.senders if self._lab.is_subscribed(host)}
         )
         while self._world.now < deadline:
             rows = {host: self._lab.paths(host) for host in senders}
-            waiting = sum(traffic.bad_paths(rows) for traffic in self._traffics)
+            waiting = sum(workload.bad_paths(rows) for workload in self._workloads)
             if not waiting:
                 return
             self._progress(f"waiting for {waiting} EVs to return", 0, 0)

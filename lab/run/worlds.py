@@ -61,11 +61,11 @@ def load(loaded: Loaded) -> size.Load:
     return size.Load(_lines(scenario.traffic, fabric, scenario.seed), max(each, default=0.0))
 
 
-def _lines(traffics: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
+def _lines(workloads: Sequence[TrafficBase], fabric: Fabric, seed: int) -> float:
     """Return the load in hosts at line rate: the lesser of all senders' and all receivers' load."""
     sent: dict[str, float] = defaultdict(float)
     taken: dict[str, float] = defaultdict(float)
-    for entry in traffics:
+    for entry in workloads:
         share = getattr(entry, "rate", None) or 1.0
         for flow in entry.flows(fabric, seed):
             sent[flow.source] += share

@@ -1,4 +1,4 @@
-"""Names in a scenario, checked against the scenario: hosts, switches, cables, faults, traffics, windows.
+"""Names in a scenario, checked against the scenario: hosts, switches, cables, faults, workloads, windows.
 
 The validators read pydantic's validation context: `fabric` (None while the fabric itself is wrong), and lists of the
 names under `traffic`, `faults` and `goodput`. Without a context every name is taken as it is.

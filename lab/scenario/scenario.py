@@ -1,6 +1,6 @@
 """A scenario: fabric, transport, traffic, faults, expectations, variants. All mistakes are reported together.
 
-Names are checked while the file is read: hosts and cables against its fabric, faults and traffics against its lists.
+Names are checked while the file is read: hosts and cables against its fabric, faults and workloads against its lists.
 A valid scenario can be started; `lab.expectations` judges its run.
 """
 
@@ -134,7 +134,7 @@ class Scenario(LabSetting):
         return [*self.expect, *self.measure]
 
     def flows(self, fabric: Fabric) -> list[Flow]:
-        """Return the flows of all traffics."""
+        """Return the flows of all workloads."""
         return all_flows(self.traffic, fabric, self.seed)
 
     def transports(self, fabric: Fabric) -> dict[str, ScenarioTransport]:
@@ -304,7 +304,7 @@ def slower(loaded: Loaded, factor: float) -> Loaded:
 
 
 def source_files(loaded: Loaded) -> dict[str, SourceFile]:
-    """Return the files that traffics are made of, by the traffics' names, and that of the topology."""
+    """Return the files that workloads are made of, by the workloads' names, and that of the topology."""
     found = {entry.name: entry.source_file for entry in loaded.scenario.traffic}
     if loaded.scenario.topology is not None:
         found[_TOPOLOGY_FILE] = loaded.scenario.topology.source_file
@@ -317,7 +317,7 @@ def files_of(loaded: Loaded) -> dict[str, str]:
 
 
 def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
-    """Return a scenario's text in which the traffics with these names are made of these files."""
+    """Return a scenario's text in which the workloads with these names are made of these files."""
     if not files:
         return loaded.text
     data = copy.deepcopy(dict(loaded.content.data))

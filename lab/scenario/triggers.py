@@ -1,9 +1,9 @@
-"""Triggers of faults and traffics, and the windows over which expectations are judged.
+"""Triggers of faults and workloads, and the windows over which expectations are judged.
 
-A trigger is resolved while the run goes on: `3s` after the first traffic began, `25% of file`, `after file + 1s` once
-a traffic has ended or a fault was cleared, `cut + 1s` when a traffic has begun or a fault began. A moment is looked up
-when the run is over: `start`, `end`, the name of a fault or traffic (it began, it began) or `name.end`, each with an
-offset, in seconds or in round-trip times: `core-link + 5 rtt`. A window is `moment .. moment`.
+A trigger is resolved during the run: `3s` after the first workload began, `25% of file`, `after file + 1s` (a workload
+ended or a fault was cleared), `cut + 1s` (a workload or a fault began). A moment is looked up after the run: `start`,
+`end`, the name of a fault or workload (its begin) or `name.end`, each with an offset, in seconds or in round-trip
+times: `core-link + 5 rtt`. A window is `moment .. moment`.
 """
 
 import math
@@ -25,7 +25,7 @@ _RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
 
 @dataclass(frozen=True)
 class Trigger:
-    """Seconds after the first traffic began or after a moment, or the completed fraction of a traffic."""
+    """Seconds after the first workload began or after a moment, or the completed fraction of a workload."""
 
     seconds: float = 0.0
     fraction: float | None = None
@@ -33,7 +33,7 @@ class Trigger:
     moment: str = ""  # NAME or NAME.end
 
     def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
-        """Return True if the trigger is due, `seconds` after the first traffic began.
+        """Return True if the trigger is due, `seconds` after the first workload began.
 
         `progress` gives the completed share of each traffic, `moments` the seconds at which named events happened.
         """
@@ -109,7 +109,7 @@ def parse_trigger(value: object) -> object:
         seconds = float(str(parse_duration(value if isinstance(value, str) else float(str(value)))))
     except ValueError:
         raise ValueError(
-            f"{value!r} is not a time; write, for example, 3s, 25% of NAME where NAME is a traffic, or after NAME + 1s"
+            f"{value!r} is not a time; write, for example, 3s, 25% of NAME where NAME is a workload, or after NAME + 1s"
         ) from None
     if not math.isfinite(seconds):
         raise ValueError(f"{value!r} never comes; write, for example, 3s")

@@ -2,7 +2,7 @@
 
 Runs of scenarios, the prompt, tests, surveys and the Python API all drive a `Lab`; they differ in the traffic and
 faults that they begin, and when. Its one loop clears and injects what is due, lets time pass until an event comes,
-hands the event to its traffic, and ends traffics that are over. The Python API shows it as `mrclab.Lab`:
+hands the event to its workload, and ends workloads that are over. The Python API shows it as `mrclab.Lab`:
 
     with lab.link("t0-p1-1", "t1-p1-2").down():
         assert lab.transfer("h1", "h3", "1 MiB").intact
@@ -41,7 +41,7 @@ TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
 class Transferred(NamedTuple):
-    """Outcome of a traffic. `seconds` from its first post to its last completion, `error` empty where all went well."""
+    """Outcome of a workload. `seconds`: first post to last completion; `error`: empty if all went well."""
 
     intact: bool
     bytes: int
@@ -56,7 +56,7 @@ class Transferred(NamedTuple):
 
 
 class StartedTraffic:
-    """A traffic that runs; `wait` for its end."""
+    """A workload that runs; `wait` for its end."""
 
     def __init__(self, lab: Lab, running: Running) -> None:
         self._lab = lab
@@ -167,7 +167,7 @@ class Lab:
         self._world = world
         self._is_down = False
         self.fabric = world.fabric
-        self.traffics: dict[str, Running] = {}  # all since the lab is up, by name
+        self.workloads: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
         self.began = world.now
         self.received_events = False  # True if an event arrived in the last step
@@ -247,7 +247,7 @@ class Lab:
     def step(self, until: float) -> list[Running]:
         """Let time pass until an event comes, at most until a time; take in all that came.
 
-        Returns the traffics that this ended. RunError where a host ended that may not.
+        Returns the workloads that this ended. RunError where a host ended that may not.
         """
         world = self.world
         events = self._events.wait(until)
@@ -264,19 +264,19 @@ class Lab:
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
         if event["kind"] == GONE and self._mortal is not None and host not in self._mortal:
             raise RunError(f"the agent of {host} ended: {self.world.last_output(host)}")
-        for running in self.traffics.values():
+        for running in self.workloads.values():
             if running.ended is None:
                 running.dispatch(host, event)
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each traffic that is done, 0 to 1."""
+        """Return the share of each workload that is done, 0 to 1."""
         now = self.now
-        return {name: running.share(now) for name, running in self.traffics.items()}
+        return {name: running.share(now) for name, running in self.workloads.items()}
 
     def moments(self) -> dict[str, float]:
-        """Return the seconds at which traffics began and ended (NAME, NAME.end), and faults began and were cleared."""
+        """Return the seconds at which workloads began and ended (NAME, NAME.end), and faults began and were cleared."""
         times = dict(self.time_line.times)
-        for name, running in self.traffics.items():
+        for name, running in self.workloads.items():
             if running.began is not None:
                 times[name] = running.began
             if running.ended is not None:
@@ -354,12 +354,12 @@ class Lab:
         return StartedTraffic(self, self.start_traffic({**fields, "kind": kind}, str(kind).replace("_", "-")))
 
     def start_traffic(self, fields: Mapping[str, Any], stem: str = "flow") -> Running:
-        """Start a traffic given as in a scenario, named STEM-1 and so on where it has no name. ValueError as `start`.
+        """Start a workload given as in a scenario, named STEM-1 and so on where it has no name. ValueError as `start`.
 
         Destroys the QPs of finished traffic on its hosts: until then their EVs can be shown.
         """
         name = str(fields.get("name") or self.free_name(stem))
-        if name in self.traffics and self.traffics[name].ended is None:
+        if name in self.workloads and self.workloads[name].ended is None:
             raise ValueError(f"{name} runs already; give another name=")
         model = entry_of(TRAFFIC, str(fields.get("kind", "")), {**fields, "name": name}, self.fabric)
         self._release(model)
@@ -370,20 +370,20 @@ class Lab:
 
     def free_name(self, stem: str) -> str:
         """Return the first of STEM-1, STEM-2 … that no traffic has."""
-        return next(name for n in itertools.count(1) if (name := f"{stem}-{n}") not in self.traffics)
+        return next(name for n in itertools.count(1) if (name := f"{stem}-{n}") not in self.workloads)
 
     def _release(self, model: TrafficBase) -> None:
         hosts = set(model.hosts_in(self.fabric, self.world.seed))
-        for name, running in self.traffics.items():
+        for name, running in self.workloads.items():
             if running.ended is not None and hosts & set(running.hosts):
                 for host in running.hosts:
                     self.world.call(host, "release_workload", name=name)
 
     def prepare(self, running: Running) -> None:
-        """Make the QPs and memory of a traffic, and subscribe to its hosts; RunError where an agent refuses."""
+        """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
         self.subscribe_to(running.hosts)
         running.prepare()
-        self.traffics[running.name] = running
+        self.workloads[running.name] = running
 
     def start_now(self, running: Running) -> None:
         """Have the hosts of a prepared traffic begin; prepares it again where an agent was restarted since."""
@@ -392,15 +392,15 @@ class Lab:
         running.start(self.now + self.world.lead(len(running.hosts)))
 
     def stop(self, name: str) -> Running:
-        """End a traffic before its time. KeyError where none has this name, ValueError where it is over."""
-        running = self.traffics[name]
+        """End a workload before its time. KeyError where none has this name, ValueError where it is over."""
+        running = self.workloads[name]
         if running.ended is not None:
             raise ValueError(f"{name} is over already")
         self.finish(running, "it was stopped")
         return running
 
     def finish(self, running: Running, error: str = "") -> None:
-        """End a traffic, with an error where it is ended before its time."""
+        """End a workload, with an error where it is ended before its time."""
         try:
             running.finish(error)
         except RunError as failure:  # its outcome could not be written; it is over nevertheless
@@ -411,7 +411,7 @@ class Lab:
     @property
     def active(self) -> list[Running]:
         """Traffics that run."""
-        return [running for running in self.traffics.values() if running.running]
+        return [running for running in self.workloads.values() if running.running]
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -426,7 +426,7 @@ class Lab:
                 self._events.join(host)
 
     def is_subscribed(self, host: str) -> bool:
-        """Return True if events of a host come in: a traffic has it, and its agent did not end since."""
+        """Return True if events of a host come in: a workload has it, and its agent did not end since."""
         return self._events.is_subscribed(host)
 
     def paths(self, host: str) -> list[dict[str, Any]]:

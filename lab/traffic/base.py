@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Flow(NamedTuple):
-    """Flow from `source` to `destination` of one traffic; `size` bytes, or None where time ends it."""
+    """Flow from `source` to `destination` of one workload; `size` bytes, or None where time ends it."""
 
     traffic: str
     source: str
@@ -38,7 +38,7 @@ class Flow(NamedTuple):
 
 
 class SourceFile(NamedTuple):
-    """File of which a traffic is made: its name in the scenario, its text, and the suffix that results keep it by."""
+    """File of which a workload is made: its name in the scenario, its text, and the suffix that results keep it by."""
 
     name: str
     text: str
@@ -148,5 +148,5 @@ else:
 
 
 def all_flows(traffic: Sequence[TrafficBase], fabric: Fabric, seed: int) -> list[Flow]:
-    """The flows of several traffics."""
+    """The flows of several workloads."""
     return [flow for entry in traffic for flow in entry.flows(fabric, seed)]

@@ -258,7 +258,7 @@ def test_a_flap_goes_on_while_the_lab_is_stepped_and_what_runs_at_the_end_is_end
         assert not lab.time_line.active
         with lab.link("h1-p1").down(), pytest.raises(ValueError, match="in force already; clear it"):
             lab.inject(lab.fault_of("link_down", {"link": "h1-p2", "name": lab.time_line.active[0].name}))
-    assert [running.outcome["error"] for running in lab.traffics.values()] == ["the lab was taken down"]
+    assert [running.outcome["error"] for running in lab.workloads.values()] == ["the lab was taken down"]
 
 
 def test_pictures_leave_the_users_backend_alone():

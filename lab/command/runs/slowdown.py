@@ -21,7 +21,7 @@ out = console.console()
 @app.command()
 def slowdown(
     directory: Annotated[Path, typer.Argument(metavar="RESULT", help="the directory of a run")],
-    traffic: Annotated[str, typer.Option(help="only this traffic")] = "",
+    traffic: Annotated[str, typer.Option(help="only this workload")] = "",
     as_json: answer.AsJson = False,
 ) -> None:
     """Show completion times and slowdowns of a run's flows by size: p50, p99 and p99.9.

@@ -9,7 +9,7 @@ Unit = Literal["messages", "iterations", "flows"]
 
 
 class CompletedWork(NamedTuple):
-    """Something that was posted and done, of a traffic and flow; times on the history's clock."""
+    """Something that was posted and done, of a workload and flow; times on the history's clock."""
 
     traffic: str
     flow: str

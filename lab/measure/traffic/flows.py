@@ -1,7 +1,7 @@
 """Flows: sources, destinations and QPs, from the records `traffic.start`.
 
-A traffic of a scenario is one flow or many (a permutation, an incast); a flow goes from one host to another over one or
-several QPs, and is named `TRAFFIC/h1>h3`.
+A workload of a scenario has one flow or many (a permutation, an incast); a flow goes from one host to another over one
+or several QPs, and is named `TRAFFIC/h1>h3`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class MeasuredFlow(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Flows of a figure: all, one traffic, one flow; in all planes or in one."""
+    """Flows of a figure: all, one workload, one flow; in all planes or in one."""
 
     traffic: str = ""
     flow: str = ""

@@ -1,4 +1,4 @@
-"""Goodput: payload bytes that arrived per second, of everything, one traffic, one flow, one plane or one path."""
+"""Goodput: payload bytes that arrived per second, of everything, one workload, one flow, one plane or one path."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -115,11 +115,11 @@ def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(f"{name} runs", {"name": name})
 
 
-@command("stop FLOW", "end a traffic before its time", words=1)
+@command("stop FLOW", "end a workload before its time", words=1)
 def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Stop traffic."""
     with session.lock:
-        if arguments[0] not in session.lab.traffics:
+        if arguments[0] not in session.lab.workloads:
             raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
         session.lab.stop(arguments[0])
     return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
@@ -147,25 +147,25 @@ def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": running.state, "name": running.name})
 
 
-@command("wait [FLOW or TIME]", "wait for one traffic, for all, or for a time: wait 2s")
+@command("wait [FLOW or TIME]", "wait for one workload, for all, or for a time: wait 2s")
 def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Let the lab go on."""
     name = arguments[0] if arguments else ""
-    if name and name not in session.lab.traffics:
+    if name and name not in session.lab.workloads:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
         if session.pace is not None and seconds > _LONGEST_WAIT:
             raise ValueError(f"{name} of virtual time is too long to wait for at once; at most {_LONGEST_WAIT:g} s")
         session.wait_until(lambda: None, seconds, f"wait {name}")
     else:
-        traffics = [session.lab.traffics[name]] if name else session.lab.active
+        workloads = [session.lab.workloads[name]] if name else session.lab.active
 
         def share() -> float:
-            return min((each.share(session.world.now) for each in traffics), default=1.0)
+            return min((each.share(session.world.now) for each in workloads), default=1.0)
 
-        over = f"wait {', '.join(each.name for each in traffics)}"
-        session.wait_until(lambda: all(each.ended is not None for each in traffics) or None, stage=over, share=share)
-    states = {each: running.state for each, running in session.lab.traffics.items()}
+        over = f"wait {', '.join(each.name for each in workloads)}"
+        session.wait_until(lambda: all(each.ended is not None for each in workloads) or None, stage=over, share=share)
+    states = {each: running.state for each, running in session.lab.workloads.items()}
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 

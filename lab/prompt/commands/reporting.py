@@ -24,7 +24,7 @@ _GOES_ON = _OVER[1:]  # data in flight is no mistake
 
 def write(session: LabSession, parent: Path) -> runner.Outcome:
     """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
-    if not session.lab.traffics:
+    if not session.lab.workloads:
         raise LabError("nothing has been sent since the lab came up; begin with, for example, send h1 h3 16MiB")
     results.check_parent(parent)
     with session.lock:
@@ -35,14 +35,14 @@ def write(session: LabSession, parent: Path) -> runner.Outcome:
 
 def as_scenario(session: LabSession) -> Loaded:
     """Return the commands so far as a scenario; of several with one name the last."""
-    began = min(each.began or 0.0 for each in session.lab.traffics.values())
+    began = min(each.began or 0.0 for each in session.lab.workloads.values())
     data: dict[str, Any] = {
         "name": NAME,
         "title": "At the prompt",
         "seed": session.world.seed,
         **session.setting,
         "fabric": session.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
-        "traffic": [_traffic(each.entry, each.began, began) for each in session.lab.traffics.values()],
+        "traffic": [_traffic(each.entry, each.began, began) for each in session.lab.workloads.values()],
         "expect": _GOES_ON if session.lab.active else _OVER,
     }
     faults = [_fault(fault, begin, end, began) for fault, begin, end in session.lab.injected]

@@ -265,7 +265,7 @@ def faults(session: LabSession, _arguments: Sequence[str]) -> Answer:
 def flows(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Background traffic."""
     with session.lock:
-        entries = [_flow(session, name) for name in session.lab.traffics]
+        entries = [_flow(session, name) for name in session.lab.workloads]
     shown = [
         {**each, "done": f"{each['done']:.0%}", "bytes": show_bytes(each["bytes"]),
          "goodput": "–" if each["goodput"] is None else show_rate(each["goodput"])}
@@ -277,7 +277,7 @@ def flows(session: LabSession, _arguments: Sequence[str]) -> Answer:
 
 def _flow(session: LabSession, name: str) -> dict[str, Any]:
     """Return the done share, payload bytes received, and bytes per second of the lab's clock."""
-    running = session.lab.traffics[name]
+    running = session.lab.workloads[name]
     began, ended, done = running.began, running.ended, running.acked
     seconds = (ended or session.world.now) - began if began is not None else 0.0
     share = running.share(session.world.now)

@@ -44,7 +44,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found += _pods(scenario, fabric)
     found += _traced(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
-    traffics = {entry.name: entry for entry in scenario.traffic}
+    workloads = {entry.name: entry for entry in scenario.traffic}
     flows = dict.fromkeys(flow.name for flow in scenario.flows(fabric))
     named = {other.name: other for other in scenario.figures if other.name}
     for section, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
@@ -56,8 +56,8 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
                 *_reasons(entry),
                 *_levels(entry, named),
                 *_cables(entry, faults, fabric),
-                *_timed(entry, traffics),
-                *_with_qps(entry, traffics),
+                *_timed(entry, workloads),
+                *_with_qps(entry, workloads),
                 *_sampled(entry, fabric),
                 *_recorded(entry, scenario),
             ]
@@ -220,31 +220,31 @@ def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows
             yield "fault", f"{name} concerns no cable of its own, by which this is judged; {remedy}"
 
 
-def _timed(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
+def _timed(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:
     if entry.kind == "latency":
         for field in ("traffic", "minus"):
             name = getattr(entry, field)
-            if name is not None and (name not in traffics or traffics[name].kind_name != "pingpong"):
+            if name is not None and (name not in workloads or workloads[name].kind_name != "pingpong"):
                 yield (
                     field,
                     f"{name} is not a ping-pong, so its round trips are not timed; name traffic of kind pingpong",
                 )
-    named = traffics.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
+    named = workloads.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
     if named is not None and not named.iterates:
         yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
     if entry.kind == "completion" and entry.of == "messages":
-        named = traffics.get(entry.traffic)
+        named = workloads.get(entry.traffic)
         if named is not None and not named.keeps_qps:
             yield "of", f"the history has no messages of {entry.traffic}; write of: flows"
 
 
-def _with_qps(entry: Any, traffics: "Mapping[str, TrafficBase]") -> Rows:
+def _with_qps(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:
     """Yield expectations on QPs where the traffic that they are about leaves none in the history."""
     if entry.kind not in _OF_QPS or getattr(entry, "flow", None):
         return
-    given = getattr(entry, "victim", None) or getattr(entry, "traffic", None) or list(traffics)
+    given = getattr(entry, "victim", None) or getattr(entry, "traffic", None) or list(workloads)
     names = [given] if isinstance(given, str) else given
-    if names and all(name in traffics and not traffics[name].keeps_qps for name in names):
+    if names and all(name in workloads and not workloads[name].keeps_qps for name in names):
         what = f"{', '.join(names)} leaves no QPs in the history, by which {entry.kind} is judged"
         yield "kind", f"{what}; completion and slowdown are of its flows, drops, trims and marks of the switches"
 

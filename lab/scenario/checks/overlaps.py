@@ -1,6 +1,6 @@
 """Overlapping faults: pairs that need exclusive control of the same thing and may be active together.
 
-Faults whose begin and end are known on one clock (seconds of the run, the share of a traffic, seconds after a moment
+Faults whose begin and end are known on one clock (seconds of the run, the share of a workload, seconds after a moment
 that only the run determines) are compared in the order of their begin, in n log n steps. The others are compared in
 pairs, up to a limit.
 """
@@ -123,7 +123,7 @@ class _Overlaps:
 
 
 class _Clocks:
-    """Moments on clocks: the run's (empty name), a traffic's share, or a moment that only the run determines."""
+    """Moments on clocks: the run's (empty name), a workload's share, or a moment that only the run determines."""
 
     def __init__(self, triggers: Mapping[str, Trigger | None], times: Mapping[str, float]) -> None:
         self._triggers = triggers
@@ -163,7 +163,7 @@ class _Clocks:
 
 
 def _triggers(scenario: "Scenario") -> dict[str, Trigger | None]:
-    """Return the triggers of every moment (names of traffics and faults, `NAME.end`); None if it is unknown."""
+    """Return the triggers of every moment (names of workloads and faults, `NAME.end`); None if it is unknown."""
     found: dict[str, Trigger | None] = {entry.name: entry.start for entry in scenario.traffic}
     for fault in scenario.faults:
         found[fault.name], found[f"{fault.name}.end"] = fault.at, fault.ends_at
@@ -194,7 +194,7 @@ def _after(
 ) -> dict[str, float]:
     """Return the seconds after every moment that a trigger waits for, directly or through other triggers.
 
-    `at_least`: also after moments that are only known not to come later, such as a traffic's begin.
+    `at_least`: also after moments that are only known not to come later, such as a workload's begin.
     """
     found: dict[str, float] = {}
     seconds = 0.0

@@ -33,7 +33,7 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
 
 
 def known_times(scenario: "Scenario") -> dict[str, float]:
-    """Return the seconds of every known moment: names of traffics and faults, `NAME.end`, `start` and `end`."""
+    """Return the seconds of every known moment: names of workloads and faults, `NAME.end`, `start` and `end`."""
     times: dict[str, float] = {}
     lasting = {each.name: each.seconds for each in scenario.traffic if not each.together}  # they end what they began
     waiting: dict[str, list[tuple[str, Trigger]]] = {}
@@ -74,7 +74,7 @@ def _ends_itself(fault: FaultBase) -> bool:
 
 
 def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
-    """Yield traffics and faults that wait for an event that does not come during the run."""
+    """Yield workloads and faults that wait for an event that does not come during the run."""
     waiting: dict[tuple[int | str, ...], tuple[str, Trigger]] = {
         ("traffic", i, "start"): (entry.name, entry.start) for i, entry in enumerate(scenario.traffic)
     }

@@ -57,7 +57,7 @@ def _type(name: str, info: FieldInfo) -> Any:
 
 
 class ScenarioTransport(TransportSpec):
-    """`transport:` of a scenario, or of the hosts of one traffic."""
+    """`transport:` of a scenario, or of the hosts of one workload."""
 
     qps: int = Field(default=1, ge=1, le=MAX_QPS, description="QPs of each flow, used in turn")
     ev_profile: Annotated[dict[str, Any], Overrides(EvProfileConfig, frozenset({"name"}))] = Field(
@@ -70,4 +70,4 @@ class ScenarioTransport(TransportSpec):
 
 QpAttributes = Annotated[
     dict[str, Any], Overrides(TransportSection, frozenset({"kind", *SETTINGS}), port=int, udp_sport=int)
-]  # of the QPs of one traffic
+]  # of the QPs of one workload

@@ -67,7 +67,7 @@ MatrixField = Annotated[
 class ConnectionMatrix(TrafficBase):
     """The connections of a uet-htsim connection matrix (`.cm`): node 0 is h1, and so on; each is a stream of its own.
 
-    Start times count from the traffic's; a trigger lets others begin when a connection is acknowledged or has arrived.
+    Start times count from the workload's; a trigger lets others begin when a connection is acknowledged or has arrived.
     """
 
     kind: Literal["matrix"]
@@ -91,7 +91,7 @@ class ConnectionMatrix(TrafficBase):
         return [flow for flow, _ in self.timed(fabric)]
 
     def timed(self, fabric: Fabric) -> Iterator[tuple[Flow, float | None]]:
-        """Return flows in the order of the file, with seconds after the traffic's begin; None for triggered ones."""
+        """Return flows in the order of the file, with seconds after the workload's begin; None for triggered ones."""
         hosts = fabric.hosts
         seen: Counter[tuple[int, int]] = Counter()
         for place, one in enumerate(self.matrix.connections, 1):

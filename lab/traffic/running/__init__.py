@@ -1,1 +1,1 @@
-"""Drivers: each runs one traffic of a scenario, from set-up to the comparison of both ends."""
+"""Drivers: each runs one workload of a scenario, from set-up to the comparison of both ends."""

@@ -1,4 +1,4 @@
-"""Driver of one traffic: sets its workloads up in the agents, starts them, and collects their ends.
+"""Driver of one workload: sets its parts up in the agents, starts them, and collects their ends.
 
 After the start the agents drive it by themselves, completion by completion. Their events are handled here, and at the
 end the digests of both ends of every flow are compared.
@@ -31,7 +31,7 @@ class FlowState:
 
 
 class Running:
-    """A traffic from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
+    """A workload from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
 
     def __init__(self, world: World, entry: TrafficBase, qps: int, seed: int) -> None:
         self.entry = entry
@@ -198,7 +198,7 @@ class Running:
         return max(self._acked_sum, int(self.outcome.get("bytes", 0)))
 
     def dispatch(self, host: str, event: Mapping[str, Any]) -> None:
-        """Handle any event of a host; those of other traffics are ignored."""
+        """Handle any event of a host; those of other workloads are ignored."""
         if event["kind"] == GONE:
             self.lose(host, f"the agent of {host} ended")
         elif event["kind"] in PROGRESS_KINDS:

@@ -9,7 +9,7 @@ from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
 from mrclab.lab.traffic.running.flows import Running
 
-_MAX_ERRORS = 3  # errors kept in the traffic's own record
+_MAX_ERRORS = 3  # errors kept in the workload's own record
 _COLLECTED = 1000
 """Flows that end between two collections of garbage: a QP's parts refer to each other, and while virtual time passes
 the collector is off."""

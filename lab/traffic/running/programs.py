@@ -1,6 +1,6 @@
 """Driver of users' programs: started one after the other, watched, and judged by how they end.
 
-To the runner it is a traffic like any other. The counters of its QPs are in the hosts' samples; their numbers are
+To the runner it is a workload like any other. The counters of its QPs are in the hosts' samples; their numbers are
 found while they live, and written with the record of the start once known.
 """
 

@@ -18,7 +18,7 @@ class RunningRing(Running):
 
     @override
     def prepare(self) -> None:
-        """Compute the expected results as well: at the end of one traffic this would keep a CPU from the next."""
+        """Compute the expected results as well: at the end of one workload this would keep a CPU from the next."""
         super().prepare()
         if not self._expected:
             size, checked = self.entry.size, min(_CHECKED_ITERATIONS, self.entry.rounds or _CHECKED_ITERATIONS)
