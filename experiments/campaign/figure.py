@@ -147,16 +147,20 @@ def _ranks(rows: Sequence[Row], name: str) -> dict[str, int]:
 
 def measure(rows: Sequence[Row], name: str) -> Measure:
     """Return the measure of a word; LabError where the campaign has none such."""
+    names = list(dict.fromkeys(verdict for row in rows for verdict in row["verdicts"]))
+    called = [one for one in names if one.endswith(f" ({name})")]  # as in the scenario, without the kind
     kind, _, rest = name.rpartition("p")
     if kind in {"", "slowdown."} and rest.replace(".", "", 1).isdigit() and float(rest) <= 100:
-        if not any(row.get("flows") for row in rows):
+        if any(row.get("flows") for row in rows):
+            return _percentile(float(rest) / 100, bool(kind))
+        if not called:
             raise LabError(
                 f"{name}: this campaign keeps no flows; run it with --flows, or with flows: true in its file"
             )
-        return _percentile(float(rest) / 100, bool(kind))
-    names = list(dict.fromkeys(verdict for row in rows for verdict in row["verdicts"]))
+    if name not in names and len(called) == 1:
+        name = called[0]
     if name not in names:
-        raise LabError(f"--y {name}: write p99, or the name of an expectation; {nearest(name, names)}")
+        raise LabError(f"--y {name}: write p99, or the name of an expectation; {nearest(name, called or names)}")
 
     def single(row: Row) -> float | None:
         verdict = row["verdicts"].get(name)

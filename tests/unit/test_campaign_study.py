@@ -139,6 +139,17 @@ def swept(directory, values, names=("",)):
     return directory
 
 
+def test_a_figure_is_called_as_its_expectation_is_named(tmp_path):
+    def row(*kinds):
+        verdict = {"ok": True, "value": 2.0, "unit": "s", "expected": "", "observed": ""}
+        return {"variant": "", "values": {}, "verdicts": dict.fromkeys(kinds, verdict)}
+
+    assert figure.measure([row("completion (p99)", "jain")], "p99").label == "completion (p99), s"
+    assert figure.measure([row("recover (back)")], "back").pooled([row("recover (back)")]) == (1, 2.0)
+    with pytest.raises(LabError, match=r"known here: goodput \(x\), jain \(x\)"):
+        figure.measure([row("goodput (x)", "jain (x)")], "x")
+
+
 def drawn(directory, tmp_path, *more):
     words = ["figure", str(directory), "--x", "link.delay", "--y", "limit", "--json", *more]
     words += ["--out", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
