@@ -189,7 +189,7 @@ class MapperVerdict(BaseExpectation):
         right = [r for r in right if self.state in {None, r.get("state")}]
         wrong = sorted({str(r["element"]) for r in records} - {str(r["element"]) for r in right})
         cycle = self._cycle(measures)
-        expected = f"Clustermapper blames {self.element or fault.where} within {self._limits}"
+        expected = f"Clustermapper blames {self.element or fault.where}{self._limits}"
         expected += " and no other" if self.only else ""
         others = f"; also {', '.join(wrong[:3])}" if wrong else ""
         if not right:
@@ -200,12 +200,12 @@ class MapperVerdict(BaseExpectation):
         observed = f"{right[0]['element']} {right[0].get('state', '')} after {show_seconds(seconds)}{limits}{others}"
         in_time = seconds <= (self.within or seconds) and cycles <= (self.within_cycles or cycles)
         when = f"at {measures.time_text(right[0].t)}"
-        value, unit = (cycles, "cycles") if self.within is None else (seconds, "s")
+        value, unit = (cycles, "cycles") if cycle and self.within is None else (seconds, "s")
         return self.verdict(in_time and not (self.only and wrong), expected, observed, when, value, unit)
 
     def _cycle(self, measures: "Measures") -> float:
-        """Seconds of a probe cycle, 0 where no limit needs it; KeyError where the scenario has no Clustermapper."""
-        if self.within_cycles is None:
+        """Seconds of a probe cycle, 0 where a limit needs none; KeyError where the scenario has no Clustermapper."""
+        if self.within_cycles is None and self.within is not None:
             return 0.0
         if measures.scenario.mapper is None:
             raise KeyError("a probe cycle, for want of mapper: in the scenario,")
@@ -215,7 +215,7 @@ class MapperVerdict(BaseExpectation):
     def _limits(self) -> str:
         limits = [show_seconds(self.within)] if self.within is not None else []
         limits += [f"{self.within_cycles:g} cycles"] if self.within_cycles is not None else []
-        return " and ".join(limits)
+        return f" within {' and '.join(limits)}" if limits else ""
 
 
 @EXPECTATIONS.register

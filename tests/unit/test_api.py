@@ -261,6 +261,15 @@ def test_a_flap_goes_on_while_the_lab_is_stepped_and_what_runs_at_the_end_is_end
     assert [running.outcome["error"] for running in lab.workloads.values()] == ["the lab was taken down"]
 
 
+def test_traffic_whose_bytes_are_counted_is_intact_where_all_of_them_arrived():
+    with mrclab.up(FABRIC) as lab:
+        assert lab.run("stream", **{"from": "h1", "to": "h2"}, size="64 KiB", content="counted").intact
+        assert lab.run("open_loop", sizes="hadoop", load="20%", flows=3).intact
+        assert lab.run("training", parameters=1e4, layers=1, forward="1us", hosts=["h1", "h2"]).intact
+        flow = lab.start("stream", **{"from": "h1", "to": "h2"}, size="1 GiB", content="counted")
+        assert not flow.stop().intact
+
+
 def test_pictures_leave_the_users_backend_alone():
     program = (
         "import matplotlib; matplotlib.rcParams['backend'] = 'svg'; import mrclab.lab.report.plots;"

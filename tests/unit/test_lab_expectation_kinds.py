@@ -8,7 +8,7 @@ from lab_flows_history import END, FREEZE, INCAST, LINE, QP, RTT, START, THAW, e
 
 import mrclab
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.expectations import EXPECTATIONS
+from mrclab.lab.expectations import EXPECTATIONS, judge_all
 from mrclab.lab.history import Record
 from mrclab.lab.measure import Selection
 
@@ -126,6 +126,12 @@ def test_an_expectation_holds_or_not_and_says_what_it_saw(text, holds, observed)
     assert observed in verdict.observed
     assert verdict.ok is holds, verdict
     assert verdict.expected
+
+
+def test_a_verdict_without_a_limit_is_measured_in_cycles():
+    *_, verdict = judge_all(measures(rest=f"measure:\n{line('kind: verdict, fault: freeze')}"))
+    assert (round(verdict.value, 6), verdict.unit) == (3.0, "cycles")
+    assert verdict.expected == "Clustermapper blames t1-p1-2 and no other (measured)"
 
 
 def test_every_kind_of_the_union_has_a_case_or_a_test_of_its_own():

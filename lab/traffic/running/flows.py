@@ -167,11 +167,23 @@ class Running:
 
     @property
     def intact(self) -> bool:
-        """True if it ended without an error and both ends have the same bytes."""
+        """True if it ended without an error and both ends have the same bytes, where these are kept."""
         end = self.outcome
-        return (
-            bool(end.get("sent_sha256")) and end["sent_sha256"] == end.get("received_sha256") and not end.get("error")
-        )
+        if not end or end.get("error"):
+            return False
+        if self._is_counted:
+            return self._has_all
+        return bool(end["sent_sha256"]) and end["sent_sha256"] == end["received_sha256"]
+
+    @property
+    def _is_counted(self) -> bool:
+        """True if both ends count the bytes and take no digest of them."""
+        return getattr(self.entry, "content", "") == "counted"
+
+    @property
+    def _has_all(self) -> bool:
+        """True if as many bytes were acknowledged as were to be sent."""
+        return self.size is None or self.outcome["bytes"] >= self.size
 
     @property
     def state(self) -> str:

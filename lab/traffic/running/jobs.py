@@ -13,6 +13,7 @@ class RunningJob(Running):
     """Ranks from start to end."""
 
     entry: JobTraffic
+    _is_counted = True
 
     def __init__(self, world: World, entry: JobTraffic, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
@@ -34,6 +35,10 @@ class RunningJob(Running):
     def over(self) -> bool:
         """True if every rank is done, or one has failed."""
         return self._failed or (not self._going and not self._open)
+
+    @property
+    def _has_all(self) -> bool:
+        return not self._going
 
     def share(self, now: float) -> float:
         """Return the completed share, from 0 to 1, by bytes; 1 only at its end."""

@@ -80,6 +80,10 @@ class RunningOpenLoop(Running):
         """True if all flows have begun and ended."""
         return self._driver is not None and bool(self._driver.over)
 
+    @property
+    def _has_all(self) -> bool:
+        return self._done == self.entry.count
+
     def share(self, now: float) -> float:
         """Return the share of flows that have ended; 1 only at its end."""
         return 1.0 if self.ended is not None else min(self._done / self.entry.count, 0.9999)
