@@ -240,6 +240,17 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         pass
 
 
+def test_a_qp_that_stalls_at_a_host_without_part_in_another_traffic_ends_neither():
+    with mrclab.up({**FABRIC, "hosts_per_t0": 2}) as lab:
+        stalled = lab.start("write", **{"from": "h1", "to": "h3"}, size="1 MiB")
+        other = lab.start("stream", **{"from": "h2", "to": "h4"}, duration="2ms", rate="1% of line", message="4 KiB")
+        with lab.nic_down("h1"):
+            lab.advance("1ms")  # more than 64 round trips: h1 reports it
+            assert stalled.share < 1
+        assert stalled.wait().intact
+        assert other.wait().intact
+
+
 def test_waiting_for_a_condition_ends_soon_after_it_is_met_on_fast_links():
     with mrclab.up(FABRIC) as lab:
         lab.wait_until(lambda: lab.now > 10e-6)

@@ -245,8 +245,8 @@ class Running:
             self.stalled[host, qp] = str(event["reason"])
 
     def _qps_at(self, host: str) -> set[int]:
-        """Numbers of this traffic's QPs at a host."""
-        return {number for state in self._at(host) for number in state.qps.get(host, ())}
+        """Numbers of this traffic's QPs at a host, which may have none of it."""
+        return {number for state in self._by_host.get(host, ()) for number in state.qps.get(host, ())}
 
     def _close(self, state: FlowState, error: str, done: Mapping[str, Any] | None = None) -> None:
         """Note that a flow has ended, or failed."""
