@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
-from mrclab.sim.clock import Clock
 from mrclab.topo import srv6
+
+if TYPE_CHECKING:
+    from mrclab.experiments.soak.harness import SoakHarness
 
 GUARD: Final = 64  # bytes around what is written to, which no write may touch
 _GUARDED: Final = b"\xa5" * GUARD
 _MAX_COMPLETIONS: Final = 100_000
 _PATTERN: Final = random.Random("soak").randbytes((1 << 20) + 4093)  # no power of two: packets differ
-
-
-class Hosts(Protocol):
-    """Transports by host, and a clock."""
-
-    transports: dict[str, Any]
-    clock: Clock
-
-    def after(self, seconds: float, work: Callable[[], object]) -> None:
-        """Call `work` after a delay."""
 
 
 class Writes:
@@ -105,7 +96,7 @@ class Writes:
 class SoakConnection:
     """Two connected QPs and their writes. `ends` are (transport, QP, send CQ, receive CQ), that of the source first."""
 
-    def __init__(self, harness: Hosts, flow: SoakFlow) -> None:
+    def __init__(self, harness: SoakHarness, flow: SoakFlow) -> None:
         self.flow = flow
         self.harness = harness
         self.hosts = flow.source, flow.destination
@@ -131,7 +122,7 @@ class SoakConnection:
                     self._receive(harness, writes, number, after)
 
     @staticmethod
-    def _receive(harness: Hosts, writes: Writes, number: int, after: float) -> None:
+    def _receive(harness: SoakHarness, writes: Writes, number: int, after: float) -> None:
         if after:
             harness.after(after, functools.partial(writes.post_receive, number))
         else:

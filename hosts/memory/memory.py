@@ -1,7 +1,6 @@
 """Memory of registered regions: the part of the host that knows files.
 
-`Memory` is the interface that verbs and workloads use; `Plain` maps files on any system, `hosts.memory.regions.Mapped`
-maps them as an agent on Linux should.
+`Memory` maps files on any system, `hosts.memory.regions.Mapped` as an agent on Linux should.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from mrclab.rpc.errors import RpcError
 
@@ -24,8 +23,8 @@ STEP_INTERVAL_S = 0.001
 """Time between two steps of `populate` that keeps them well ahead of the data and out of its way."""
 
 
-class Memory(Protocol):
-    """Gives the bytes of a file as a buffer."""
+class Memory:
+    """Maps files portably; other systems derive from it."""
 
     def map(self, path: str, length: int | None, access: Access) -> Buffer:
         """Map a file's first `length` bytes (None: all of it).
@@ -33,25 +32,6 @@ class Memory(Protocol):
         With access "write" the file is made where it is missing and gets exactly `length` bytes. An empty region is an
         empty bytearray, since nothing can be mapped. Raises RpcError with the errno's name; the text names the path.
         """
-
-    def unmap(self, buffer: Buffer) -> None:
-        """Unmap a region's memory, at the latest when its last view is released; its bytes are in the file."""
-
-    def sync(self, buffer: Buffer) -> None:
-        """Write the buffer into the file, where these are not the same memory."""
-
-    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Call `gone` when an access finds bytes of the buffer missing because the file was truncated."""
-
-    def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
-        """Return a step that touches some pages of a region and returns whether there are more; None: nothing to do."""
-
-
-class Plain:
-    """Files mapped portably."""
-
-    def map(self, path: str, length: int | None, access: Access) -> Buffer:
-        """Map a file; see Memory."""
         if not Path(path).is_absolute():
             raise RpcError(
                 "EINVAL", f"path {path!r} is relative; give an absolute path, the agent has its own directory"
@@ -72,19 +52,19 @@ class Plain:
             os.close(descriptor)
 
     def unmap(self, buffer: Buffer) -> None:
-        """Close the mapping."""
+        """Unmap a region's memory, at the latest when its last view is released; its bytes are in the file."""
         if isinstance(buffer, mmap.mmap):
             with contextlib.suppress(BufferError):  # a view is left, as in what a destroyed QP remembers of a packet
                 buffer.close()
 
     def sync(self, buffer: Buffer) -> None:
-        """Nothing: the buffer is the file."""
+        """Write the buffer into the file; do nothing where these are the same memory."""
 
     def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Nothing: where a file is cut short under its mapping, the system decides."""
+        """Call `gone` when an access finds that the file was truncated; here that is left to the system."""
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
-        """Nothing: pages come as they are touched."""
+        """Return a step that touches some pages and returns True if there are more; None: nothing to do."""
         return None
 
     def _map(self, descriptor: int, path: str, length: int | None, access: Access) -> Buffer:
@@ -115,7 +95,7 @@ class Plain:
         return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
 
 
-class Copies(Plain):
+class Copies(Memory):
     """Files copied into memory, where a mapping would be a copy that nothing writes back (WebAssembly)."""
 
     def __init__(self) -> None:
@@ -144,7 +124,7 @@ class Copies(Plain):
 
 def local_memory() -> Memory:
     """Return the mapper of files of this system."""
-    return Copies() if sys.platform in {"emscripten", "wasi"} else Plain()
+    return Copies() if sys.platform in {"emscripten", "wasi"} else Memory()
 
 
 def _refused(path: str, access: Access, error: OSError) -> RpcError:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 
 from mrclab.hosts.memory import sigbus
-from mrclab.hosts.memory.memory import Access, Buffer, Plain
+from mrclab.hosts.memory.memory import Access, Buffer, Memory
 from mrclab.hosts.memory.sigbus import address_of, put_empty_memory
 
 _MADV_POPULATE = {"read": 22, "write": 23}  # madvise(2), Linux 5.14
@@ -81,7 +81,7 @@ def _copy_over(address: int, descriptor: int, size: int) -> None:
     ctypes.memmove(address, (ctypes.c_char * size).from_buffer(copy), size)
 
 
-class Mapped(Plain):
+class Mapped(Memory):
     """Files mapped on Linux: guarded against truncation, refused where the disk is too full, touched ahead."""
 
     def unmap(self, buffer: Buffer) -> None:

@@ -2,31 +2,24 @@
 
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mrclab.lab.errors import LabError
 from mrclab.topo import fabricfile
 from mrclab.topo.errors import UntrustedPlace
 from mrclab.topo.input import trust
-from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.lab.run.virtual import VirtualWorld
 
 OVER = "over"  # marker file: the lab whose history is kept has ended
 _OFTEN = 0.1  # seconds of the machine's clock between two writings
 
 
-class HistoryInMemory(Protocol):
-    """A world that keeps its history in memory."""
-
-    fabric: Fabric
-
-    def history_since(self, number: int) -> list[str]:
-        """Return the records after the first `number`, as JSON lines."""
-
-
 class Mirror:
     """Writes `fabric.yaml` and `history/lab.jsonl` into a run directory. LabError where it cannot be created."""
 
-    def __init__(self, world: HistoryInMemory, place: Path, *, keep: bool = False) -> None:
+    def __init__(self, world: "VirtualWorld", place: Path, *, keep: bool = False) -> None:
         self.place = place
         self._keep = keep
         self._world = world

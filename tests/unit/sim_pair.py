@@ -7,7 +7,7 @@ import random
 
 from mrclab.controller import nodefiles
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.transports import WIRE
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -34,7 +34,7 @@ class Sim:
                 config,
                 random.Random(f"{seed}/{name}"),
                 nic,
-                Plain(),
+                Memory(),
                 functools.partial(self._record, name),
                 lambda _now, _event: None,
                 codecs=WIRE if wire_format else OBJECTS,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.hosts.memory.memory import Copies, Plain, local_memory
+from mrclab.hosts.memory.memory import Copies, Memory, local_memory
 from mrclab.lab.run.runner import run_scenario
 from mrclab.lab.scenario import scenario
 from mrclab.sim import world
@@ -30,13 +30,13 @@ def history(folder: Path) -> str:
 
 def test_a_run_on_copies_has_the_history_of_one_on_mapped_files(tmp_path, monkeypatch):
     found = []
-    for kind in (Plain, Copies):
+    for kind in (Memory, Copies):
         monkeypatch.setattr(world, "local_memory", kind)
         found.append(history(tmp_path / kind.__name__))
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("platform", "kind"), [("linux", Plain), ("darwin", Plain), ("emscripten", Copies)])
+@pytest.mark.parametrize(("platform", "kind"), [("linux", Memory), ("darwin", Memory), ("emscripten", Copies)])
 def test_files_are_copied_where_mappings_are_copies(platform, kind, monkeypatch):
     monkeypatch.setattr(sys, "platform", platform)
     assert type(local_memory()) is kind

@@ -9,7 +9,7 @@ from mrc_sim import node_config
 
 from mrclab.hosts.agent import api, sampling
 from mrclab.hosts.agent.host import RunningHost
-from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.nic.interface import PortCounters
 from mrclab.hosts.transports import draws
 from mrclab.rpc.dispatch import Operations
@@ -73,7 +73,7 @@ def host(written):
         written.append({"t": now, **entry})
         return written[-1]
 
-    return RunningHost(node_config(1), random.Random(1), HandNic, Plain(), record, lambda _now, _event: None)
+    return RunningHost(node_config(1), random.Random(1), HandNic, Memory(), record, lambda _now, _event: None)
 
 
 def test_records_and_operations_happen_at_the_nics_time(host, written):
@@ -121,7 +121,7 @@ def test_a_seed_draws_the_same_paths_whether_or_not_keys_are_secret(kind):
     def paths(repeatable):
         rng, secrets = draws(1, "h1", repeatable)
         seen = lambda _now, entry: entry  # noqa: E731
-        made = RunningHost(node_config(1), rng, HandNic, Plain(), seen, lambda *_: None, kind, secrets=secrets)
+        made = RunningHost(node_config(1), rng, HandNic, Memory(), seen, lambda *_: None, kind, secrets=secrets)
         for port in made.nic.ports:
             made.transport.port_event(port.number, True, 0.0)
         for _ in range(3):
@@ -181,7 +181,7 @@ def test_hosts_of_one_process_share_what_checks_their_arguments(host, monkeypatc
     assert host.call("hello")["host"] == "h1"
     monkeypatch.setattr(api, "validate_call", refuse)
     another = RunningHost(
-        node_config(3), random.Random(1), HandNic, Plain(), lambda _now, entry: entry, lambda *_: None
+        node_config(3), random.Random(1), HandNic, Memory(), lambda _now, entry: entry, lambda *_: None
     )
     assert another.call("hello")["host"] == "h3"
     assert host.call("hello")["host"] == "h1"

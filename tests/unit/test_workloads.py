@@ -5,7 +5,7 @@ import itertools
 import pytest
 from mrc_sim import Simulation
 
-from mrclab.hosts.memory.memory import Plain
+from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.workloads import ring
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.channel import content, pieces
@@ -26,7 +26,7 @@ class Hosts:
     def serve(self, name):
         directory = {other: cfg.host.address for other, cfg in self.sim.configs.items()}
         record = self.sim._logger(name)
-        return WorkloadOperations(self.sim.hosts[name], self, Plain(), lambda: directory, record, record)
+        return WorkloadOperations(self.sim.hosts[name], self, Memory(), lambda: directory, record, record)
 
     @property
     def now(self):

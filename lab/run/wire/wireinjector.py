@@ -1,9 +1,8 @@
 """Fault injector on this machine: cables by their rules, nodes by their processes."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from mrclab.events.event import Event
 from mrclab.events.processes import HelperLate
 from mrclab.topo.cables import cablefaults, cables, relays, senders
 from mrclab.topo.cables.cablefaults import Direction, Match
@@ -13,26 +12,10 @@ from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.switches.targets import Launch
 from mrclab.topo.nodecontrol import Cleared
 
+if TYPE_CHECKING:
+    from mrclab.lab.run.wire.wireworld import WireWorld
+
 _CONTROLLER = "controller"
-
-
-class Supervisor(Protocol):
-    """Watcher of the lab's processes, such as `lab.run.wire.wireworld.WireWorld`."""
-
-    def excuse(self, *processes: str) -> None:
-        """Let these processes end: it is part of a fault."""
-
-    def expect_alive(self, *processes: str) -> None:
-        """Report the end of these again: they run."""
-
-    def launch(self, process: str) -> None:
-        """Start the `controller` or a host's agent (by the host's name); return once it serves."""
-
-    def forget(self, node: str) -> None:
-        """Close the connection to a node."""
-
-    def record(self, event: Event, t: float | None = None) -> float:
-        """Write a record of the lab itself into the history."""
 
 
 class _WireInjected:
@@ -45,37 +28,37 @@ class _WireInjected:
 
 
 class _WireImpaired:
-    def __init__(self, relayed: relays.Relayed, supervisor: Supervisor) -> None:
-        self._relayed, self._supervisor = relayed, supervisor
+    def __init__(self, relayed: relays.Relayed, world: "WireWorld") -> None:
+        self._relayed, self._world = relayed, world
 
     def clear(self) -> tuple[int, int, int]:
-        self._supervisor.excuse(self._relayed.name)
+        self._world.excuse(self._relayed.name)
         counts = self._relayed.clear()
-        _record_late(self._supervisor, self._relayed.name, self._relayed.late)
+        _record_late(self._world, self._relayed.name, self._relayed.late)
         return sum(c.received for c in counts), sum(c.lost for c in counts), sum(c.sent for c in counts)
 
 
 class _Sending:
-    def __init__(self, sender: senders.FrameSender, supervisor: Supervisor) -> None:
-        self._sender, self._supervisor = sender, supervisor
+    def __init__(self, sender: senders.FrameSender, world: "WireWorld") -> None:
+        self._sender, self._world = sender, world
 
     def clear(self) -> tuple[int, int]:
-        self._supervisor.excuse(self._sender.name)
+        self._world.excuse(self._sender.name)
         done = self._sender.clear()
-        _record_late(self._supervisor, self._sender.name, self._sender.late)
+        _record_late(self._world, self._sender.name, self._sender.late)
         return done.sent, done.refused
 
 
-def _record_late(supervisor: Supervisor, name: str, late: tuple[float, float]) -> None:
-    supervisor.record(HelperLate(process=name, late=late[0], at=late[1]))
+def _record_late(world: "WireWorld", name: str, late: tuple[float, float]) -> None:
+    world.record(HelperLate(process=name, late=late[0], at=late[1]))
 
 
 class WireFaultInjector:
     """Fault injector of the wire, on an emulation; a `mrclab.lab.faults.action.FaultInjector`."""
 
-    def __init__(self, emulation: Emulation, supervisor: Supervisor) -> None:
+    def __init__(self, emulation: Emulation, world: "WireWorld") -> None:
         self._emulation = emulation
-        self._supervisor = supervisor
+        self._world = world
 
     def hold_down(self, owner: str, *links: str) -> None:
         """Take cables down."""
@@ -95,7 +78,7 @@ class WireFaultInjector:
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _WireImpaired:
         """Put a relay process into the cable."""
         relayed = relays.impair(self._emulation, link, impairment, direction=direction, seed=seed)
-        return _WireImpaired(relayed, self._supervisor)
+        return _WireImpaired(relayed, self._world)
 
     def swap(self, one: str, other: str) -> None:
         """Swap two cables' far ends."""
@@ -106,17 +89,17 @@ class WireFaultInjector:
     ) -> _Sending:
         """Start a sending process in the host's namespace."""
         sender = senders.send(self._emulation, source, destination, path, rate_pps, size, name)
-        return _Sending(sender, self._supervisor)
+        return _Sending(sender, self._world)
 
     def kill(self, node: str) -> None:
         """SIGKILL."""
-        self._supervisor.excuse(node)
+        self._world.excuse(node)
         self._emulation.kill(node)
         self._forget(node)
 
     def terminate(self, node: str) -> None:
         """SIGTERM."""
-        self._supervisor.excuse(node)
+        self._world.excuse(node)
         self._emulation.terminate(node)
         self._forget(node)
 
@@ -125,8 +108,8 @@ class WireFaultInjector:
         if self._is_switch(node):
             self._emulation.restart(node)
         else:
-            self._supervisor.launch(node)
-        self._supervisor.expect_alive(node)
+            self._world.launch(node)
+        self._world.expect_alive(node)
 
     def freeze(self, node: str) -> None:
         """SIGSTOP."""
@@ -155,4 +138,4 @@ class WireFaultInjector:
 
     def _forget(self, node: str) -> None:
         if not self._is_switch(node):
-            self._supervisor.forget(node)
+            self._world.forget(node)
