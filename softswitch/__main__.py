@@ -12,12 +12,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
+
+if TYPE_CHECKING:
+    from mrclab.softswitch.p4runtime.server import P4RuntimeServer
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter lock."""
@@ -28,13 +31,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 class UsageError(Exception):
     """A command line that cannot be carried out; the text names the problem and the remedy."""
-
-
-class RuntimeServer(Protocol):
-    """The running P4Runtime server."""
-
-    def stop(self) -> None:
-        """End it."""
 
 
 @functools.cache  # a megabyte of small objects, which forks need not make again
@@ -126,7 +122,7 @@ def logging_setup(args: argparse.Namespace) -> None:
     )
 
 
-def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
+def serve(args: argparse.Namespace, switch: SoftSwitch) -> P4RuntimeServer | None:
     """Start the P4Runtime server, unless disabled."""
     if args.no_grpc:
         return None
@@ -137,10 +133,7 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> RuntimeServer | None:
     from mrclab.softswitch.p4runtime.messages.address import default_address  # noqa: PLC0415
 
     address = args.grpc_server_addr or default_address(args.device_id)
-    running: RuntimeServer = server.serve(
-        switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port
-    )
-    return running
+    return server.serve(switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port)
 
 
 def return_large_blocks() -> None:

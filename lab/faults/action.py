@@ -17,10 +17,10 @@ Counters = Mapping[str, Any]
 
 
 class Injection(Protocol):
-    """Faults of packets on some cables, in force until they are cleared."""
+    """Faults of packets on some cables, or background traffic, until they are cleared."""
 
     def clear(self) -> tuple[int, int]:
-        """End it; return packets that the fault matched, and those that it dropped or damaged."""
+        """End it; return packets matched, and those dropped or damaged; of traffic those sent, and without carrier."""
 
 
 class Impaired(Protocol):
@@ -28,13 +28,6 @@ class Impaired(Protocol):
 
     def clear(self) -> tuple[int, int, int]:
         """End it; return frames that came in, those lost on purpose, and those that left."""
-
-
-class Sending(Protocol):
-    """Background traffic, until it is cleared."""
-
-    def clear(self) -> tuple[int, int]:
-        """End it; return packets sent, and those that found no carrier."""
 
 
 class FaultInjector(NodeControl, Protocol):
@@ -59,7 +52,7 @@ class FaultInjector(NodeControl, Protocol):
 
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
-    ) -> Sending:
+    ) -> Injection:
         """Send packets of `size` bytes from host to host along one path (plane, uplink)."""
 
     def kill_programs(self, host: str) -> int:

@@ -22,7 +22,7 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     invalid,
 )
 from mrclab.hosts.agent.provider.evprofiles import EvProfileChange, EvProfiles
-from mrclab.hosts.agent.provider.qp import CtlNumbers, ServerLoop
+from mrclab.hosts.agent.provider.qp import CtlNumbers
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
@@ -31,6 +31,7 @@ from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import uplink_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent
 from mrclab.hosts.mrc.packets.headers import Dscp
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 
@@ -103,7 +104,7 @@ class Control(CtlNumbers):
 class ProgramCtl(Control):
     """mrc_ctl of one host, shared by all programs."""
 
-    def __init__(self, endpoint: MrcEndpoint, loop: ServerLoop) -> None:
+    def __init__(self, endpoint: MrcEndpoint, loop: Loop) -> None:
         self._endpoint, self._loop = endpoint, loop
         self._queues: list[EvQueue] = []
         self.ctl = Ctl(endpoint)

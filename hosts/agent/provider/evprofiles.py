@@ -19,11 +19,11 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     TransportProfile,
     invalid,
 )
-from mrclab.hosts.agent.provider.qp import ServerLoop
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 
 _EVENTS: Final = {1: ApiState.GOOD, 2: ApiState.ASSUMED_BAD}
@@ -65,7 +65,7 @@ class ProgramEvProfile(TransportProfile):
 class EvProfiles:
     """All EV profiles and EV formats of a host."""
 
-    def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: ServerLoop) -> None:
+    def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: Loop) -> None:
         self._endpoint, self._ctl, self._deliver, self._loop = endpoint, ctl, deliver, loop
         self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
         self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}

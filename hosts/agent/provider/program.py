@@ -14,10 +14,11 @@ from typing import Any, Final
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import Control, EvQueue
 from mrclab.hosts.agent.provider.memory import RegionView
-from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp, ServerLoop
+from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.verbs import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, Verbs
@@ -39,7 +40,7 @@ class ProgramContext:
         endpoint: Endpoint,
         control: Control,
         name: str,
-        loop: ServerLoop,
+        loop: Loop,
     ) -> None:
         self.connection = connection
         self.qps: dict[int, ProgramQp] = {}

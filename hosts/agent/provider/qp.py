@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.memory import gather
@@ -17,6 +17,7 @@ from mrclab.hosts.agent.provider.rings import QpRings, SharedQueue
 from mrclab.hosts.agent.provider.wire import IbvQpState, M, V
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.qp import MrcQueuePair
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import MemoryTable, Refusal
@@ -85,20 +86,6 @@ class _NoRemoteWrites:
         return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
 
 
-class ServerLoop(Protocol):
-    """Interface of the loop that serves the provider."""
-
-    @property
-    def now(self) -> float:
-        """Seconds of its clock."""
-
-    def every(self, interval: float, work: Callable[[float], None]) -> None:
-        """Call `work(now)` every `interval` seconds."""
-
-    def call_soon(self, work: Callable[[float], None]) -> None:
-        """Call `work(now)` once, before the next frame is sent."""
-
-
 class CtlNumbers:
     """Lookup of profile numbers: from the program's to the transport's."""
 
@@ -116,7 +103,7 @@ class ProgramQp:
 
     def __init__(
         self, endpoint: Endpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
-        signal_all: bool, loop: ServerLoop,
+        signal_all: bool, loop: Loop,
     ) -> None:  # fmt: skip
         self._endpoint, self._profiles, self.rings = endpoint, profiles, rings
         self._verbs: Verbs[Any] = endpoint.verbs

@@ -14,9 +14,9 @@ from typing import Final
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl
 from mrclab.hosts.agent.provider.program import ProgramContext
-from mrclab.hosts.agent.provider.qp import ServerLoop
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.paths import check_length
@@ -31,7 +31,7 @@ _MAX_MESSAGE: Final = wire.MAX_BYTES + 1024
 class Provider:
     """Serves programs on `path`. Have the loop call `service` whenever `fileno` is readable."""
 
-    def __init__(self, path: Path, endpoint: Endpoint, loop: ServerLoop) -> None:
+    def __init__(self, path: Path, endpoint: Endpoint, loop: Loop) -> None:
         self._path, self._endpoint, self._loop = path, endpoint, loop
         self._control = ProgramCtl(endpoint, loop) if isinstance(endpoint, MrcEndpoint) else Control()
         self._programs: dict[int, ProgramContext] = {}  # by connection

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Sending
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Injection
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.probe import FaultProbe
@@ -102,7 +102,7 @@ class SendBackground(FaultAction["Background"]):
 
     def __init__(self, context: FaultContext, fault: "Background") -> None:
         super().__init__(context, fault)
-        self._sending: Sending | None = None
+        self._sending: Injection | None = None
 
     @override
     def inject(self) -> None:
