@@ -47,6 +47,11 @@ class Verdict:
     value: float | None = None
     unit: str = ""
 
+    @property
+    def is_measured(self) -> bool:
+        """True for a figure that nothing judged."""
+        return self.ok and self.expected.endswith(MEASURED)
+
 
 _OLD_FIELDS = {"wanted": "expected", "saw": "observed"}
 

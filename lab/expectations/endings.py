@@ -45,8 +45,11 @@ class Integrity(BaseExpectation):
         if counted.issuperset(names):
             return self.verdict(True, expected, "every flow ended, its bytes acknowledged and counted", when)
         digest = ends[0].get("sent_sha256", "")
-        count = sum("flow" in end.data for end in ends)
-        observed = f"sha256 {digest[:12]}… at both ends" if count < 2 else f"{count} flows, each intact by sha256"
+        flows = [end for end in ends if "flow" in end.data]
+        count = sum(bool(end.get("sent_sha256")) for end in flows)
+        observed = f"sha256 {digest[:12]}… at both ends" if len(flows) < 2 else f"{count} flows, each intact by sha256"
+        if counted and count < len(flows):
+            observed = f"{count} flows intact by sha256, {len(flows) - count} with all bytes acknowledged and counted"
         if all(end.get("exit_status") is not None for end in ends):
             observed = "every program ended with status 0"
         return self.verdict(True, expected, observed, when)

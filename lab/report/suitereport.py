@@ -94,7 +94,8 @@ def show(result: SuiteResult, console: Console) -> None:
     table = grid("scenario", "seed", "", "expectations passed", "took", "why", title="Runs", fold=True)
     for entry in result.entries:
         state = f"[{_COLOURS[entry.state]}]{entry.state}[/]"
-        passed = f"{sum(verdict.ok for verdict in entry.verdicts)} of {len(entry.verdicts)}" if entry.verdicts else "–"
+        judged = [verdict.ok for verdict in entry.verdicts if not verdict.is_measured]
+        passed = f"{sum(judged)} of {len(judged)}" if judged else "–"
         table.add_row(
             escape(entry.label), str(entry.seed), state, passed, show_seconds(entry.seconds), escape(why(entry))
         )

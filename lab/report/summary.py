@@ -164,7 +164,9 @@ def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
 
 
 def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
-    passed = sum(verdict.ok for verdict in verdicts)
+    judged = [verdict for verdict in verdicts if not verdict.is_measured]
+    measured = f", {len(verdicts) - len(judged)} figures measured" if len(judged) < len(verdicts) else ""
+    passed = f"{sum(verdict.ok for verdict in judged)} of {len(judged)} expectations passed{measured}"
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""
     lost = f", {sum(loss.packets for loss in measures.paths.losses)} packets lost"
@@ -174,7 +176,7 @@ def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
         for job in measures.training.jobs
         if (found := lost_by_faults(measures, job)) is not None
     )
-    return f"{passed} of {len(verdicts)} expectations passed; {show_bytes(size)}{rate}{lost}{cost}"
+    return f"{passed}; {show_bytes(size)}{rate}{lost}{cost}"
 
 
 def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:

@@ -37,6 +37,9 @@ def test_figures_are_told_and_not_judged(tmp_path):
     assert dropped.ok
     assert dropped.value == 0
     assert goodput.value > 0
+    page = (outcome.directory / "report.html").read_text(encoding="utf-8")
+    assert "1 of 1 expectations passed, 3 figures measured; " in page
+    assert (page.count(">measured</td>"), page.count(">passed</td>")) == (3, 1)
 
 
 def test_what_cannot_be_measured_fails(tmp_path):

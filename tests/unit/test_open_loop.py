@@ -156,7 +156,7 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     begin = runner.Run.go
     monkeypatch.setattr(runner.Run, "go", lambda self: (worlds.append(self._world), begin(self))[1])
     left = {}
-    rest = runner.Run._linger
+    rest = runner.Run._wait_for_evs
 
     def linger(self):
         rest(self)
@@ -164,7 +164,7 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
         hosts = self._world._sim.hosts
         left.update({name: len(host.transport.verbs.qps) for name, host in hosts.items()})
 
-    monkeypatch.setattr(runner.Run, "_linger", linger)
+    monkeypatch.setattr(runner.Run, "_wait_for_evs", linger)
     outcome = runner.run_scenario(loaded(tmp_path), tmp_path / "r", lambda *_: None, lambda _: None, report=False)
     assert outcome.state == "passed", [str(verdict) for verdict in outcome.verdicts]
     assert set(left.values()) == {0}
@@ -184,6 +184,15 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
 
 
 @pytest.mark.sources
+def test_flows_that_are_only_counted_are_not_said_to_have_digests(tmp_path):
+    other = "  - {name: file, kind: write, from: h1, to: h3, size: 64 KiB}\ntimeout:"
+    text = loaded(tmp_path).text.replace("timeout:", other).replace("expect:", "expect:\n  - {kind: integrity}")
+    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
+    outcome = runner.measure(scenario.load(tmp_path / "two.yaml"), tmp_path, lambda *_: None, lambda _: None)
+    said = "1 flows intact by sha256, 60 with all bytes acknowledged and counted"
+    assert (outcome.verdicts[0].ok, outcome.verdicts[0].observed) == (True, said)
+
+
 def test_a_flow_for_which_a_host_has_no_qp_left_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "MAX_QP", 2)
     ends = ended(tmp_path, loaded(tmp_path).text)

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import page_of
 from mrclab.lab.report.summary import Facts
@@ -132,6 +133,7 @@ def _drops(facts: Facts) -> Table:
 def _verdicts(facts: Facts) -> Table:
     table = grid("", "expected", "observed", "when", title="Expectations", left=4)
     for row in facts.verdicts:
-        mark = "[green]passed[/]" if row["ok"] else "[red]failed[/]"
+        measured = row["ok"] and row["expected"].endswith(MEASURED)
+        mark = "measured" if measured else "[green]passed[/]" if row["ok"] else "[red]failed[/]"
         table.add_row(mark, *(escape(row[name]) for name in ("expected", "observed", "when")))
     return table
