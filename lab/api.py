@@ -260,7 +260,7 @@ def _check_target(target: object) -> None:
 
 
 def read(directory: str | Path) -> Run:
-    """Read a result directory and judge it again; LabError where it is none."""
+    """Read a result directory and judge it again; LabError where it is not one."""
     place = path_of(directory, "directory")
     with directories.foreign(place):
         collected = directories.load(place)

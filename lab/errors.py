@@ -43,7 +43,7 @@ class RunError(LabError):
 
 
 class NoResult(RunError):  # noqa: N818 - the sentence is the error
-    """Something that is none of the network's kept something from happening in time."""
+    """A cause outside the network prevented something from happening in time."""
 
     status = 3
 

@@ -16,7 +16,7 @@ warnings.filterwarnings("ignore", category=ReusedAnchorWarning)  # YAML allows i
 
 _MAX_BYTES = 1 << 20
 UNREADABLE = (YAMLError, ValueError, TypeError, ArithmeticError, AttributeError, KeyError, RecursionError)
-"""Exceptions that ruamel.yaml's constructors raise on text that is not YAML, or holds a number or date that is none."""
+"""Exceptions that ruamel.yaml's constructors raise on text that is not YAML, or has an invalid number or date."""
 
 
 def store(described: FabricSpec, path: Path) -> None:

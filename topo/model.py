@@ -203,7 +203,7 @@ class Fabric:
         return self.spec.planes
 
     def _rules_of_cables(self) -> dict[int, list[LinkRule]]:
-        """Rules for cables that are named one by one, by place in `links`; SpecError where there is none of a name."""
+        """Rules for cables that are named one by one, by place in `links`; SpecError if there is none of a name."""
         found: dict[int, list[LinkRule]] = {}
         for number, rule in enumerate(self.spec.links, 1):
             for name in rule.cables:

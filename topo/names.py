@@ -56,7 +56,7 @@ def of_switch(tier: Tier, plane: int, number: int) -> str:
 
 
 def cable(fabric: Fabric, text: str) -> Link | None:
-    """Return the cable that `text` names, as `Fabric.link` describes; None where there is none."""
+    """Return the cable that `text` names, as `Fabric.link` describes; None if there is none."""
     words = [word for word in _SEPARATOR.split(text.strip().lower()) if word]
     if len(words) == 1:
         return _of_port(fabric, words[0])

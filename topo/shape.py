@@ -174,7 +174,7 @@ class Shape:
         return "nic" if index < self.nic_links else "t0-t1" if index < self.low_end else "t1-t2"
 
     def link_between(self, one: tuple[Tier, int, int], other: tuple[Tier, int, int]) -> int | None:
-        """Place of the cable from a switch (tier, plane, number) to one of a higher tier; None where there is none."""
+        """Place of the cable from a switch (tier, plane, number) to one of a higher tier; None if there is none."""
         tier, plane, number = one
         for port in range(1, self.ports[tier] + 1):
             if self.is_up(tier, port) and self.far(tier, number, port)[:2] == (other[0], other[2]):

@@ -84,7 +84,7 @@ def _kind(value: int) -> int:
 
 
 def usid_fields(value: int) -> Usid:
-    """Unpack a uSID; ValueError where the type is none of ours."""
+    """Unpack a uSID; ValueError if the type is unknown."""
     return Usid(UsidType(_kind(value)), value >> _PLANE_SHIFT_IN_USID & MAX_PLANE, _index(value))
 
 
@@ -265,7 +265,7 @@ def group_prefix(group: int) -> int:
 
 
 def host_of_address(addr: int) -> tuple[int, int]:
-    """(T0 group, downlink) of a host address; ValueError where it is none."""
+    """(T0 group, downlink) of a host address; ValueError where it is not one."""
     group, downlink = addr >> 64 & 0xFFFF, addr & 0xFFFF
     if not (1 <= group <= MAX_INDEX and 1 <= downlink <= MAX_INDEX) or group_prefix(group) | downlink != addr:
         raise ValueError(f"{text(addr)} is not a host address of this fabric (fdcb:bb00:0:<group>::<downlink>)")

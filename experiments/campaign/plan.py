@@ -27,7 +27,7 @@ class SweptScenario:
     flows: bool = False  # rows have a table of flows
 
     def loaded(self) -> Loaded:
-        """The scenario, read; LabError where it is none."""
+        """The scenario, read; LabError where it is not one."""
         return scenario.loads(self.text, self.source, self.files)
 
 

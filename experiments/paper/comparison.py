@@ -127,7 +127,7 @@ _REMEDY = "make one with `mrclab suite paper`"
 
 
 def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
-    """The runs of a suite's directory, and versions and machine; LabError where it is none."""
+    """The runs of a suite's directory, and versions and machine; LabError where it is not one."""
     try:
         suite = json.loads(files.read_bytes(directory / "suite.json", follow=False))
         runs = [_run(directory, entry) for entry in suite["runs"]]

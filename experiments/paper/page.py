@@ -44,7 +44,7 @@ AT_ITS_SPEED = PaperPage("paper-scale", AT_SPEED, "at-speed.md.j2", by_interval=
 
 
 def page_of(names: Iterable[str]) -> PaperPage | None:
-    """Return the page with experiments of these names; None where there is none."""
+    """Return the page with experiments of these names; None if there is none."""
     chosen = set(names)
     return next(
         (layout for layout in (MINIATURE, AT_ITS_SPEED) if {e.scenario for e in load(layout.figures)} & chosen), None

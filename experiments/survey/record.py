@@ -20,7 +20,7 @@ def store(directory: Path) -> RunStore:
 
 
 def _key(record: Record) -> str:
-    """Return the name of a record's experiment; ValueError where it is none."""
+    """Return the name of a record's experiment; ValueError where it is not one."""
     own = {"case", "faults", "verdicts", "alarms", "named", "complete", "cycle", "controller_cpu"}
     case = record["kind"] == "case"
     if not {"seed", "target", "versions", "machine"} | (own if case else set()) <= record.keys():

@@ -44,7 +44,7 @@ class Store:
         self.poll()
 
     def poll(self) -> None:
-        """Read the runs that are new; one that was torn while it was written is none."""
+        """Read the runs that are new; a run whose results are incomplete is skipped."""
         for path in sorted(self.directory.rglob("result.json")):
             if path not in self._seen and (kept := _read(path.parent)):
                 self._kept.append(kept)

@@ -219,7 +219,7 @@ class Rtt(Selected, DurationExpectation):
     percentile: float = Field(default=50, ge=0, le=100)
 
     def measured_seconds(self, measures: "Measures") -> float:
-        """The percentile over the samples of all sending QPs; KeyError where there is none."""
+        """The percentile over the samples of all sending QPs; KeyError if there is none."""
         begin, end = measures.window(self.window)
         values: list[float] = []
         for flow in measures.flows.select(Selection(self.traffic or "", self.flow or "")):

@@ -136,7 +136,7 @@ def no_kind_of(fault: FaultBase, world: WorldName) -> str:
 
 
 def at_least_one(entries: tuple[T, ...]) -> tuple[T, ...]:
-    """Return the entries; ValueError where there is none. Called after the entries themselves were found valid."""
+    """Return the entries; ValueError if there is none. Called after the entries themselves were found valid."""
     if not entries:
         raise ValueError("this list is empty; name at least one")
     return entries

@@ -80,7 +80,7 @@ class TimeLine:
         return [fault.at for fault in self._waiting] + ends
 
     def next_due(self) -> float:
-        """Return the time of the next beginning or end whose time is known; infinity where there is none."""
+        """Return the time of the next beginning or end whose time is known; infinity if there is none."""
         began = self._began if self._began is not None else self._context.now
         known = [began + trigger.seconds for trigger in self.triggers if not trigger.name]
         return min([*known, *(entry.action.due for entry in self._active)], default=math.inf)

@@ -82,7 +82,7 @@ _HELP = frozenset({"--help", "-h", "?"})
 def command(
     usage: str, meaning: str, more: str = "", *, words: int | None = None, least: int = 0
 ) -> Callable[[Action], Action]:
-    """Register a function as a command, of so many words, or `least` of them."""
+    """Register a function as a command with this number of words, or at least `least`."""
 
     def register(action: Action) -> Action:
         def checked(session: LabSession, arguments: Sequence[str]) -> Answer:

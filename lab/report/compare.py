@@ -45,7 +45,7 @@ class ComparisonRow:
 
 
 def read(directory: Path, label: str = "") -> Member:
-    """A run from its result directory, under its variant's or scenario's name; LabError where it is none."""
+    """A run from its result directory, under its variant's or scenario's name; LabError where it is not one."""
     try:
         result = json.loads(files.read_bytes(directory / "result.json", follow=False))
         info = json.loads(files.read_bytes(directory / "run.json", follow=False))

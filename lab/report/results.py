@@ -162,7 +162,7 @@ def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: 
 
 
 def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
-    """Read a result directory; LabError when it is none. `known` is its scenario, which is not parsed again then."""
+    """Read a result directory; LabError when it is not one. `known` is its scenario, which is not parsed again then."""
     with _without_collection():
         return _load(directory, known)
 

@@ -101,7 +101,7 @@ def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     """Return the scenario files that words name (file, directory, name below `scenarios/`); none: all but `EXCLUDED`.
 
-    Raises ScenarioError for a word that is none of these. Files of a directory are sorted by name, its own first.
+    Raises ScenarioError for an unknown word. Files of a directory are sorted by name, its own first.
     """
     if not words:
         return [path for path in _below(home) if path.relative_to(home).parts[0] not in EXCLUDED]

@@ -201,7 +201,7 @@ def _value(annotation: Any, metadata: typing.Sequence[Any] = ()) -> str:
 
 
 def _marked(mark: Any) -> str:
-    """Return the description of values in an annotation; empty where there is none."""
+    """Return the description of values in an annotation; empty if there is none."""
     if isinstance(mark, OneOf):
         return ", ".join(f"`{name}`" for name in mark.names)
     if isinstance(mark, Overrides):

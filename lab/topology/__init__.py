@@ -20,7 +20,7 @@ class TopologyBase(OfKind):
 
     @property
     def source_file(self) -> SourceFile | None:
-        """The file that it was read from, which results keep; None where there is none."""
+        """The file that it was read from, which results keep; None if there is none."""
         return None
 
 

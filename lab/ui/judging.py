@@ -99,7 +99,7 @@ class Judge:
 
     @property
     def title(self) -> str:
-        """The scenario's name; empty where there is none."""
+        """The scenario's name; empty if there is none."""
         return self._loaded.scenario.name if self._loaded else ""
 
     def poll(self) -> list[VerdictRow] | None:

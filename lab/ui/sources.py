@@ -51,7 +51,7 @@ class Source(Protocol):
 
 
 class Replay:
-    """A finished run's result directory. LabError where it is none."""
+    """A finished run's result directory. LabError where it is not one."""
 
     live = False
 
@@ -257,7 +257,7 @@ class RunIndex:
         return listed
 
     def take(self, name: str) -> Replay:
-        """One of them. LabError where there is none of that name, or it cannot be read."""
+        """One of them. LabError if there is none of that name, or it cannot be read."""
         if name not in {run["name"] for run in self.runs()}:
             raise LabError(f"there is no finished run {name} in {self.results}; choose one from the list")
         return Replay(self.results / name)

@@ -96,7 +96,7 @@ class Digests:
 
     @property
     def deadline(self) -> float | None:
-        """Time at which the oldest list being filled must be sent, None where there is none."""
+        """Time at which the oldest list being filled must be sent, None if there is none."""
         times = [d.since + d.config.max_timeout for d in self._by_id.values() if d.filling and d.config is not None]
         return min(times, default=None)
 

@@ -109,7 +109,7 @@ def key(config: str | bytes, drop_port: int) -> str:
 
 
 def load(name: str) -> tuple[CodeType, bool] | None:
-    """Return the code called `name` and whether it reads enqueue times; None where there is none."""
+    """Return the code called `name` and whether it reads enqueue times; None if there is none."""
     with _directory() as folder:
         if folder is None:
             return None

@@ -35,7 +35,7 @@ def device_json(config: bytes) -> bytes:
 
 
 def _unwrap(message: bytes) -> bytes | None:
-    """Return the field `device_data` of a serialised P4DeviceConfig; None if `message` is none."""
+    """Return the field `device_data` of a serialised P4DeviceConfig; None if `message` is not one."""
     position, found = 0, None
     while position < len(message):
         tag, position = _varint(message, position)

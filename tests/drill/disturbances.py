@@ -99,7 +99,7 @@ def _name(words: list[str]) -> str:
 
 
 def _one(scene: Scene, draw: random.Random, tier: str) -> tuple[str, int]:
-    """One part of a sort; ProcessLookupError where there is none any more."""
+    """One part of a sort; ProcessLookupError if there is none any more."""
     names = {name: pid for name, pid in parts(scene).items() if name.startswith(tier)}
     if not names:
         raise ProcessLookupError(tier)

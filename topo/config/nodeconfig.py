@@ -305,7 +305,7 @@ class NodeConfig(_Part):
         raise KeyError(f"{self.host.name} has no NIC port {number}")
 
     def profile(self, name: str) -> EvProfileConfig:
-        """EV profile `name`; KeyError if there is none such."""
+        """EV profile `name`; KeyError if there is no such profile."""
         for profile in self.ev_profiles:
             if profile.name == name:
                 return profile

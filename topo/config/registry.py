@@ -73,7 +73,7 @@ class Registry:
         self._known[name] = self._profiles[getattr(made, "profile", "") or name] = made
 
     def find(self, name: str) -> Any | None:
-        """Return the class of a name, in scenarios or in node configs; None where there is none."""
+        """Return the class of a name, in scenarios or in node configs; None if there is none."""
         for stage in (1, 2):
             self._load(stage)
             found = self._profiles.get(name) or self._known.get(name)

@@ -60,13 +60,13 @@ def open_regular(path: Path, limit: int = SMALL, *, follow: bool = True, dir_fd:
 
 
 def read_bytes(path: Path, limit: int = SMALL, *, follow: bool = True) -> bytes:
-    """Return a whole regular file of at most `limit` bytes; OSError where it is none, or larger."""
+    """Return a whole regular file of at most `limit` bytes; OSError where it is not one, or larger."""
     with open_regular(path, limit, follow=follow) as file:
         return _whole(file, path, limit)
 
 
 def read_text(path: Path, limit: int = SMALL, *, follow: bool = True) -> str:
-    """Return the same as text in UTF-8; UnicodeDecodeError where it is none."""
+    """Return the same as text in UTF-8; UnicodeDecodeError where it is not one."""
     return read_bytes(path, limit, follow=follow).decode("utf-8").replace("\r\n", "\n")
 
 

@@ -139,7 +139,7 @@ def uplink_of(fmt: EvFormat, value: bytes, plane: int, uplinks: tuple[int, ...],
     """Return the T0 uplink of a value on a port of `plane`; EINVAL for a value that does not belong to it.
 
     A UDP value names no path: as with a hash, its lowest bits select an uplink. With `hashed` so do those of each STEV
-    value that is none of this fabric's EVs.
+    value that is not an EV of this fabric.
     """
     if fmt is EvFormat.UDP:
         return uplinks[int.from_bytes(value, "big") % len(uplinks)]

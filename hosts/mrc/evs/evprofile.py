@@ -89,7 +89,7 @@ class EvProfile:
     denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller denied
     events: deque[EvEvent] = field(default_factory=deque)
     dropped: int = 0
-    hashed: bool = False  # a STEV value that is none of this fabric's EVs selects a path as a hash would
+    hashed: bool = False  # a STEV value that is not an EV of this fabric selects a path as a hash would
     listener: Callable[[EvEvent], None] | None = None  # gets the events instead of the profile's own list
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ def packets(
 
 
 def _filter(words: list[str]) -> PacketFilter:
-    """Return the conditions that words such as `qp=3` give; LabError names one that is none."""
+    """Return the conditions that words such as `qp=3` give; LabError names an invalid one."""
     found: dict[str, Any] = {}
     for word in words:
         field, equals, value = word.partition("=")

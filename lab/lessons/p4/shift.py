@@ -64,7 +64,7 @@ def _body(text: str) -> re.Match[str]:
 
 
 def spliced(text: str, ingress: str) -> str:
-    """The lab's ingress with the learner's action in it. LabError where there is none in `text`."""
+    """The lab's ingress with the learner's action in it. LabError if there is none in `text`."""
     body = _body(text)
     return _ITS_OWN.sub(lambda _old: body[0], ingress, count=1)
 

@@ -67,7 +67,7 @@ class Stops:
                 self.notify(f"{title_of(self._fabric, name)} {stopped_text(pid)}")
 
     def stopped_line(self, seconds: float) -> str:
-        """Return the line on the first process stopped for `seconds`; empty where there is none."""
+        """Return the line on the first process stopped for `seconds`; empty if there is none."""
         now = time.monotonic()
         every = list(self._since.items())
         found = [(name, pid) for name, (since, pid) in every if now - since >= seconds]

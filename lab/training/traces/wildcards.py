@@ -45,7 +45,7 @@ class Wildcards:
         return self._turns[key]
 
     def accepts(self, rank: int, node: RecordedNode, file: str) -> frozenset[int]:
-        """Return the numbers of the messages that a receive accepts; JobError where there is none."""
+        """Return the numbers of the messages that a receive accepts; JobError if there is no such message."""
         pattern = node.peer, node.tag
         found = self._accepted.get((rank, pattern))
         if found is None:

@@ -35,7 +35,7 @@ class DepthReply(NamedTuple):
 class DepthQuery:
     """Request for the depths of one switch.
 
-    `connect`: a new connection; OSError where there is none. `question`: bytes to send. `read`: the reading, from the
+    `connect`: a new connection; OSError if there is none. `question`: bytes to send. `read`: the reading, from the
     bytes that came so far; None while they are not all there, ValueError where the switch refuses.
     """
 
