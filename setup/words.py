@@ -43,6 +43,8 @@ IN_CODE = {
     r"\b_?(said|held|asked|news|apart|beside) = ": "output, passed, requested, new, difference",
     r"\b(wish|_?strike|healing)\(": "expected outcome, apply, clear",
     r"\b([Mm]ischief|[Rr]ig|[Bb]lows?)\b": "disturbance, test harness, fault",
+    r"\b(seams?|relieved|lacking|[Ii]njur(y|ies|ed)|hindrance|unwell|grew)\b": "interface, without, fault, cause",
+    r"\b(prove|standings|linger_|hoard\w*|entitle|way_through|both_ways)\(": "self_test, verdicts, wait, set_title",
 }
 """Words of ours that no module outside tests may have again."""
 
