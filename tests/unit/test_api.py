@@ -251,6 +251,12 @@ def test_a_qp_that_stalls_at_a_host_without_part_in_another_traffic_ends_neither
         assert other.wait().intact
 
 
+def test_a_traffic_may_have_the_name_of_one_that_was_stopped():
+    with mrclab.up({**FABRIC, "hosts_per_t0": 2}) as lab:
+        lab.start("stream", name="x", **{"from": "h1", "to": "h3"}, size="1 MiB").stop()
+        assert lab.run("stream", name="x", **{"from": "h2", "to": "h4"}, size="1 MiB").intact
+
+
 def test_waiting_for_a_condition_ends_soon_after_it_is_met_on_fast_links():
     with mrclab.up(FABRIC) as lab:
         lab.wait_until(lambda: lab.now > 10e-6)

@@ -215,8 +215,13 @@ class Running:
             self.lose(host, f"the agent of {host} ended")
         elif event["kind"] in PROGRESS_KINDS:
             self.take_progress(host, event)
-        elif self.running and event.get("traffic") == self.name:
+        elif self.running and event.get("traffic") == self.name and self._is_own(host, event):
             self.take(host, event)
+
+    def _is_own(self, host: str, event: Mapping[str, Any]) -> bool:
+        """Return False for an event of a traffic that was stopped and had the same name."""
+        flow = event.get("flow")
+        return host in self._by_host and (flow is None or flow in self._flows)
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Handle an event of a host's agent."""
