@@ -49,7 +49,9 @@ class Integrity(BaseExpectation):
         count = sum(bool(end.get("sent_sha256")) for end in flows)
         observed = f"sha256 {digest[:12]}… at both ends" if len(flows) < 2 else f"{count} flows, each intact by sha256"
         if counted and count < len(flows):
-            observed = f"{count} flows intact by sha256, {len(flows) - count} with all bytes acknowledged and counted"
+            observed = (
+                f"of {len(flows)} flows {count} intact by sha256, of the others all bytes acknowledged and counted"
+            )
         if all(end.get("exit_status") is not None for end in ends):
             observed = "every program ended with status 0"
         return self.verdict(True, expected, observed, when)

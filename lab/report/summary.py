@@ -165,7 +165,8 @@ def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
 
 def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     judged = [verdict for verdict in verdicts if not verdict.is_measured]
-    measured = f", {len(verdicts) - len(judged)} figures measured" if len(judged) < len(verdicts) else ""
+    figures = len(verdicts) - len(judged)
+    measured = f", {figures} figure{'s' if figures > 1 else ''} measured" if figures else ""
     passed = f"{sum(verdict.ok for verdict in judged)} of {len(judged)} expectations passed{measured}"
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""

@@ -189,7 +189,7 @@ def test_flows_that_are_only_counted_are_not_said_to_have_digests(tmp_path):
     text = loaded(tmp_path).text.replace("timeout:", other).replace("expect:", "expect:\n  - {kind: integrity}")
     (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
     outcome = runner.measure(scenario.load(tmp_path / "two.yaml"), tmp_path, lambda *_: None, lambda _: None)
-    said = "1 flows intact by sha256, 60 with all bytes acknowledged and counted"
+    said = "of 61 flows 1 intact by sha256, of the others all bytes acknowledged and counted"
     assert (outcome.verdicts[0].ok, outcome.verdicts[0].observed) == (True, said)
 
 
