@@ -126,4 +126,5 @@ def _plotted(
     factor = plain(scale, "scale")
     if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
         raise LabError(f"scale is a number above 0, not {scale!r:.60}")
-    return figure.plotted(place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"])
+    with arguments_named():
+        return figure.plotted(place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"])

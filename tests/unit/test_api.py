@@ -97,8 +97,12 @@ def test_the_page_s_campaign_has_a_table_with_intervals_and_a_figure(tmp_path, m
     ]
     assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
     assert "EVs of a QP" in (tmp_path / "evs.svg").read_text(encoding="utf-8")
-    with pytest.raises(mrclab.LabError, match="write p99, or the name of an expectation"):
+    with pytest.raises(mrclab.LabError, match=r'^y="p999x": write p99, or the name of an expectation'):
         mrclab.campaign_table("evs", space["EVS"], "p999x")
+    with pytest.raises(mrclab.LabError, match=r"p99.9: this campaign keeps no flows; run it with flows=True$"):
+        mrclab.campaign_table("evs", space["EVS"], "p99.9")
+    with pytest.raises(mrclab.LabError, match=r"holds a campaign of another .*; choose another directory$"):
+        mrclab.campaign(space["scenario"], "evs", seeds=[1], sweep={"fabric.t1s": [2]}, variants={"mrc": {}})
 
 
 def test_messages_of_a_stream_are_a_table():
