@@ -205,7 +205,7 @@ class ControllerCore:
         unready = self._driver.fleet.unready().values()
         states = self._driver.cable_states
         errors = [view.error for view in unready if view.error and not view.is_ready]
-        wrong = [text for link in states.links("wrong") for text in states.complaints(link)]
+        wrong = [text for link in states.links("wrong") for text in states.problems_of(link)]
         return "; ".join([*errors, *wrong][:3])
 
     def _outcome(self) -> Result:

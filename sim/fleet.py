@@ -142,12 +142,12 @@ class SimFleet:
             self._clock.call_at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
 
     def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
-        sighting = self.states.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None
-        if sighting is None:
+        arrival = self.states.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None
+        if arrival is None:
             return
-        if not sighting.right:
-            reason = "; ".join(self.states.complaints(sighting.link))
-            self._record(LinkFailed(link=sighting.link, state="wrong", reason=reason))
+        if not arrival.right:
+            reason = "; ".join(self.states.problems_of(arrival.link))
+            self._record(LinkFailed(link=arrival.link, state="wrong", reason=reason))
         self._note_verified()
 
     def _note_verified(self) -> None:

@@ -120,7 +120,7 @@ class Maintenance:
         """Check every switch, entry, cable, host and NIC port, and report whether a job may start."""
         driver = self._driver
         driver.forget(None)
-        await driver.until(lambda: driver.cable_states.settled or self._in_vain(), timeout)
+        await driver.until(lambda: driver.cable_states.settled or self._cannot_verify(), timeout)
         audited = await driver.audit()
         hosts = (_of_host(name, found) for name, found in (await driver.nodes.ports()).items())
         unready = driver.fleet.unready()
@@ -155,7 +155,7 @@ class Maintenance:
                 return False, unread
             await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
 
-    def _in_vain(self) -> bool:
+    def _cannot_verify(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not respond."""
         driver = self._driver
         silent = {*driver.nodes.unresponsive, *(name for name, view in driver.fleet.unready().items() if view.silence)}

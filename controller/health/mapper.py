@@ -58,7 +58,7 @@ class Clustermapper:
         self._undeniable: set[Element] = set()  # at fault, but a denial would cut hosts off; reported once
         self._looks = 0
         self._reports = 0
-        self._complaints = 0
+        self._rejected = 0
         self._recorded: dict[str, str] = {}
         self._recorded_at = 0.0
 
@@ -73,7 +73,7 @@ class Clustermapper:
             self.health.report(host, event.get("probes"))
             self._reports += 1
         except ReportError as error:
-            self._complaints += 1
+            self._rejected += 1
             log.warning("%s", error)
 
     def poll(self, now: float) -> Decision:
@@ -107,7 +107,7 @@ class Clustermapper:
             "looks": self._looks,
             "cycle": self.interval,
             "reports": self._reports,
-            "rejected": self._complaints,
+            "rejected": self._rejected,
             "links": self.health.links(),
             "verdicts": [_given(verdict).fields() for verdict in self.health.verdicts],
         }

@@ -24,7 +24,7 @@ class End(NamedTuple):
         return f"{self.node} port {self.port}"
 
 
-class Sighting(NamedTuple):
+class ProbeArrival(NamedTuple):
     """A link-check frame sent out of `origin` came to `reached`."""
 
     link: str
@@ -92,7 +92,7 @@ class CableStates:
         self._outstanding[nonce] = end
         return linkcheck.probe(end.node, end.port, nonce, mac_bytes(self._port(end).mac))
 
-    def arrived(self, switch: str, port: int, frame: bytes) -> Sighting | None:
+    def arrived(self, switch: str, port: int, frame: bytes) -> ProbeArrival | None:
         """Take a frame that came in at a switch; None for one that we did not send or that shows nothing new."""
         try:
             check = linkcheck.parse(frame)
@@ -118,7 +118,7 @@ class CableStates:
         else:
             self._unverified[origin] = None
             self._seen[origin] = reached
-        return Sighting(known.link, origin, peer, reached)
+        return ProbeArrival(known.link, origin, peer, reached)
 
     def state(self, link: str) -> LinkState:
         """Return the state of one cable."""
@@ -143,7 +143,7 @@ class CableStates:
             unknown.update(port.link for port in self._fabric.switch(switch).ports)
         return len(self._fabric.links) - len(unknown)
 
-    def complaints(self, link: str) -> list[str]:
+    def problems_of(self, link: str) -> list[str]:
         """One sentence for each direction of a cable that ends elsewhere; if none does, for each without a reply."""
         unverified = [end for end in self.ends_of_link(link) if end in self._unverified]
         seen = [(end, _peer(self._port(end)), self._seen.get(end)) for end in unverified]
@@ -152,7 +152,7 @@ class CableStates:
 
     def problems(self) -> list[str]:
         """One sentence for each direction of each cable that is not right."""
-        return [text for link in [*self.links("wrong"), *self.links("silent")] for text in self.complaints(link)]
+        return [text for link in [*self.links("wrong"), *self.links("silent")] for text in self.problems_of(link)]
 
     def _port(self, end: End) -> SwitchPort:
         return self._fabric.switch(end.node).port(end.port)

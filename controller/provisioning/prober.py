@@ -60,14 +60,14 @@ class CableProber:
 
     def packet_in(self, switch: str, port: int, frame: bytes) -> None:
         """Handle a packet-in."""
-        sighting = self.states.arrived(switch, port, frame)
-        if sighting is None:
+        arrival = self.states.arrived(switch, port, frame)
+        if arrival is None:
             log.debug("%s port %d: packet-in that is not a reply to a probe", switch, port)
-        elif not sighting.right:
-            self._report(sighting.link, "wrong")
-        elif self.states.state(sighting.link) == "verified":
-            self._reported.pop(sighting.link, None)
-            self._history.record(LinkVerified(link=sighting.link))
+        elif not arrival.right:
+            self._report(arrival.link, "wrong")
+        elif self.states.state(arrival.link) == "verified":
+            self._reported.pop(arrival.link, None)
+            self._history.record(LinkVerified(link=arrival.link))
             self._on_change()
 
     async def _probe(self, end: End) -> None:
@@ -93,7 +93,7 @@ class CableProber:
                 self._report(link, "silent")
 
     def _report(self, link: str, state: str) -> None:
-        reason = "; ".join(self.states.complaints(link))
+        reason = "; ".join(self.states.problems_of(link))
         if self._reported.get(link) == reason:
             return
         self._reported[link] = reason

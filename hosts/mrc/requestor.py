@@ -251,7 +251,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         psn = packet.seq + self.first_psn & PSN_MASK
         frame = ev.path.write(traffic_class, packet, self.qp.remote_qpn, psn, flags | self._flags, payload)
         region = message.region
-        return None if region is not None and region.gone() and self.region_lost(message, now) else frame
+        return None if region is not None and region.lost_reason() and self.region_lost(message, now) else frame
 
     # --- SACK, ACK, NACK --------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class MessageMemory:
         """Add to the number of messages that use it (negative: subtract)."""
         raise NotImplementedError
 
-    def gone(self) -> str:
+    def lost_reason(self) -> str:
         """Return why the memory is lost; empty if it is there."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class MemoryRegion(MessageMemory):
         self.users += more
 
     @override
-    def gone(self) -> str:
+    def lost_reason(self) -> str:
         return self.fault
 
 
@@ -87,7 +87,7 @@ class Regions(MessageMemory):
             region.use(more)
 
     @override
-    def gone(self) -> str:
+    def lost_reason(self) -> str:
         for region in self._regions:
             if region.fault:
                 return region.fault

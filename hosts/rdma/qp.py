@@ -33,9 +33,9 @@ class SendHalf(Generic[M, Q]):
     def region_lost(self, message: M, now: float) -> bool:
         """Return True if reading a message showed that its memory is lost; the QP has then failed."""
         region = message.region
-        if region is None or not region.gone():
+        if region is None or not region.lost_reason():
             return False
-        self.qp.fail("LOC_PROT_ERR", region.gone(), now)
+        self.qp.fail("LOC_PROT_ERR", region.lost_reason(), now)
         return True
 
     def flush(self, status: str, rest: str, now: float) -> None:

@@ -117,7 +117,7 @@ def status_of(it: Controller) -> dict[str, Any]:
 
 
 def problems(it: Controller) -> list[str]:
-    return [text for link in it.cables.states.links("wrong") for text in it.cables.states.complaints(link)]
+    return [text for link in it.cables.states.links("wrong") for text in it.cables.states.problems_of(link)]
 
 
 def holds_what_it_should(it: Controller, switch: MemorySwitch, name: str) -> bool:

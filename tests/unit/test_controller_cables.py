@@ -48,7 +48,7 @@ def test_all_cables_are_verified_when_every_probe_arrives_where_it_should() -> N
 def test_two_swapped_cables_are_named_with_what_each_end_reaches() -> None:
     states = states_over(swapped(End("t0-p1-1", 2), End("t0-p1-1", 3)))
     assert states.links("wrong") == ["t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2"]
-    assert states.complaints("t0-p1-1/t1-p1-2") == [
+    assert states.problems_of("t0-p1-1/t1-p1-2") == [
         "t0-p1-1 port 3 should reach t1-p1-2 port 1, reaches t1-p1-1 port 1",
         "t1-p1-2 port 1 should reach t0-p1-1 port 3, reaches t0-p1-1 port 2",
     ]
@@ -56,14 +56,14 @@ def test_two_swapped_cables_are_named_with_what_each_end_reaches() -> None:
 
 def test_a_nic_on_the_wrong_port_is_named() -> None:
     states = states_over({**RIGHT, End("t0-p1-1", 1): End("h2", 1), End("t0-p1-2", 1): End("h1", 1)})
-    assert states.complaints("h1-p1/t0-p1-1") == ["t0-p1-1 port 1 should reach h1 port 1, reaches h2 port 1"]
+    assert states.problems_of("h1-p1/t0-p1-1") == ["t0-p1-1 port 1 should reach h1 port 1, reaches h2 port 1"]
 
 
 def test_a_cable_good_for_one_direction_only_is_not_verified() -> None:
     one_way = {end: peer for end, peer in RIGHT.items() if end != End("t1-p1-1", 2)}
     states = states_over(one_way)
     assert states.state("t0-p1-2/t1-p1-1") == "silent"
-    assert states.complaints("t0-p1-2/t1-p1-1") == ["t1-p1-1 port 2 should reach t0-p1-2 port 2, reaches nothing"]
+    assert states.problems_of("t0-p1-2/t1-p1-1") == ["t1-p1-1 port 2 should reach t0-p1-2 port 2, reaches nothing"]
 
 
 def test_a_corrected_cable_is_verified_by_the_next_probe() -> None:
@@ -87,10 +87,10 @@ def test_an_answer_that_comes_in_by_another_port_shows_a_split_cable(port: int) 
     states = CableStates(FABRIC)
     end = End("t0-p1-1", 1)
     back = linkcheck.answer(states.probe(end), "h1", 1, bytes(6))
-    sighting = states.arrived("t0-p1-1", port, back)
-    assert sighting is not None
-    assert not sighting.right
-    assert sighting.reached == End("t0-p1-1", port)
+    arrival = states.arrived("t0-p1-1", port, back)
+    assert arrival is not None
+    assert not arrival.right
+    assert arrival.reached == End("t0-p1-1", port)
 
 
 @pytest.mark.parametrize("frame", [b"", bytes(60), linkcheck.probe("t0-p1-1", 2, 77, bytes(6))])
