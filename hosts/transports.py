@@ -2,16 +2,18 @@
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.roce import packets as roce
-from mrclab.hosts.roce.endpoint import RoceEndpoint
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets, SeededSecrets
 
-Endpoint = MrcEndpoint | RoceEndpoint
+if TYPE_CHECKING:
+    from mrclab.hosts.roce.endpoint import RoceEndpoint
+
+Endpoint: TypeAlias = "MrcEndpoint | RoceEndpoint"
 
 
 class Codecs(NamedTuple):
@@ -46,5 +48,7 @@ def endpoint(
     Keys and first PSNs are drawn from `secrets`, by default from `rng` like all else.
     """
     if (kind or config.transport.kind) == "roce":
+        from mrclab.hosts.roce.endpoint import RoceEndpoint  # noqa: PLC0415 - most runs have none
+
         return RoceEndpoint(config, rng, log, secrets, codecs.roce)
     return MrcEndpoint(config, rng, log, secrets, codecs.mrc)

@@ -30,14 +30,14 @@ class Denial(NamedTuple):
 
 
 class _SavedDenial(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(defer_build=True, extra="forbid")
     element: str
     reason: str
     source: str
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(defer_build=True, extra="forbid")
     version: int
     denied: list[_SavedDenial]
 

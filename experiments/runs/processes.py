@@ -112,7 +112,7 @@ def _context(module: str) -> "ForkServerContext | SpawnContext":
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([module, "mrclab.lab.run.virtual"])
+    context.set_forkserver_preload([module, "mrclab.lab.run.virtual", "mrclab.lab.measure.measures"])
     return context
 
 

@@ -1,7 +1,5 @@
 """Part of a workload on one host: the ends of its flows, the pattern that drives them, and their results."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast

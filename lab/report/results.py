@@ -6,10 +6,8 @@ result.json  series.json  junit.xml         verdicts, figures, numbers over time
 report.html  *.png                          the same to read
 """
 
-import ctypes
 import datetime
 import gc
-import importlib.metadata
 import json
 import mmap
 import os
@@ -22,18 +20,20 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrclab import compiled
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
 from mrclab.lab.expectations import Verdict, judge_all
-from mrclab.lab.measure import Measures
-from mrclab.lab.report import summary
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.input import files
+
+if TYPE_CHECKING:
+    from mrclab.lab.measure import Measures
+    from mrclab.lab.report import summary
 
 _MIN_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
 _VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
@@ -47,7 +47,7 @@ class CollectedRun(NamedTuple):
 
     directory: Path
     loaded: Loaded
-    measures: Measures
+    measures: "Measures"
     info: dict[str, Any]
 
     @property
@@ -155,7 +155,7 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
 def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: Path | None = None) -> CollectedRun:
     """Make a run of a history that no file has: it is in no directory, or in one that holds all else of it."""
     with _without_collection():
-        measures = Measures(history.of_lines(lines), loaded.scenario, loaded.fabric)
+        measures = _measures(history.of_lines(lines), loaded)
     if directory is None:
         return CollectedRun(Path(), loaded, measures, {"trouble": reason})
     return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
@@ -188,6 +188,8 @@ def forget() -> None:
 @cache
 def _malloc_trim() -> Callable[[int], object] | None:
     """Return the C library's function that gives free pages back, if it has one."""
+    import ctypes  # noqa: PLC0415 - once a run is over
+
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
@@ -242,10 +244,16 @@ def _load(directory: Path, known: Loaded | None) -> CollectedRun:
         loaded = Loaded(known.scenario, known.fabric, known.content, source)
     else:
         loaded = loads(text, source, within=directory)
-    return CollectedRun(directory, loaded, Measures(records, loaded.scenario, loaded.fabric), info)
+    return CollectedRun(directory, loaded, _measures(records, loaded), info)
 
 
-def write_page(run: CollectedRun, facts: summary.Facts) -> None:
+def _measures(records: history.History, loaded: Loaded) -> "Measures":
+    from mrclab.lab.measure import Measures  # noqa: PLC0415 - once a run is over
+
+    return Measures(records, loaded.scenario, loaded.fabric)
+
+
+def write_page(run: CollectedRun, facts: "summary.Facts") -> None:
     """Write pictures and page."""
     mmap.mmap(
         -1, _PICTURES_BYTES
@@ -256,9 +264,9 @@ def write_page(run: CollectedRun, facts: summary.Facts) -> None:
     files.replace_file(run.directory / "report.html", template.report_page(facts, pictures))
 
 
-def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> summary.Facts:
+def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> "summary.Facts":
     """Write numbers and JUnit XML, no pictures and no page; return the facts."""
-    from mrclab.lab.report import junit  # noqa: PLC0415 - XML, which a run needs once it is over
+    from mrclab.lab.report import junit, summary  # noqa: PLC0415 - once a run is over
 
     directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
     result = {
@@ -285,6 +293,8 @@ def page_of(directory: Path) -> Path:
 
 def versions() -> dict[str, str]:
     """Versions of the result's dependencies, and the form of transport and simulator that ran."""
+    import importlib.metadata  # noqa: PLC0415 - once a run is over
+
     found = {"python": platform.python_version(), "kernel": platform.release()}
     found["transport and simulator:"] = compiled.state().text
     for name in _VERSIONED:

@@ -13,10 +13,7 @@ from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
-from mrclab.lab.measure import Measures
-from mrclab.lab.measure.traffic.training import TrainingSteps
 from mrclab.lab.report import results
-from mrclab.lab.report.summary import Facts, state
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
@@ -28,6 +25,8 @@ from mrclab.topo.linux.paths import RUN_DIR
 
 if TYPE_CHECKING:
     from mrclab.lab.capture.tracing import RunTrace
+    from mrclab.lab.measure import Measures
+    from mrclab.lab.report.summary import Facts
 
 T = TypeVar("T")
 
@@ -39,15 +38,17 @@ _LINGER_POLL = 2  # between two looks at the EVs
 class Outcome(NamedTuple):
     """Result of a run, complete or aborted."""
 
-    measures: Measures
+    measures: "Measures"
     verdicts: list[Verdict]
     directory: Path
     error: str = ""  # why the run was aborted
-    facts: Facts | None = None  # what the report says
+    facts: "Facts | None" = None  # what the report says
 
     @property
     def state(self) -> str:
         """`passed`, `failed`, `invalid` (the machine could not keep up), or `aborted` (it did not reach its end)."""
+        from mrclab.lab.report.summary import state  # noqa: PLC0415 - once a run is over
+
         return "aborted" if self.error else state(self.measures, self.verdicts)
 
     @property
@@ -299,6 +300,8 @@ def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[di
         return []
     twin = loaded._replace(scenario=scenario.model_copy(update={"faults": [], "expect": [], "measure": []}))
     lines, _ = _handed_over(twin, parent, progress, lambda _: None)
+    from mrclab.lab.measure.traffic.training import TrainingSteps  # noqa: PLC0415 - few runs need it
+
     measured = TrainingSteps(history.of_lines(lines))
     steps = {job: measured.steps(job) for job in measured.jobs}
     return [

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class NoBooleanNumbers(BaseModel):
     """Model whose fields of numbers refuse `true` and `false`."""
+
+    model_config = ConfigDict(defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

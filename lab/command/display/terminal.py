@@ -1,6 +1,7 @@
 """The report as a person sees it in a terminal."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,8 +10,10 @@ from rich.table import Table
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import page_of
-from mrclab.lab.report.summary import Facts
 from mrclab.lab.scenario.units import show_seconds
+
+if TYPE_CHECKING:
+    from mrclab.lab.report.summary import Facts
 
 _MAX_CHANGES = 24
 _MAX_FLOWS = 16
@@ -22,7 +25,7 @@ _OUTCOMES = {
 }
 
 
-def tables(facts: Facts) -> list[Table]:
+def tables(facts: "Facts") -> list[Table]:
     """Return the tables of a report."""
     made = (
         part(facts) for part in (_phases, _flows, _completions, _faults, _paths, _changes, _stalls, _drops, _verdicts)
@@ -30,7 +33,7 @@ def tables(facts: Facts) -> list[Table]:
     return [table for table in made if table.row_count]
 
 
-def show(facts: Facts, console: Console) -> None:
+def show(facts: "Facts", console: Console) -> None:
     """Print tables and verdict."""
     console.print()
     console.rule(escape(facts.title), align="left")
@@ -49,7 +52,7 @@ def show_place(directory: Path, console: Console) -> None:
     console.print(f"Report: {escape(str(page_of(directory)))}", soft_wrap=True)
 
 
-def _phases(facts: Facts) -> Table:
+def _phases(facts: "Facts") -> Table:
     planes = list(facts.phases[0]["planes"]) if facts.phases else []
     units = facts.units
     columns = ["between", units.time, units.rate, "of line", *(f"plane {plane}" for plane in planes)]
@@ -61,7 +64,7 @@ def _phases(facts: Facts) -> Table:
     return table
 
 
-def _flows(facts: Facts) -> Table:
+def _flows(facts: "Facts") -> Table:
     table = grid("flow", "QPs", facts.units.rate, "of line", "packets", "lost", title="Flows", left=1)
     for row in facts.flows[:_MAX_FLOWS]:
         rate = facts.units.flow(row["goodput"])
@@ -72,7 +75,7 @@ def _flows(facts: Facts) -> Table:
     return table
 
 
-def _completions(facts: Facts) -> Table:
+def _completions(facts: "Facts") -> Table:
     table = grid("of", "count", "p50", "p99", "max", title="Time until done", left=1)
     for row in facts.completions:
         times = [show_seconds(row[name]) for name in ("p50", "p99", "max")]
@@ -80,7 +83,7 @@ def _completions(facts: Facts) -> Table:
     return table
 
 
-def _faults(facts: Facts) -> Table:
+def _faults(facts: "Facts") -> Table:
     table = grid("fault", "cable", "began", "cleared", "packets lost", "last loss after", title="Faults", left=2)
     for row in facts.faults:
         if row["begin"] is None:
@@ -94,7 +97,7 @@ def _faults(facts: Facts) -> Table:
     return table
 
 
-def _paths(facts: Facts) -> Table:
+def _paths(facts: "Facts") -> Table:
     table = grid("path", "packets", "share", "lost", title="Data packets by path", left=1)
     for row in facts.paths:
         path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
@@ -102,7 +105,7 @@ def _paths(facts: Facts) -> Table:
     return table
 
 
-def _changes(facts: Facts) -> Table:
+def _changes(facts: "Facts") -> Table:
     table = grid("at", "QP", "EV", "path", "from", "to", "because of", title="EV transitions", left=7)
     for row in facts.ev_changes[:_MAX_CHANGES]:
         path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
@@ -114,7 +117,7 @@ def _changes(facts: Facts) -> Table:
     return table
 
 
-def _stalls(facts: Facts) -> Table:
+def _stalls(facts: "Facts") -> Table:
     table = grid("since", "QP", "because of", "for", title="QPs without progress", left=3)
     for row in facts.stalls[:_MAX_CHANGES]:
         since = f"{facts.units.clock(row['t'], 3)} {facts.units.time}"
@@ -123,14 +126,14 @@ def _stalls(facts: Facts) -> Table:
     return table
 
 
-def _drops(facts: Facts) -> Table:
+def _drops(facts: "Facts") -> Table:
     table = grid("reason", "packets", title="Packets dropped by switches", left=1)
     for row in facts.drops:
         table.add_row(row["reason"], str(row["packets"]))
     return table
 
 
-def _verdicts(facts: Facts) -> Table:
+def _verdicts(facts: "Facts") -> Table:
     table = grid("", "expected", "observed", "when", title="Expectations", left=4)
     for row in facts.verdicts:
         measured = row["ok"] and row["expected"].endswith(MEASURED)

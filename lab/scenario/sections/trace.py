@@ -1,7 +1,5 @@
 """Section `trace` of a scenario: which packets of a run are kept with its results."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Annotated, Any, Literal
