@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _BASE = 150 << 20  # the interpreter with all imported modules
 _HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane
 _QP, _QP_PLANE = 5_500, 150  # before it sends or receives
+_ROCE_QP = 2_600  # with all that comes of what it sends and receives
 _SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # with it: ring, completions, samples
 _EV, _EV_USED = 550, 700  # of a QP that sends: at creation, and with its first packet
 _PORT, _CABLE = 530, 440  # of a switch; between switches
@@ -66,7 +67,7 @@ def need(loaded: Loaded) -> VirtualNeed:
     memory = _BASE + _REPORT + hosts * _REPORT_HOST + content
     memory += hosts * (_HOST + _HOST_PLANE * spec.planes + _HISTORY) + probes * _PROBE
     memory += of_samples(loaded, hosts)
-    memory += qps * (_QP + _QP_PLANE * spec.planes) + of_traffic(loaded, flows)
+    memory += of_qps(loaded, qps) + of_traffic(loaded, flows)
     memory += ports * _PORT + min(above, crossed) * _CABLE
     memory += min(len(fabric.switches), crossed) * (_SWITCH + _SWITCH_PORT * (spec.hosts_per_t0 + spec.t1s))
     return VirtualNeed(hosts, qps, ports, memory)
@@ -78,8 +79,19 @@ def of_samples(loaded: Loaded, hosts: int) -> int:
     return hosts * _SAMPLES * _SAMPLE_PLANE * fabric.planes if len(fabric.links) <= MAX_SHOWN else 0
 
 
+def of_qps(loaded: Loaded, qps: int) -> int:
+    """Return the bytes of this many QPs; those that come with an MRC QP's first packet are left out."""
+    return qps * (_ROCE_QP if _roce(loaded) else _QP + _QP_PLANE * loaded.fabric.planes)
+
+
+def _roce(loaded: Loaded) -> bool:
+    return loaded.scenario.transport.kind == "roce"
+
+
 def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]]]) -> int:
-    """Return the bytes that come with first packets: EVs and paths of senders, reverse paths of receivers."""
+    """Return the bytes that come with MRC's first packets: EVs and paths of senders, reverse paths of receivers."""
+    if _roce(loaded):
+        return 0
     spec = loaded.fabric.spec
     profile = loaded.scenario.transport.profile(nodefiles.default_profile(loaded.fabric))
     every = spec.planes * min(profile.ev_count, spec.t1s)

@@ -50,6 +50,14 @@ def test_the_estimate_is_within_a_factor_of_two_of_what_hosts_and_qps_take(shape
     assert 0.5 < estimated / taken < 2
 
 
+def test_a_qp_of_rocev2_takes_what_it_takes_in_a_job_of_1024_nics():
+    """212,992 QPs took 578 MiB, without a report."""
+    text = PERMUTATION.format(planes=1, t0s=32, t1s=32, down=32)
+    few, many = (virtualsize.need(loads(text + f"transport: {{kind: roce, qps: {qps}}}\n")) for qps in (1, 64))
+    assert many.qps == 2 * 1024 * 64
+    assert 0.8 < (many.memory - few.memory) / (many.qps - few.qps) / ((578 << 20) / 212_992) < 1.25
+
+
 def test_what_nobody_uses_needs_nothing():
     text = PERMUTATION.format(planes=8, t0s=512, t1s=256, down=256)
     pair = text.replace("kind: permutation", "kind: stream, from: h1, to: h131072")
