@@ -278,6 +278,11 @@ class Instance:
         self.cell("counter", self.packets, name, index)[index] = value.packets
         self.bytes[name][index] = value.bytes
 
+    def meter_read(self, name: str, index: int) -> MeterConfig | None:
+        """Return one meter's configuration."""
+        array: MeterArray = self.cell("meter", self.meters, name, index)
+        return array.config(index)
+
     def meter_write(self, name: str, index: int, config: MeterConfig | None) -> None:
         """Configure one meter."""
         self.cell("meter", self.meters, name, index).configure(index, config)
