@@ -87,7 +87,7 @@ class JobSize:
     def group_of(self, variant: str) -> str:
         """Return the name that variants share which are one run up to their fault.
 
-        Of the largest job's runs with 16 QPs each is alone: two processes of 12 GB do not fit.
+        Of the largest job's runs with 16 QPs each is alone: two processes of 5 GB are more than many machines hold.
         """
         transport = self.transport_of(variant)
         return variant if self.nics >= _LARGE and transport == "roce-16" else transport
