@@ -28,7 +28,7 @@ WRITE_FAILED = "Error when writing to counter"
 
 
 class CellHandler:
-    """Base of the two handlers. `kind` names the fields of messages, P4Info and program that they use."""
+    """Base of the two handlers. `kind` names the fields of messages and P4Info that they use."""
 
     kind: ClassVar[Literal["counter", "meter"]]
     read_failure: ClassVar[str] = ""
@@ -40,6 +40,10 @@ class CellHandler:
 
     def to_entity(self, array: Any, index: int, value: Any) -> p4r.Entity:
         """Return the entity of one cell."""
+        raise NotImplementedError
+
+    def read_cell(self, name: str, index: int) -> Any:
+        """Return the value of one cell. Called in the data-plane thread."""
         raise NotImplementedError
 
     def update(self, update_type: int, array: Any, index: int, message: Any) -> Apply:
@@ -87,8 +91,7 @@ class CellHandler:
                 yield self.to_entity(array, at, value)
 
     def _values(self, name: str, indexes: range) -> list[Any]:
-        read = getattr(self._switch.program(), f"{self.kind}_read")
-        return [read(name, index) for index in indexes]
+        return [self.read_cell(name, index) for index in indexes]
 
 
 class EntryRef(NamedTuple):
@@ -191,6 +194,10 @@ class CounterHandler(CellHandler):
         message.index.index = index
         return p4r.Entity(counter_entry=message)
 
+    def read_cell(self, name: str, index: int) -> CounterValue:
+        """Return the value of one cell."""
+        return self._switch.program().counter_read(name, index)
+
     def update(self, update_type: int, array: P4InfoCounter, index: int, message: p4r.CounterEntry) -> Apply:
         """Check an update of one cell."""
         if update_type == INSERT:
@@ -256,6 +263,10 @@ class MeterHandler(CellHandler):
         message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
         message.index.index = index
         return p4r.Entity(meter_entry=message)
+
+    def read_cell(self, name: str, index: int) -> MeterConfig | None:
+        """Return the configuration of one cell; none: always green."""
+        return self._switch.program().meter_read(name, index)
 
     def update(self, update_type: int, array: P4InfoMeter, index: int, message: p4r.MeterEntry) -> Apply:
         """Check an update of one cell."""
