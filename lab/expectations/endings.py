@@ -133,7 +133,8 @@ class Clean(BaseExpectation):
                 problems.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):
                 problems.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
-        observed = "; ".join(problems[:3]) or f"{len(measures.faults)} faults cleared, every EV usable"
+        cleared = "1 fault" if len(measures.faults) == 1 else f"{len(measures.faults)} faults"
+        observed = "; ".join(problems[:3]) or f"{cleared} cleared, every EV usable"
         return self.verdict(
             not problems, "no state is left of the faults", observed, "", float(len(problems)), "problems"
         )

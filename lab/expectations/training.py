@@ -42,7 +42,8 @@ class StepTime(DurationExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """The percentile or mean of the steps' times."""
         figure = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
-        of = f"over {len(self._times(measures))} steps"
+        count = len(self._times(measures))
+        of = f"over {count} step{'s' if count != 1 else ''}"
         return self.answer(measures, f"{figure} of a step of {self.traffic}", self.measured_seconds(measures), of)
 
 
@@ -93,5 +94,6 @@ class TimeLostExpectation(BaseExpectation):
     def _expected(self, measures: "Measures") -> str:
         limits = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
         limits += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
-        limits += [f"≤ {self.steps_at_most:g} steps"] if self.steps_at_most is not None else []
+        if self.steps_at_most is not None:
+            limits.append(f"≤ {self.steps_at_most:g} step{'s' if self.steps_at_most != 1 else ''}")
         return f"training time lost by {self.traffic} {', '.join(limits)}"
