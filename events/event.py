@@ -6,6 +6,7 @@ it has that value, any other is always there. Fields of a class are written in t
 
 from dataclasses import dataclass, fields
 from functools import cache
+from threading import Lock
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import dataclass_transform
@@ -43,6 +44,10 @@ class Event:
     more: ClassVar[str] = ""
     """Name of the field for all other fields of a line; "" if a class knows all of them."""
 
+    def __init__(self, **given: Any) -> None:
+        """Initialise the first instance of a class, which then gets an initialiser of its own."""
+        complete(type(self)).__init__(self, **given)
+
     def to_record(self) -> dict[str, Any]:
         """Return kind and fields, as they follow time and node in a line of the history."""
         return {"kind": self.kind, **self.fields()}
@@ -67,6 +72,9 @@ EVENTS: Final[dict[str, type[Event]]] = {}
 
 E = TypeVar("E", bound=Event)
 
+_completing = Lock()
+_LAST: Final = "__match_args__"  # what `dataclass` sets last
+
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def event(cls: type[E]) -> type[E]:
@@ -77,19 +85,13 @@ def event(cls: type[E]) -> type[E]:
     other = EVENTS.setdefault(cls.kind, cls)
     if other is not cls:
         raise ValueError(f"record kind {cls.kind!r} of {cls.__module__} is {other.__module__}'s; choose another")
-    cls.__init__ = _first  # type: ignore[assignment,method-assign]
     return cls
 
 
 def complete(cls: type[E]) -> type[E]:
     """Make a registered class the dataclass that it is to be, if it is none yet, and return it."""
-    if vars(cls).get("__init__") is _first:
-        del cls.__init__
-        dataclass(frozen=True, kw_only=True)(cls)
+    if _LAST not in vars(cls):
+        with _completing:
+            if _LAST not in vars(cls):
+                dataclass(frozen=True, kw_only=True)(cls)
     return cls
-
-
-def _first(self: Event, **given: Any) -> None:
-    """Initialise the first instance of a class."""
-    complete(type(self))
-    self.__init__(**given)  # type: ignore[misc] # its own by now

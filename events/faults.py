@@ -6,7 +6,7 @@ from typing import ClassVar
 from mrclab.events.event import Event, event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class FaultFacts(Event):
     """Facts of a fault: its cables, paths (plane and uplink) and processes, and the nodes that it stops."""
 
