@@ -110,6 +110,9 @@ def test_the_nearest_name_is_told_or_all_or_that_there_is_none():
     assert nearest("alfa", known) == "did you mean 'alpha'?"
     assert nearest("zzz", known) == "known here: alpha, beta"
     assert nearest("zzz", []) == "there is none"
+    many = [*(f"x{n}" for n in range(20)), "plane_down"]
+    assert nearest("power", many).startswith("known here: plane_down, ")
+    assert nearest("power", many).endswith(", 9 more")
 
 
 def test_triggers_come_due_by_time_by_progress_or_after_a_moment():

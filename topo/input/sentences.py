@@ -90,13 +90,15 @@ def near(word: str, known: Sequence[str], cutoff: float = 0.6) -> str | None:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Return `did you mean 'x'?`, or the known names where none is near: the first dozen of many."""
+    """Return `did you mean 'x'?`, or the known names where none is near: of many the dozen that are most like it."""
     if not known:
         return "there is none"
     if (found := near(word, known)) is not None:
         return f"did you mean {found!r}?"
     more = len(known) - _SHOWN_NAMES
-    return "known here: " + ", ".join(known if more <= _SHOWN_NAMES else [*known[:_SHOWN_NAMES], f"{more} more"])
+    if more > 0:
+        known = [*difflib.get_close_matches(word, known, _SHOWN_NAMES, 0.0), f"{more} more"]
+    return "known here: " + ", ".join(known)
 
 
 def listed(words: Sequence[str]) -> str:
