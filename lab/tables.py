@@ -292,6 +292,8 @@ def steps(measures: Measures) -> Table:
 
 def records(measures: Measures, kinds: Collection[str]) -> Table:
     """Records of a history; `fields` are those of a record except time, node and kind."""
+    from mrclab.events import codec  # noqa: F401, PLC0415 - loads all classes, which few callers need
+
     for kind in kinds:
         if kind not in EVENTS and next(measures.history.of(kind), None) is None:
             raise LabError(f"no record is called {kind!r}; {nearest(str(kind), list(EVENTS))}")
