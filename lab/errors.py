@@ -42,6 +42,10 @@ class RunError(LabError):
     status = 1
 
 
+class Unreachable(RunError):  # noqa: N818 - the sentence is the error
+    """A node has no process that answers: it ended, or a fault killed it."""
+
+
 class NoResult(RunError):  # noqa: N818 - the sentence is the error
     """A cause outside the network prevented something from happening in time."""
 

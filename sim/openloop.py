@@ -206,4 +206,4 @@ class SimOpenLoop:
 
 
 def _gone(name: str) -> str:
-    return f"{name} is not there"
+    return f"the agent of {name} is down"

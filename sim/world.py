@@ -27,7 +27,7 @@ from mrclab.hosts.mrc.settings import RETRY_ENDLESS
 from mrclab.hosts.roce.qp import RoceQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.hosts.workloads.digests import SharedDigests
-from mrclab.rpc.errors import RpcError
+from mrclab.rpc.errors import RpcError, RpcUnavailable
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.controller import SimController
@@ -161,14 +161,16 @@ class SimWorld:
         self._start_if_new(node)
         host = self.hosts.get(node)
         if host is None:
-            raise RpcError("ENOTCONN", f"{node} is not there")
+            raise RpcUnavailable(
+                "ENOTCONN", f"the agent of {node} is down" if node in self._gone else f"{node} is not there"
+            )
         answer = host.call(op, **arguments)
         _nic(host).serve()
         return answer or {}
 
     def _ask_controller(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if not self._controller.alive:
-            raise RpcError("ENOTCONN", "the controller is not there")
+            raise RpcUnavailable("ENOTCONN", "the controller is down")
         found = self._operations.get(op)
         if found is None:
             raise RpcError("EINVAL", f"the controller has no operation {op!r} in virtual time")

@@ -15,13 +15,13 @@ from typing_extensions import Unpack
 
 from mrclab.events.run import WorldBegin
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, RunError
+from mrclab.lab.errors import Interrupted, RunError, Unreachable
 from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event, WorldOptions
-from mrclab.rpc.errors import RpcError
+from mrclab.rpc.errors import RpcError, RpcUnavailable
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.world import SimWorld
 from mrclab.topo.config.transport import TransportSpec
@@ -130,6 +130,8 @@ class VirtualWorld:
         self._check_interrupt()
         try:
             answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
+        except RpcUnavailable as error:
+            raise Unreachable(f"{node} could not {op}: {error.message}") from None
         except RpcError as error:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}

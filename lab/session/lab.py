@@ -10,6 +10,7 @@ hands the event to its workload, and ends workloads that are over. The Python AP
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import Self
 
 from mrclab.events.run import LabLate
-from mrclab.lab.errors import RunError
+from mrclab.lab.errors import RunError, Unreachable
 from mrclab.lab.faults.base import FAULTS, FaultBase, no_kind_of
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import Kinds
@@ -377,7 +378,8 @@ class Lab:
         for name, running in self.workloads.items():
             if running.ended is not None and hosts & set(running.hosts):
                 for host in running.hosts:
-                    self.world.call(host, "release_workload", name=name)
+                    with contextlib.suppress(Unreachable):  # its QPs ended with its agent
+                        self.world.call(host, "release_workload", name=name)
 
     def prepare(self, running: Running) -> None:
         """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
@@ -385,10 +387,21 @@ class Lab:
         running.prepare()
         self.workloads[running.name] = running
 
+    def _prepare_again(self, running: Running) -> None:
+        """Prepare a traffic without the hosts whose agents are down."""
+        absent = set()
+        for host in running.hosts:
+            try:
+                self.subscribe_to([host])
+            except Unreachable:
+                absent.add(host)
+        running.prepare(absent)
+        self.workloads[running.name] = running
+
     def start_now(self, running: Running) -> None:
-        """Have the hosts of a prepared traffic begin; prepares it again where an agent was restarted since."""
+        """Have the hosts of a prepared traffic begin; prepares it again where an agent ended since."""
         if not running.ready:
-            self.prepare(running)
+            self._prepare_again(running)
         running.start(self.now + self.world.lead(len(running.hosts)))
 
     def stop(self, name: str) -> Running:

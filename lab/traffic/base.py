@@ -32,6 +32,11 @@ class Flow(NamedTuple):
     again: str = ""  # distinguishes flows between the same two hosts
 
     @property
+    def hosts(self) -> tuple[str, str]:
+        """Return source and destination."""
+        return self.source, self.destination
+
+    @property
     def name(self) -> str:
         """`NAME/h1>h3`, as history records name it."""
         return f"{self.traffic}/{self.source}>{self.destination}{self.again}"

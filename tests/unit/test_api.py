@@ -190,6 +190,26 @@ def test_a_crashed_agent_ends_the_traffics_of_its_host_alone():
     assert "the agent of h4 ended" in errors["second"]
 
 
+@pytest.mark.parametrize("at", ["5us", "30us"])
+def test_traffic_that_begins_while_an_agent_is_down_fails_at_its_host_alone(at):
+    later = [
+        {"name": "all", "kind": "permutation", "hosts": ["h1", "h2", "h3", "h4"], "shift": 2, "size": "64 KiB"},
+        {"name": "ring", "kind": "ring_all_reduce", "size": "64 KiB"},
+    ]
+    run = mrclab.run(
+        mrclab.scenario(
+            fabric=FABRIC | {"hosts_per_t0": 2},
+            traffic=[FILE | {"from": "h2", "to": "h4"}, *({**each, "start": "30us"} for each in later)],
+            faults=[{"name": "crash", "kind": "agent_crash", "host": "h3", "at": at, "until": "1ms"}],
+        )
+    )
+    assert (run.state, run.error) == ("failed", "")
+    failed = {flow["flow"]: flow["error"] for flow in run.flows if flow["error"]}
+    assert set(failed.values()) == {"the agent of h3 is down"}
+    assert [name for name in failed if name.startswith("all/")] == ["all/h1>h3", "all/h3>h1"]
+    assert any(name.startswith("ring/") for name in failed)
+
+
 def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
         scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})

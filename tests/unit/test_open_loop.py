@@ -206,7 +206,7 @@ def test_flows_of_an_agent_that_crashes_end_with_it(tmp_path):
     )
     ends = ended(tmp_path, text.replace("load: 40%", "load: 190%"))
     assert len(ends) == 60
-    assert set(ends.values()) == {"", "h3 is not there"}
+    assert set(ends.values()) == {"", "the agent of h3 is down"}
 
 
 def ended(tmp_path, text: str) -> dict[str, str]:

@@ -153,7 +153,7 @@ def test_a_host_that_dies_is_told_of_and_another_takes_its_place(tmp_path):
     made.run(0.1)
     made.injector.kill("h3")
     assert [(host, event["kind"]) for host, event in made.run(0.1)] == [("h3", "agent.gone")]
-    with pytest.raises(RpcError, match="h3 is not there"):
+    with pytest.raises(RpcError, match="the agent of h3 is down"):
         made.call("h3", "hello")
     made.run(1.0)
     made.injector.restart("h3")
@@ -368,7 +368,7 @@ def test_the_controller_refuses_in_the_words_of_the_wire(tmp_path, op, arguments
 def test_without_a_controller_nothing_is_written_and_nothing_stops(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1})
     made.injector.kill("controller")
-    with pytest.raises(RpcError, match="the controller is not there"):
+    with pytest.raises(RpcError, match="the controller is down"):
         made.call("controller", "status")
     made.injector.kill("t1-p1-1")
     made.injector.restart("t1-p1-1")

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import Refused, RunError, Stopped, as_run_error
+from mrclab.lab.errors import Refused, RunError, Stopped, Unreachable, as_run_error
 from mrclab.lab.run.wire.watchdog import title_of
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.rpc.client import Client
-from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout
+from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout, RpcUnavailable
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
 from mrclab.topo import fabricfile
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
@@ -71,7 +71,8 @@ class LabClients:
             raise as_run_error(adaptive.error(node, f"answer {op}")) from None
         except RpcError as error:
             self.forget(node)
-            raise RunError(f"{node} could not {op}: {error.message}") from None
+            kind = Unreachable if isinstance(error, RpcUnavailable) else RunError
+            raise kind(f"{node} could not {op}: {error.message}") from None
 
     def stopped(self) -> dict[str, int]:
         """Return name → pid of the agents, the controller and the switches that a signal has stopped."""
@@ -141,7 +142,9 @@ class Listener:
             client = Client(self._lab.run_dir / f"{host}.sock")
             client.subscribe(self._kinds)
         except RpcError as error:
-            raise RunError(f"{host} refused the subscription to its events: {error.message}") from None
+            gone = isinstance(error, RpcUnavailable) and not isinstance(error, RpcTimeout)
+            kind = Unreachable if gone else RunError
+            raise kind(f"{host} refused the subscription to its events: {error.message}") from None
         self._clients[host] = client
 
     def leave(self, host: str) -> None:

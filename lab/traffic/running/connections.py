@@ -49,4 +49,4 @@ class RunningMatrix(Running):
             flow = self._in_order[place]
             by_host.setdefault(flow.source, []).append(flow.name)
         for host, names in by_host.items():
-            self._world.call(host, "start_flows", name=self.name, flows=names)
+            self._call(host, "start_flows", name=self.name, flows=names)

@@ -6,12 +6,12 @@ end the digests of both ends of every flow are compared.
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.events.traffic import FlowEnd, FlowEnds, TrafficEnd, TrafficStart
-from mrclab.lab.errors import RunError
+from mrclab.lab.errors import RunError, Unreachable
 from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo import srv6
@@ -47,8 +47,9 @@ class Running:
         self._flows = {flow.name: FlowState(flow) for flow in entry.flows(world.fabric, seed)}
         self._by_host: dict[str, list[FlowState]] = {host: [] for host in self.hosts}
         for state in self._flows.values():
-            for host in {state.flow.source: None, state.flow.destination: None}:
+            for host in dict.fromkeys(state.flow.hosts):
                 self._by_host[host].append(state)
+        self._taking_part = self.hosts  # those that have a part of it to do
         self._open = len(self._flows)  # flows that have neither ended nor failed
         self._failed = False
         self._acked: dict[str, int] = {}  # by sender
@@ -59,27 +60,34 @@ class Running:
 
     # --- set-up -----------------------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Make all QPs and regions and join them; RunError where an agent refuses. May be repeated before the start."""
+    def prepare(self, absent: Collection[str] = ()) -> None:
+        """Make all QPs and regions and join them; RunError where an agent refuses. May be repeated before the start.
+
+        Flows of `absent` hosts fail.
+        """
         call = self._world.call
         infos: dict[str, Any] = {}
-        for host in self.hosts:
+        for host in absent:
+            self._lose(host, _down(host))
+        self._taking_part = [] if self.over else [h for h in self.hosts if self._at(h) or not self._by_host[h]]
+        for host in self._taking_part:
             call(host, "release_workload", name=self.name)
             attributes = {**self.entry.attributes, **self._pinned(host)}
             spec = {**self.entry.workload(self._world.fabric, host, self._qps), "seed": self._content(host)}
             infos[host] = call(host, "prepare_workload", name=self.name, spec=spec, flows=self._ends(host, attributes))[
                 "flows"
             ]
-        for host in self.hosts:
+        for host in self._taking_part:
             theirs = {s.flow.name: infos[_peer(s.flow, host)][s.flow.name] for s in self._at(host)}
             call(host, "connect_workload", name=self.name, flows=theirs)
         for name, state in self._flows.items():
-            for host in (state.flow.source, state.flow.destination):
+            for host in state.flow.hosts if not state.error and infos else ():
                 state.qps[host] = [int(end["qp"]) for end in infos[host][name]["qps"]]
         self.ready = True
 
     def _at(self, host: str) -> list[FlowState]:
-        return self._by_host[host]
+        """Return the flows of a host that have not failed."""
+        return [state for state in self._by_host[host] if not state.error]
 
     def _pinned(self, host: str) -> dict[str, Any]:
         """Make the EV profile of a sender with given paths on its agent, with those paths only."""
@@ -120,8 +128,8 @@ class Running:
     def start(self, at: float) -> None:
         """Start all hosts at a time, which should be slightly ahead."""
         self.began = at
-        for host in self.hosts:
-            self._world.call(host, "start_workload", name=self.name, at=at)
+        for host in self._taking_part:
+            self._call(host, "start_workload", name=self.name, at=at)
         flows: list[FlowEnds] = [
             {
                 "flow": state.flow.name,
@@ -130,7 +138,7 @@ class Running:
                 "size": state.flow.size or 0,
                 "qps": [
                     {"source_qp": here, "destination_qp": there}
-                    for here, there in zip(state.qps[state.flow.source], state.qps[state.flow.destination], strict=True)
+                    for here, there in zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True)
                 ],
             }
             for state in self._flows.values()
@@ -268,7 +276,14 @@ class Running:
         idle.add(host)
         if len(idle) == len(self.hosts):
             for name in self.hosts:
-                self._world.call(name, "stop_workload", name=self.name)
+                self._call(name, "stop_workload", name=self.name)
+
+    def _call(self, host: str, op: str, **arguments: Any) -> None:
+        """Call a host; where its agent is down, its flows fail."""
+        try:
+            self._world.call(host, op, **arguments)
+        except Unreachable:
+            self.lose(host, _down(host))
 
     def lose(self, host: str, why: str) -> None:
         """A host's agent is gone: its flows have failed."""
@@ -276,8 +291,11 @@ class Running:
             return
         self.ready = False
         if self.running:
-            for state in self._at(host):
-                self._close(state, why)
+            self._lose(host, why)
+
+    def _lose(self, host: str, why: str) -> None:
+        for state in self._at(host):
+            self._close(state, why)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -384,6 +402,10 @@ class Running:
 
 def _peer(flow: Flow, host: str) -> str:
     return flow.destination if host == flow.source else flow.source
+
+
+def _down(host: str) -> str:
+    return f"the agent of {host} is down"
 
 
 def _error_text(host: str, error: str) -> str:

@@ -1,6 +1,7 @@
 """Driver of open-loop traffic: records the flows of the world's driver in the history."""
 
 import gc
+from collections.abc import Collection
 from typing import Any
 
 from mrclab.events.traffic import FlowEnd, TrafficEnd, TrafficStart
@@ -28,8 +29,8 @@ class RunningOpenLoop(Running):
         self._last = 0.0
         self._errors: list[str] = []
 
-    def prepare(self) -> None:
-        """Do nothing: nothing exists before it begins."""
+    def prepare(self, absent: Collection[str] = ()) -> None:
+        """Do nothing: nothing exists before it begins; a flow of an absent host fails when it arrives."""
         self.ready = True
 
     def start(self, at: float) -> None:

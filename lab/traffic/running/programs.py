@@ -7,7 +7,7 @@ found while they live, and written with the record of the start once known.
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,10 @@ class RunningPrograms(Running):
         self._failed_at: float | None = None
         self._noted = False  # True once the QPs of all flows are known
 
-    def prepare(self) -> None:
-        """Make the folder for their files, and connect their hosts over TCP."""
+    def prepare(self, absent: Collection[str] = ()) -> None:
+        """Make the folder for their files, and connect their hosts over TCP; RunError where one is absent."""
+        if absent:
+            raise RunError(f"{self.name}: the agent of {min(absent)} is down")
         self._folder.mkdir(parents=True, exist_ok=True)
         for host in dict.fromkeys(self.entry.places):
             programs.join(self._lab, host)

@@ -1,5 +1,7 @@
 """Driver of a ring all-reduce: compares its results with the expected ones."""
 
+from collections.abc import Collection
+
 from typing_extensions import override
 
 from mrclab.hosts.workloads import ring
@@ -17,9 +19,9 @@ class RunningRing(Running):
     _expected: tuple[str, ...] = ()  # digests of the first iterations
 
     @override
-    def prepare(self) -> None:
+    def prepare(self, absent: Collection[str] = ()) -> None:
         """Compute the expected results as well: at the end of one workload this would keep a CPU from the next."""
-        super().prepare()
+        super().prepare(absent)
         if not self._expected:
             size, checked = self.entry.size, min(_CHECKED_ITERATIONS, self.entry.rounds or _CHECKED_ITERATIONS)
             reduced = ring.reduced(content(self._content(host), size) for host in self.entry.hosts)
