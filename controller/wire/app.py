@@ -25,6 +25,7 @@ from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.controller import ControllerHeartbeat
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
+from mrclab.topo.beat import Beat
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
 
@@ -230,35 +231,17 @@ BEAT_S = 0.02  # seconds between two wake-ups of the loop
 REPORT_S = 0.25  # seconds between two records
 
 
-class WorstLateness:
-    """The longest delay of the loop since the last `take`. Times are of one clock, in seconds."""
-
-    def __init__(self) -> None:
-        self._worst, self._at = 0.0, 0.0
-
-    def woken(self, due: float, now: float) -> None:
-        """The loop was to be woken at `due` and was at `now`."""
-        if now - due >= self._worst:
-            self._worst, self._at = max(0.0, now - due), now
-
-    def take(self) -> tuple[float, float]:
-        """(seconds, when it ended) of the worst; (0, 0) where the loop was never woken since."""
-        found, self._worst, self._at = (self._worst, self._at), 0.0, 0.0
-        return found
-
-
 async def record_lateness(history: ControllerHistory) -> None:
     """Write `heartbeat` records until cancelled.
 
     `late`: the longest delay of a wake-up since the last record, `at`: when that ended, `cpu`: CPU time so far.
     """
-    lateness, reported = WorstLateness(), time.monotonic()
+    now = time.monotonic()
+    beat, reported = Beat(now, BEAT_S), now
     while True:
-        due = time.monotonic() + BEAT_S
-        await asyncio.sleep(BEAT_S)
+        await asyncio.sleep(beat.wait(None, now))
         now = time.monotonic()
-        lateness.woken(due, now)
+        beat.woken(now)
         if now - reported >= REPORT_S:
-            late, at = lateness.take()
             reported = now
-            history.record(ControllerHeartbeat(late=round(late, 6), at=at, cpu=round(time.process_time(), 3)))
+            history.record(ControllerHeartbeat(**beat.take(), cpu=round(time.process_time(), 3)))

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from mrclab.controller.wire import app
-from mrclab.controller.wire.app import WorstLateness
 from mrclab.events.event import Event
 
 
@@ -18,14 +17,6 @@ class Records:
 
     def record(self, event: Event) -> None:
         self.told.append((event.kind, event.fields()))
-
-
-def test_the_worst_is_told_once_with_its_time() -> None:
-    lateness = WorstLateness()
-    for due, now in ((1.0, 1.1), (2.0, 2.5), (3.0, 3.2)):
-        lateness.woken(due, now)
-    assert lateness.take() == (0.5, 2.5)
-    assert lateness.take() == (0.0, 0.0)
 
 
 def test_a_loop_that_stood_still_is_told_of_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

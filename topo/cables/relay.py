@@ -17,7 +17,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from mrclab.topo.cables.beat import Beat
+from mrclab.topo.beat import Beat
 from mrclab.topo.cables.impairment import Impairer, Impairment
 
 _ETH_P_ALL = 3
@@ -72,7 +72,7 @@ def main(argument: str) -> None:
     sys.stdout.flush()
     beat = _relay(directions, wake)
     counts = [asdict(direction.impairer.counts) for direction in directions]
-    sys.stdout.write(json.dumps({"counts": counts, **beat.report()}) + "\n")
+    sys.stdout.write(json.dumps({"counts": counts, **beat.take()}) + "\n")
 
 
 def _relay(directions: list[_Direction], wake: socket.socket) -> Beat:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from mrclab.topo.cables.beat import Beat
+from mrclab.topo.beat import Beat
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER = 4 << 20  # bytes
@@ -55,7 +55,7 @@ def _send(
         readable, _, _ = select.select([wake], [], [], beat.wait(due, time.monotonic()))
         beat.woken(time.monotonic())
         if readable:
-            return {"sent": sent, "refused": refused, **beat.report()}
+            return {"sent": sent, "refused": refused, **beat.take()}
 
 
 if __name__ == "__main__":
