@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
-from mrclab.topo.config.registry import KindError, import_entry_points, import_modules, modules
+from mrclab.topo.config.registry import KindError, enter, import_entry_points, import_modules, modules
 
 WorldName = Literal["wire", "sim"]
 _KIND = re.compile(r'^    kind: Literal\["([^"]+)"\]', re.MULTILINE)
@@ -112,12 +112,7 @@ class Kinds(Generic[M]):
         kind = kind_of(model)
         if kind is None:
             raise KindError(f'{model.__name__}: a {self.family} needs a field `kind: Literal["name"]`')
-        other = self._models.setdefault(kind, model)
-        if (other.__module__, other.__qualname__) != (model.__module__, model.__qualname__):
-            raise KindError(
-                f"{self.family} {kind!r} of {model.__module__} is registered by {other.__module__}; choose another name"
-            )
-        self._models[kind] = model
+        enter(self._models, self.family, kind, model)
         return model
 
     def load(self) -> None:

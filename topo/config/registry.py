@@ -65,12 +65,8 @@ class Registry:
         name = getattr(made, "name", "")
         if not name:
             raise KindError(f'{made.__name__}: a {self.family} needs a name, such as name: ClassVar[str] = "steady"')
-        other = self._known.setdefault(name, made)
-        if (other.__module__, other.__qualname__) != (made.__module__, made.__qualname__):
-            raise KindError(
-                f"{self.family} {name!r} of {made.__module__} is registered by {other.__module__}; choose another name"
-            )
-        self._known[name] = self._profiles[getattr(made, "profile", "") or name] = made
+        enter(self._known, self.family, name, made)
+        self._profiles[getattr(made, "profile", "") or name] = made
 
     def find(self, name: str) -> Any | None:
         """Return the class of a name, in scenarios or in node configs; None if there is none."""
@@ -122,6 +118,16 @@ class Registry:
         if self._loaded < 2 <= stage:
             self._loaded = 2
             import_entry_points(self.family, self.group)
+
+
+def enter(known: dict[str, Any], family: str, name: str, made: type[Any]) -> None:
+    """Enter a class under its name; KindError where another class has the same one."""
+    other = known.setdefault(name, made)
+    if (other.__module__, other.__qualname__) != (made.__module__, made.__qualname__):
+        raise KindError(
+            f"{family} {name!r} of {made.__module__} is registered by {other.__module__}; choose another name"
+        )
+    known[name] = made
 
 
 class OneOf:
