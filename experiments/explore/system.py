@@ -7,11 +7,13 @@ still on their way, is a fault like a loss.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mrclab.controller import nodefiles
+from mrclab.experiments import invariants
 from mrclab.experiments.explore import packets
 from mrclab.experiments.explore.copying import clone
 from mrclab.experiments.explore.draws import Draws
@@ -20,9 +22,7 @@ from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import QpState
 from mrclab.topo import srv6
@@ -53,6 +53,12 @@ OPTIONAL: Final = ("receive", "up", "probe")  # actions of applications and cabl
 
 class Broken(Exception):  # noqa: N818  no error: what was looked for
     """An invariant does not hold."""
+
+
+def _all_hold(*checks: Iterator[str]) -> None:
+    """Raise Broken with the first phrase of some checks, if there is one."""
+    for phrase in itertools.chain(*checks):
+        raise Broken(phrase)
 
 
 def no_log(record: dict[str, Any]) -> None:
@@ -380,27 +386,10 @@ class System:
             self.completed[at] += 1
             if done.status == "SUCCESS" and self.restarted != 1:
                 self._check_placed(at, done.wr_id + 1)
-        r = qp.requestor
-        flying = [packet for packet in r.recovery.window.open_packets() if packet.state is PacketState.FLIGHT]
-        if r.in_flight_bytes.packets != len(flying):
-            raise Broken(f"{r.in_flight_bytes.packets} packets are counted in flight, {len(flying)} are")
-        if not r.in_flight_bytes.packets and r.in_flight_bytes.bytes and not failed:
-            raise Broken(f"{r.in_flight_bytes.bytes} bytes are counted in flight, and no packet is")
-        self._check_window(host)
-
-    def _check_window(self, host: Any) -> None:
-        """The windows of destinations equal the bytes in flight of their QPs, and are not negative."""
-        in_flight: dict[int, float] = {}
-        for qp in host.verbs.qps.values():
-            account = qp.requestor.in_flight_bytes
-            in_flight[id(qp.cc)] = in_flight.get(id(qp.cc), 0) + (0 if account.detached else account.bytes)
-        for qp in host.verbs.qps.values():
-            counted = qp.cc.snapshot()["cc_inflight"]
-            if counted != in_flight[id(qp.cc)]:
-                raise Broken(f"{counted} bytes are counted in flight to the peer, {in_flight[id(qp.cc)]} are")
-            least = -256 * self.world.packets  # the receiver's count is rounded up
-            if counted < least:
-                raise Broken(f"{counted} bytes are in flight to the peer")
+        account = qp.requestor.in_flight_bytes
+        if not account.packets and account.bytes and not failed:
+            raise Broken(f"{account.bytes} bytes are counted in flight, and no packet is")
+        _all_hold(invariants.in_flight(qp), invariants.windows(host))
 
     def _check_placed(self, at: int, messages: int) -> None:
         size = sum(size for size, _ in self.world.messages[:messages])
@@ -447,25 +436,12 @@ class System:
             )
         if self.received[at] < sum(imm for _, imm in self.world.messages):
             raise Broken("nothing more happens, and an immediate was not received")
-        r = qa.requestor
-        if r.in_flight_bytes.packets or r.in_flight_bytes.bytes or r.in_flight:
-            raise Broken("nothing more happens, and something is in flight")
-        if qb.responder.base != self.world.packets or qb.responder.bits:
-            raise Broken("the receiver's window does not match the packets sent")
-        self._check_paths(qa)
-
-    def _check_paths(self, qa: Any) -> None:
-        """All EVs are good, the rotation is full, and both ends know each other's ports."""
-        for ev in qa.evs.by_value.values():
-            if ev.state not in {EvState.GOOD, EvState.SKIP}:
-                raise Broken(f"nothing more happens, and EV {ev.value:08x} is {ev.state.value}")
-        for plane in qa.evs.planes.values():
-            if len(plane.active) + plane.unmade < plane.target:
-                raise Broken(f"nothing more happens, and plane {plane.number} has {len(plane.active)} EVs in rotation")
-        for host in self.hosts:
-            for peer in host.peers.with_qps.values():
-                if not self.down and peer.port_mask != (1 << self.world.planes) - 1:
-                    raise Broken(f"all ports are up, and {host.config.host.name} counts some of its peer's as down")
+        _all_hold(
+            invariants.at_rest(qa),
+            invariants.all_received(qa, qb),
+            invariants.paths(qa, ports_down=bool(self.down)),
+            *(() if self.down else (invariants.peer_ports(one, one.config.directory.values()) for one in self.hosts)),
+        )
 
     def _check_survivor(self) -> None:
         """After the restart of one host of a pair, outstanding work ends with a reason."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from mrclab.experiments import invariants
 from mrclab.experiments.soak.harness import SoakHarness
 from mrclab.experiments.soak.transfers import SoakConnection, Writes
-from mrclab.hosts.mrc.recovery.sent import PacketState
 from mrclab.sim.clock import SECOND
 
-_GOOD: Final = frozenset({"GOOD", "SKIP", "STANDBY"})
-_FLIGHT: Final = PacketState.FLIGHT
-_ACKED: Final = PacketState.ACKED
-_ROUNDING: Final = 256  # bytes: the receiver counts in such units, rounded up
 _MAX_CONTROL: Final = 512  # control packets that wait at one port
 _CONTROL_PER_DATA: Final = 4
 
@@ -26,34 +22,19 @@ def at_any_time(harness: SoakHarness) -> Iterator[str]:
     if harness.plan.transport != "mrc":
         return
     for name, transport in harness.transports.items():
-        in_flight: dict[int, list[Any]] = {}
         for number, qp in transport.verbs.qps.items():
-            yield from _accounts(f"{name} QP {number}", qp)
+            yield from _named(f"{name} QP {number}", invariants.in_flight(qp))
             # a peer that does not know of a restart goes on with QPs whose numbers others have now
             if qp.stats.out_of_window and not harness.plan.restarts:
                 yield f"{name} QP {number}: {qp.stats.out_of_window} packets came outside its window"
-            in_flight.setdefault(id(qp.cc), []).append(qp)
-        for qps in in_flight.values():
-            counted = qps[0].cc.snapshot()["cc_inflight"]
-            own = sum(qp.requestor.in_flight_bytes.bytes for qp in qps if not qp.requestor.in_flight_bytes.detached)
-            if counted != own:
-                yield f"{name}: {counted} bytes are counted in flight to {qps[0].peer_text}, its QPs have {own}"
+        yield from _named(name, invariants.windows(transport))
         for port, waiting in transport.control.waiting().items():
             if waiting > _MAX_CONTROL:
                 yield f"{name}: {waiting} control packets wait at port {port}"
 
 
-def _accounts(name: str, qp: Any) -> Iterator[str]:
-    requestor = qp.requestor
-    account = requestor.in_flight_bytes
-    packets = requestor.recovery.window.open_packets()
-    flying = sum(packet.state is _FLIGHT for packet in packets)
-    if account.packets != flying:
-        yield f"{name}: {account.packets} packets are counted in flight, {flying} are"
-    # what was declared lost and arrived all the same leaves with the receiver's count before it is known by name
-    doubtful = sum(packet.nominal for packet in packets if packet.lost_ev is not None and packet.state is not _ACKED)
-    if account.bytes < -_ROUNDING - doubtful:
-        yield f"{name}: {account.bytes} bytes are counted in flight"
+def _named(name: str, phrases: Iterator[str]) -> Iterator[str]:
+    return (f"{name}: {phrase}" for phrase in phrases)
 
 
 # --- when all writes are over -----------------------------------------------------------------------------------------
@@ -147,10 +128,13 @@ def quiet(harness: SoakHarness) -> Iterator[str]:
         if harness.plan.transport == "mrc":
             for number, qp in transport.verbs.qps.items():
                 if id(qp) not in given_up:
-                    stale_ports = qp.peer.text in restarted
-                    yield from _evs(f"{name} QP {number}", qp, harness.clock.seconds, stale_ports)
-            yield from ports(name, transport, {peer.text for peer in transport.peers.with_qps.values()} - restarted)
-            yield from _control(name, transport)
+                    found = invariants.paths(qp, ports_down=qp.peer.text in restarted)
+                    yield from _named(f"{name} QP {number} at {harness.clock.seconds:.1f} s", found)
+            known = {peer.text for peer in transport.peers.with_qps.values()} - restarted
+            yield from _named(name, invariants.peer_ports(transport, known))
+            for port, waiting in transport.control.waiting().items():
+                if waiting:
+                    yield f"{name}: {waiting} control packets wait at port {port} forever"
     for connection in harness.connections:
         yield from _qps(harness, connection)
     if harness.clock.next_due() is not None and not given_up:
@@ -167,30 +151,6 @@ def _given_up(harness: SoakHarness) -> set[int]:
     return found
 
 
-def _evs(name: str, qp: Any, now: float, stale_ports: bool) -> Iterator[str]:
-    for path in qp.path_snapshots():
-        if path["state"] not in _GOOD and not (stale_ports and path["state"] == "PORT_DOWN"):
-            yield f"{name}: EV {path['ev']:08x} is still {path['state']} at {now:.1f} s"
-    for plane in qp.evs.planes.values():
-        if len(plane.active) + plane.unmade < plane.target:
-            count = f"{len(plane.active)} of {plane.target} EVs"
-            yield f"{name}: {count} are in rotation in plane {plane.number} at {now:.1f} s"
-
-
-def ports(name: str, transport: Any, peers: Container[str]) -> Iterator[str]:
-    """Judge a host's port state of its peers with these addresses."""
-    every = transport.peers.own.planes
-    for peer in transport.peers.with_qps.values():
-        if peer.port_mask != every and peer.text in peers:
-            yield f"{name}: all ports are up, and it counts some of {peer.text} as down: mask {peer.port_mask:b}"
-
-
-def _control(name: str, transport: Any) -> Iterator[str]:
-    for port, waiting in transport.control.waiting().items():
-        if waiting:
-            yield f"{name}: {waiting} control packets wait at port {port} forever"
-
-
 def _qps(harness: SoakHarness, connection: SoakConnection) -> Iterator[str]:
     if connection.flow.fails:
         return
@@ -202,20 +162,7 @@ def _qps(harness: SoakHarness, connection: SoakConnection) -> Iterator[str]:
                 yield f"{name} is in ERROR"
             return
         if harness.plan.transport == "mrc":
-            yield from _empty(name, qp)
+            yield from _named(name, invariants.at_rest(qp))
     if harness.plan.transport == "mrc":
         for one, other in (pair, pair[::-1]):
-            sent, base = one.requestor.recovery.window.next, other.responder.base
-            if sent != base or other.responder.bits:
-                yield f"{connection.hosts}: {sent} packets were sent, and the receiver has the first {base}"
-
-
-def _empty(name: str, qp: Any) -> Iterator[str]:
-    requestor = qp.requestor
-    if requestor.in_flight_bytes.packets or requestor.in_flight_bytes.bytes or requestor.in_flight:
-        left = requestor.in_flight_bytes
-        yield f"{name}: {left.packets} packets and {left.bytes} bytes are in flight forever"
-    if requestor.wimm_in_flight:
-        yield f"{name}: {requestor.wimm_in_flight} immediates count as outstanding forever"
-    if requestor.unresponsive:
-        yield f"{name}: it counts its peer as unresponsive"
+            yield from _named(" to ".join(connection.hosts), invariants.all_received(one, other))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from mrclab.experiments import invariants
 from mrclab.experiments.soak import judge
 from mrclab.experiments.soak.flows import NEVER
 from mrclab.experiments.soak.harness import SoakHarness
@@ -126,7 +127,7 @@ def _ports_known(harness: SoakHarness, connection: SoakConnection) -> list[str]:
         return []
     source, destination = connection.hosts
     address = harness.transports[destination].config.host.address
-    return list(judge.ports(source, harness.transports[source], {address}))
+    return [f"{source}: {text}" for text in invariants.peer_ports(harness.transports[source], {address})]
 
 
 def _last_size(plan: SoakPlan) -> int:
