@@ -144,6 +144,13 @@ def test_clean_without_a_run_does_nothing(base):
     assert not base.exists()
 
 
+def test_a_second_clean_is_refused_with_the_pid_of_the_first(base, monkeypatch):
+    base.mkdir()
+    monkeypatch.setattr(state, "_remove_remains", state.clean)  # a second one while the first is at work
+    with pytest.raises(LabRunning, match=rf"another `mrclab clean` is running \(process {os.getpid()}\); wait"):
+        state.clean(base)
+
+
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace():
     script = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
     process = subprocess.Popen([sys.executable, "-S", "-c", script], stdout=subprocess.PIPE)

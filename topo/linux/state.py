@@ -21,6 +21,7 @@ from mrclab.topo.linux import kernel, killed, processes
 from mrclab.topo.linux.paths import BASE
 
 _LOCK_FILE = "lock"
+_CLEAN = "clean"
 _MARK_FILE = ".mrclab"  # in every directory of a run
 _REMOVALS = 5  # attempts to remove a directory
 _BASE_MODE, _DIRECTORY_MODE, _FILE_MODE = 0o755, 0o700, 0o600
@@ -127,7 +128,7 @@ def clean(base: Path = BASE) -> list[str]:
     """Remove the leftovers of a killed run; return one phrase for each. LabRunning where that run is alive."""
     if not base.exists() and base.resolve() not in processes.of_labs():
         return []
-    lock = _take_lock(base)
+    lock = _take_lock(base, _CLEAN)
     try:
         removed = _remove_remains(base)
     except BaseException:
@@ -151,13 +152,13 @@ def running(base: Path = BASE) -> int | None:
 
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _holder(lock)
+        return _holder(lock)[0]
     finally:
         os.close(lock)
     return None
 
 
-def _take_lock(base: Path) -> int:
+def _take_lock(base: Path, purpose: str = "") -> int:
     if base.resolve() in _held:
         _make_base(base)
         return os.dup(_held[base.resolve()])
@@ -170,24 +171,27 @@ def _take_lock(base: Path) -> int:
 
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = _holder(lock)
+            pid, other = _holder(lock)
             os.close(lock)
-            raise LabRunning(
-                f"a lab is running already (process {pid or 'unknown'}); end it before another", pid
-            ) from None
+            named = f"process {pid or 'unknown'}"
+            if other == _CLEAN:
+                message = f"another `mrclab clean` is running ({named}); wait until it has ended"
+            else:
+                message = f"a lab is running already ({named}); end it first"
+            raise LabRunning(message, pid) from None
         if _same_file(lock, path):  # else its last holder removed it between our open and our lock
             os.truncate(lock, 0)
             with contextlib.suppress(OSError):  # on a full disk the pid is missing; the lock is valid
-                os.pwrite(lock, str(os.getpid()).encode(), 0)
+                os.pwrite(lock, f"{os.getpid()} {purpose}".encode(), 0)
             return lock
         os.close(lock)
         _make_base(base)
 
 
-def _holder(lock: int) -> int:
-    """Pid that the lock's holder has written into it; 0 where it has not."""
-    text = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
-    return int(text) if text.isdigit() else 0
+def _holder(lock: int) -> tuple[int, str]:
+    """Pid and purpose that the lock's holder has written into it; 0 where it has not."""
+    pid, _, purpose = os.pread(lock, 40, 0).decode("ascii", "replace").strip().partition(" ")
+    return (int(pid) if pid.isdigit() else 0), purpose
 
 
 def _make_base(base: Path) -> None:
