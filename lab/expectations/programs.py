@@ -40,16 +40,15 @@ class ProgramFails(BaseExpectation):
             raise NoEvidence(f"no program of {self.traffic} ended", span(measures, measures.start, measures.end))
         failed = [end for end in ends if end["exit_status"] > 0]
         matching = [end for end in failed if re.search(self.says, end["error"])]
-        about = f" and say {self.says!r}" if self.says else ""
+        about = f" and say '{self.says}'" if self.says else ""
         expected = f"at least {self.at_least} programs of {self.traffic} fail by themselves{about}"
         hosts = ", ".join(end["host"] for end in matching)
         others = [end for end in ends if end not in matching]
         observed = f"{len(matching)}: {hosts}" if matching else "none"
         if others:
-            first = others[0]
-            observed += (
-                f"; {first['host']} ended with status {first['exit_status']}: {first['error'] or 'nothing said'}"
-            )
+            host, status, error = (others[0][key] for key in ("host", "exit_status", "error"))
+            observed += f"; {host} {error}" if status < 0 else f"; {host} ended with status {status}"
+            observed += f": {error or 'no message'}" if status > 0 else ""
         last = max(end.t for end in ends)
         passed = len(matching) >= self.at_least
         return self.verdict(

@@ -66,10 +66,13 @@ def judged(expect: str, *ends: tuple[str, int, str]):
 
 
 def test_programs_that_must_fail_are_held_to_their_reason():
-    ends = ("h1", 1, "rank 2 (h3) is gone"), ("h2", 1, "rank 2 (h3) is gone"), ("h3", -9, "")
+    ends = ("h1", 1, "rank 2 (h3) is gone"), ("h2", 1, "rank 2 (h3) is gone"), ("h3", -9, "ended by signal 9")
     assert judged("at_least: 2, says: rank 2 .* gone", *ends).ok
     assert not judged("at_least: 3", *ends).ok  # a signal is no failure of its own
     assert not judged("says: timeout", *ends).ok
+    verdict = judged(r"says: 'rank 2 \(h3\)'", *ends)
+    assert verdict.expected.endswith(r"say 'rank 2 \(h3\)'")
+    assert verdict.observed == "2: h1, h2; h3 ended by signal 9"
     assert "ended with status 0" in judged("at_least: 1", ("h1", 0, "")).observed
     assert not judged("at_least: 1").ok
 
