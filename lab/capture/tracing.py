@@ -53,6 +53,8 @@ class RunTrace:
         pcapng.store(directory / f"{NAME}.pcapng", taps.interfaces, taps.frames, notes)
         if importlib.util.find_spec("pyarrow") is not None:
             packets.write_parquet(directory / f"{NAME}.parquet", sorted(self._rows, key=lambda each: int(each[0])))
+        if not self._rows:
+            self._notify("trace: no packet met all of its conditions; a QP's first PSN is a random number")
         if taps.missed:
             self._notify(
                 f"trace: {taps.missed} packets more than most: {self._spec.most} met the filter and are not kept"

@@ -76,6 +76,11 @@ def test_parquet_holds_what_the_capture_holds_with_names_of_hosts(tmp_path):
     assert {type(row["ce"]) for row in found} == {bool}
 
 
+def test_an_empty_trace_is_reported(tmp_path):
+    _, said = traced(tmp_path, TEXT + "trace: {kind: data, plane: 1, trimmed: true}\n")
+    assert "trace: no packet met all of its conditions; a QP's first PSN is a random number" in said
+
+
 def test_more_packets_than_most_are_counted(tmp_path):
     directory, said = traced(tmp_path, TEXT + "trace: {kind: data, most: 7}\n")
     assert len(table(directory)) == 7

@@ -65,6 +65,10 @@ def test_each_word_and_each_kind_has_help(session):
     assert told(session, "help trace")["usage"] == "trace HOST HOST [EV]"
     assert told(session, "trace --help") == told(session, "help trace")
     assert told(session, "help watch")["meaning"].startswith("summary of the lab")
+    console = Console(file=io.StringIO(), width=120)
+    console.print(registry.run(session, "help traffic incast").shown)
+    lines = console.file.getvalue().splitlines()
+    assert [line.split()[2] for line in lines if line.startswith((" from", " to "))] == ["needed"] * 2
     loss = {row["name"]: row for row in told(session, "help fault loss")["fields"]}
     assert loss["link"]["needed"]
     assert loss["direction"]["value"] == "`both`, `up`, `down`"

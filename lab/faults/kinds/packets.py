@@ -91,7 +91,7 @@ class GrayLoss(PacketFault):
     link: CableOrBusiest
     rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
     every: int | None = Field(default=None, ge=1, description="lose every n-th packet instead")
-    model: LossModel | None = Field(default=None, description="packets lost in bursts, say, instead: a loss model")
+    model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
@@ -139,7 +139,7 @@ class HostLoss(LastingFault):
     every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each port instead")
     hosts: Literal["all"] | Annotated[tuple[HostName, ...], AfterValidator(at_least_one)] = "all"
     planes: Literal["all"] | Annotated[tuple[PlaneNumber, ...], AfterValidator(at_least_one)] = "all"
-    model: LossModel | None = Field(default=None, description="packets lost in bursts, say, instead: a loss model")
+    model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
     example: ClassVar = {"every": 2, "min_length": LONG}

@@ -55,12 +55,14 @@ def _kind(name: str, kind: str) -> Answer:
     if kind not in models:
         raise ValueError(f"no kind of {name} is called {kind!r}; {nearest(kind, list(models))}")
     about = " ".join((models[kind].__doc__ or "").split())
-    entries = [each._asdict() for each in reference.fields(models[kind]) if each.name not in UNTYPED | {"name"}]
+    known = [each._asdict() for each in reference.fields(models[kind]) if each.name not in UNTYPED | {"name"}]
+    entries = sorted(known, key=lambda each: not each["needed"])
     made = grid("field", "value", "default", "", fold=True)
     for each in entries:
-        field = f"[bold]{each['name']}[/]" if each["needed"] else str(each["name"])
-        made.add_row(field, *(escape(str(each[key]).replace("`", "")) for key in ("value", "default", "meaning")))
-    note = "bold: needed; name=NAME may be given to all"
+        default = "needed" if each["needed"] else str(each["default"])
+        cells = (str(each["name"]), str(each["value"]).replace(", see below", ""), default, str(each["meaning"]))
+        made.add_row(*(escape(cell.replace("`", "")) for cell in cells))
+    note = "name=NAME may be given to all; docs/scenario-reference.md says more"
     return Answer(Group(escape(about), made, note), {"kind": kind, "about": about, "fields": entries})
 
 
