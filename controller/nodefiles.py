@@ -36,6 +36,7 @@ TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production ha
 MPR_BDPS = 16  # window of PSNs in bandwidth-delay products: several RTTs of sending beyond one missing packet
 PROBE_INTERVAL_RTTS = 12.0  # first probe of an ASSUMED_BAD EV; a demo of seconds is to see EVs come back
 PROBE_BACKOFF_CAP = 4.0
+REFAIL_WINDOW = 60.0  # seconds in which an EV that fails again is trusted less; times the fabric's `pace`
 SACK_PACKETS = 3  # a SACK when more than this many full packets are unacknowledged, so every fourth
 MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
 MAPPER_MIN_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
@@ -245,6 +246,7 @@ def default_profile(fabric: Fabric) -> EvProfileConfig:
         ev_min_active=max(1, active * fabric.planes // 4),
         probe_interval_rtts=PROBE_INTERVAL_RTTS,
         probe_backoff_cap=PROBE_BACKOFF_CAP,
+        refail_window=REFAIL_WINDOW * fabric.spec.pace,
     )
 
 

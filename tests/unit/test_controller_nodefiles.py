@@ -49,6 +49,12 @@ def test_a_quarter_of_the_paths_is_backup(uplinks: int, active: int, backup: int
     assert 1 <= profile.ev_min_active <= max(1, active * 4 // 4)
 
 
+def test_an_ev_of_a_fast_fabric_is_trusted_again_after_as_many_round_trips() -> None:
+    slow, fast = fabric(link={"delay": 0.002}), fabric(link={"rate": "100 Gb/s", "delay": 6e-7})
+    assert nodefiles.default_profile(slow).refail_window == 60
+    assert nodefiles.default_profile(fast).refail_window == pytest.approx(3000 * nodefiles.longest_rtt(fast))
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.0005, 0.002, 0.05])
 def test_the_ack_timeout_is_the_least_step_that_covers_thirteen_round_trips(delay: float) -> None:
     net = fabric(link={"delay": delay})
