@@ -84,10 +84,10 @@ class StartedTraffic:
         return self._outcome()
 
     def stop(self) -> Transferred:
-        """End it now, complete or not."""
+        """End it now, complete or not; its QPs are destroyed, and nothing more is sent."""
         self._lab.step(self._lab.now)
         if self._running.ended is None:
-            self._lab.finish(self._running)
+            self._lab.cut_short(self._running)
         return self._outcome()
 
     def _outcome(self) -> Transferred:
@@ -375,11 +375,14 @@ class Lab:
 
     def _release(self, model: TrafficBase) -> None:
         hosts = set(model.hosts_in(self.fabric, self.world.seed))
-        for name, running in self.workloads.items():
+        for running in self.workloads.values():
             if running.ended is not None and hosts & set(running.hosts):
-                for host in running.hosts:
-                    with contextlib.suppress(Unreachable):  # its QPs ended with its agent
-                        self.world.call(host, "release_workload", name=name)
+                self._destroy_qps(running)
+
+    def _destroy_qps(self, running: Running) -> None:
+        for host in running.hosts:
+            with contextlib.suppress(Unreachable):  # its QPs ended with its agent
+                self.world.call(host, "release_workload", name=running.name)
 
     def prepare(self, running: Running) -> None:
         """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
@@ -409,8 +412,13 @@ class Lab:
         running = self.workloads[name]
         if running.ended is not None:
             raise ValueError(f"{name} is over already")
-        self.finish(running, "it was stopped")
+        self.cut_short(running, "it was stopped")
         return running
+
+    def cut_short(self, running: Running, error: str = "") -> None:
+        """End a workload before its time: posted messages are not sent any more."""
+        self.finish(running, error)
+        self._destroy_qps(running)
 
     def finish(self, running: Running, error: str = "") -> None:
         """End a workload, with an error where it is ended before its time."""

@@ -210,6 +210,16 @@ def test_traffic_that_begins_while_an_agent_is_down_fails_at_its_host_alone(at):
     assert any(name.startswith("ring/") for name in failed)
 
 
+def test_stopped_traffic_sends_nothing_more():
+    with mrclab.up(FABRIC) as lab:
+        flow = lab.start("write", **{"from": "h1", "to": "h2"}, size="8 MiB")
+        lab.advance("20us")
+        assert 0 < lab.qps("h1")[0]["acked_bytes"] < 1 << 20
+        assert not flow.stop().intact
+        assert lab.qps("h1") == lab.qps("h2") == []
+        assert lab.transfer("h1", "h2", "64 KiB").intact
+
+
 def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
         scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})
