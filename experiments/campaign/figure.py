@@ -22,6 +22,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import grid
+from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input.sentences import nearest
 
 if TYPE_CHECKING:
@@ -239,8 +240,8 @@ def _place(x: float | str) -> str:
 
 def _shown(one: PlottedPoint) -> str:
     if one.low is None or one.high is None:
-        return f"{one.value:.4g}"
-    return f"{one.value:.4g} ({one.low:.4g} … {one.high:.4g})"
+        return show_number(one.value)
+    return f"{show_number(one.value)} ({show_number(one.low)} … {show_number(one.high)})"
 
 
 def draw(found: Plotted) -> "Figure":

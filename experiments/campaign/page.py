@@ -12,7 +12,7 @@ from mrclab.experiments.runs.store import Row
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
-from mrclab.lab.scenario.units import show_seconds
+from mrclab.lab.scenario.units import show_number, show_seconds
 
 _BINS = 24
 SHOWN = 1000  # runs that did not pass: the most on a page
@@ -231,7 +231,7 @@ def render(
 
 
 def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None else show_number(value)
 
 
 def _percent(share: float) -> str:

@@ -16,6 +16,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input import files
 
 _TEMPLATE = Path(__file__).with_name("worlds.md.j2")
@@ -333,7 +334,7 @@ def _number(value: float, row: Row) -> str:
     if row.unit.startswith("of "):
         return f"{100 * value:.1f}"
     if row.unit == "s":
-        return f"{1000 * value:.4g}"
+        return show_number(1000 * value)
     return f"{value:.0f}" if row.kind == "count" or abs(value) >= 1000 else f"{value:.3g}"
 
 

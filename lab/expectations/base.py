@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
@@ -19,7 +20,7 @@ from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
-from mrclab.lab.scenario.units import show_rate
+from mrclab.lab.scenario.units import show_number, show_rate
 from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
@@ -188,6 +189,14 @@ class Selected(BaseExpectation):
         return f" of {limits}" if limits else ""
 
 
+_show_limit = partial(show_number, digits=6)
+
+
+def show_share(share: float) -> str:
+    """Format a share of one: `99.5%`."""
+    return f"{share * 100:.6g}%"
+
+
 class Bounds(NamedTuple):
     """Limits of a figure: `at_least`, `at_most`, or `about` with the fraction `within` which it must lie."""
 
@@ -204,7 +213,7 @@ class Bounds(NamedTuple):
         near = self.about is None or abs(value - self.about) <= self.within * abs(self.about) + slack
         return low and high and near
 
-    def text(self, show: Any = "{:g}".format) -> str:
+    def text(self, show: Callable[[float], str] = _show_limit) -> str:
         """`≥ 5, ≤ 7`, `10 ± 5%`."""
         limits = []
         if self.at_least is not None:

@@ -32,7 +32,7 @@ class Integrity(BaseExpectation):
         if missing or not ends:
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
             return self.verdict(False, expected, f"the transfer did not end{several}", _ended(measures))
-        when = f"at {measures.time_text(ends[-1].t)}"
+        when = f"at {measures.time_text(max(end.t for end in ends))}"
         contents = {entry.name: getattr(entry, "content", "") for entry in measures.scenario.traffic}
         counted = {name for name in names if contents.get(name) == "counted"}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes

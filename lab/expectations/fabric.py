@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one, show_share
 from mrclab.lab.measure.fabric.faults import elements, links_of
 from mrclab.lab.measure.fabric.switches import Port, growth, ports_of
 from mrclab.lab.measure.series import CountSeries
@@ -84,7 +84,7 @@ class InjectedExpectation(BaseExpectation):
         share = hit / seen if seen else 0.0
         bounds, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
         limits = [f"{bounds.text()} packets"] if bounds.text() else []
-        limits += [f"{shares.text('{:.2%}'.format)} of the packets"] if shares.text() else []
+        limits += [f"{shares.text(show_share)} of the packets"] if shares.text() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
         ok = bounds.hold(hit) and shares.hold(share)
         return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")

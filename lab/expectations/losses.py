@@ -14,6 +14,7 @@ from mrclab.lab.expectations.base import (
     Selected,
     Verdict,
     needs_one,
+    show_share,
 )
 from mrclab.lab.expectations.evs import used_over
 from mrclab.lab.expectations.throughput import reference
@@ -23,7 +24,7 @@ from mrclab.lab.measure.series import binned_total, edges
 from mrclab.lab.measure.traffic.flows import QpKey, Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled, span
 from mrclab.lab.scenario.names import FaultName, KnownWindow
-from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
+from mrclab.lab.scenario.units import Duration, Percent, show_number, show_rate, show_seconds
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures, PacketLoss
@@ -97,11 +98,11 @@ class Lost(Selected):
         share = self._share(measures, losses) if shares.text() else 0.0
         cause = several(self.fault, 2) or str(self.window or "the run")
         limits = [f"{bounds.text()} packets"] if bounds.text() else []
-        limits += [f"{shares.text('{:.3%}'.format)} of those sent"] if shares.text() else []
+        limits += [f"{shares.text(show_share)} of those sent"] if shares.text() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
         expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
         ok, when = bounds.hold(count) and shares.hold(share), ""
-        observed = f"{count:.4g} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
+        observed = f"{show_number(count)} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
         observed += f", {share * 100:.3g}% of those sent" if shares.text() else ""
         if self.within_rtts:
             expected += f", the last within {self.within_rtts:g} RTT"
@@ -166,7 +167,8 @@ class Retransmitted(Selected):
                 sent += (series.count("sent_packets").values or [0])[-1]
         share = again / sent if sent else 0.0
         bounds = Bounds(self.share_at_least, self.share_at_most)
-        expected = f"retransmissions{self.subject} {bounds.text('{:.2%} of packets'.format)}".rstrip()
+        limits = f" {bounds.text(show_share)} of packets" if bounds.text() else ""
+        expected = f"retransmissions{self.subject}{limits}"
         expected += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
         ok = sent > 0 and bounds.hold(share) and (self.at_most is None or worst <= self.at_most)
         observed = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"

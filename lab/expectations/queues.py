@@ -11,6 +11,7 @@ from mrclab.lab.measure.fabric.switches import ports_of
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.validity.evidence import span
 from mrclab.lab.scenario.names import KnownWindow
+from mrclab.lab.scenario.units import show_number
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -78,7 +79,7 @@ class QueueDepth(BaseExpectation):
         value = depths[worst] if worst else 0.0
         low, high = (limit.packets(measures) if limit else None for limit in (self.at_least, self.at_most))
         bounds = Bounds(low, high)
-        observed = f"{value:.3g} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
+        observed = f"{show_number(value, 3)} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
         return self.verdict(

@@ -15,6 +15,7 @@ from mrclab.lab.expectations.base import (
     Selected,
     Verdict,
     needs_one,
+    show_share,
 )
 from mrclab.lab.measure.series import binned_total, edges, quantile
 from mrclab.lab.measure.traffic.flows import Selection
@@ -205,7 +206,7 @@ class Isolation(BaseExpectation):
         figure = (
             f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
         )
-        expected = f"{figure} {bounds.text('{:.0%}'.format)} of its rate alone"
+        expected = f"{figure} {bounds.text(show_share)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
         return self.verdict(bounds.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
 

@@ -17,7 +17,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
-from mrclab.lab.scenario.units import Units
+from mrclab.lab.scenario.units import Units, show_number
 from mrclab.topo.input import files
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def show(figure: Figure | None, unit: str = "") -> str:
         return "–"
     factor, sign = _scale(figure.median, unit)
     spread = (figure.high - figure.low) / 2 if figure.low is not None and figure.high is not None else 0.0
-    half = f" ± {factor * spread:.2g}" if spread else ""
-    return f"{factor * figure.median:.4g}{half}{sign}"
+    half = f" ± {show_number(factor * spread, 2)}" if spread else ""
+    return f"{show_number(factor * figure.median)}{half}{sign}"
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import machine, page_of, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.units import show_seconds
+from mrclab.lab.scenario.units import show_number, show_seconds
 from mrclab.topo.input import files
 
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
@@ -130,12 +130,12 @@ def _numbers(row: Repeated) -> tuple[str, str]:
         return median, "–"
     if row.unit == "s":
         return median, f"{show_seconds(figure.low)} … {show_seconds(figure.high)}"
-    return median, f"{figure.low:.4g} … {_number(figure.high, row.unit)}"
+    return median, f"{show_number(figure.low)} … {_number(figure.high, row.unit)}"
 
 
 def _number(value: float, unit: str) -> str:
     """Return a figure with its unit; times in the unit that fits them."""
-    return show_seconds(value) if unit == "s" else f"{value:.4g} {unit}".rstrip()
+    return show_seconds(value) if unit == "s" else f"{show_number(value)} {unit}".rstrip()
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:

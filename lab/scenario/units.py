@@ -18,6 +18,7 @@ __all__ = [
     "parse_percent",
     "parse_size",
     "show_bytes",
+    "show_number",
     "show_rate",
     "show_seconds",
 ]
@@ -37,6 +38,8 @@ _FACTOR = {
     "Ti": 2**40,
 }
 _IN_BITS = 0.25e9  # bytes per second from which rates are shown in Gb/s
+_IN_TERABITS = 9999.5  # Gb/s from which they are shown in Tb/s
+_LONGEST_NUMBER = 1e15  # beyond it a number is shown with an exponent
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
 
@@ -104,31 +107,37 @@ class Units:
         return f"{bytes_per_second / self.bytes_per_second:.2f}"
 
 
+def show_number(value: float, digits: int = 4) -> str:
+    """Format a number with some digits, and all before the point: `0.1235`, `12346`."""
+    return f"{value:.0f}" if 10**digits <= abs(value) + 0.5 < _LONGEST_NUMBER else f"{value:.{digits}g}"
+
+
 def show_bytes(count: float) -> str:
     """Format bytes: `64 MiB`, `1.5 KiB`, `17 bytes`."""
-    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+    for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if count >= factor:
-            return f"{count / factor:.4g} {unit}"
+            return f"{show_number(count / factor)} {unit}"
     return f"{count:.0f} byte{'' if count == 1 else 's'}"
 
 
 def show_rate(bytes_per_second: float) -> str:
     """Format bytes per second: `8.19 MB/s`; for links at true speed in bits: `96.6 Gb/s`."""
     if bytes_per_second >= _IN_BITS:
-        return f"{bytes_per_second * 8 / 1e9:.4g} Gb/s"
+        gigabits = bytes_per_second * 8 / 1e9
+        return f"{gigabits:.4g} Gb/s" if gigabits < _IN_TERABITS else f"{show_number(gigabits / 1e3)} Tb/s"
     for factor, unit in ((1e6, "MB/s"), (1e3, "kB/s")):
         if bytes_per_second >= factor:
-            return f"{bytes_per_second / factor:.3g} {unit}"
+            return f"{show_number(bytes_per_second / factor, 3)} {unit}"
     return f"{bytes_per_second:.0f} B/s"
 
 
 def show_seconds(seconds: float) -> str:
     """Format a duration: `850 ns`, `8.6 µs`, `16 ms`, `2.13 s`, `3 min 20 s`."""
     if seconds >= 100:
-        return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+        return f"{round(seconds) // 60} min {round(seconds) % 60} s"
     if abs(seconds) >= 1 or seconds == 0:
         return f"{seconds:.2f} s"
     for factor, unit in ((1e3, "ms"), (1e6, "µs")):
         if abs(seconds) * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+            return f"{show_number(seconds * factor, 3)} {unit}"
+    return f"{show_number(seconds * 1e9, 3)} ns"

@@ -220,6 +220,12 @@ def test_stopped_traffic_sends_nothing_more():
         assert lab.transfer("h1", "h2", "64 KiB").intact
 
 
+def test_integrity_is_known_when_the_last_flow_ends():
+    pair = [FILE | {"name": "long"}, FILE | {"name": "short", "size": "64 KiB"}]
+    run = mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=pair, expect=[{"kind": "integrity"}]))
+    assert run.expectations[0]["when"] == f"at {max(run.flows.column('ended')) * 1e6:.1f} µs"
+
+
 def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
         scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})

@@ -20,7 +20,7 @@ from mrclab.lab.measure.series import CountSeries, binned, edges, quantile
 from mrclab.lab.report import junit
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.scenario.triggers import Trigger
-from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_rate, show_seconds
+from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_number, show_rate, show_seconds
 from mrclab.lab.traffic.running.writes import random_file, sha256
 from mrclab.topo.input.sentences import nearest
 
@@ -101,7 +101,10 @@ def test_percentages_and_numbers_for_people():
     with pytest.raises(ValueError, match="is not a percentage"):
         parse_percent("ninety")
     assert [show_bytes(n) for n in (0, 1, 1536, 2**26)] == ["0 bytes", "1 byte", "1.5 KiB", "64 MiB"]
-    assert [show_rate(n) for n in (10, 8_192_000)] == ["10 B/s", "8.19 MB/s"]
+    assert [show_rate(n) for n in (10, 999_900, 8_192_000)] == ["10 B/s", "1000 kB/s", "8.19 MB/s"]
+    assert [show_rate(n / 8) for n in (9.9e12, 1.0654e13)] == ["9900 Gb/s", "10.65 Tb/s"]
+    assert [show_number(n) for n in (0.12345, 9999.6, 123_456, 1e20)] == ["0.1235", "10000", "123456", "1e+20"]
+    assert show_seconds(239.9) == "4 min 0 s"
     assert [show_seconds(n) for n in (0.016, 2.5, 200)] == ["16 ms", "2.50 s", "3 min 20 s"]
 
 

@@ -13,7 +13,7 @@ from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
 from mrclab.lab.report.summary import bins
-from mrclab.lab.scenario.units import Units
+from mrclab.lab.scenario.units import Units, show_number
 
 _ROW = 0.26  # inches per bar
 _COLUMNS = 2
@@ -98,7 +98,7 @@ def _bar_group(axes: Axes, group: BarGroup) -> None:
             axes.plot(bar.reference, row, "D", color=style.INK, markersize=5)
         edge = max(bar.value, bar.high or 0.0, bar.reference or 0.0, *(bar.runs or (0.0,)))
         axes.annotate(
-            f"{bar.value:.4g}", (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
+            show_number(bar.value), (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
         )
     if group.limit is not None:
         axes.axvline(group.limit, color=style.BAD, linewidth=1, linestyle="--")
@@ -180,7 +180,7 @@ def distributions(times: Mapping[str, Sequence[float]], path: Path, what: str) -
         share = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
         axes.step([t / units.seconds for t in ordered], share, where="post", color=colour(number), linewidth=1.4)
         p50, p99 = (quantile(ordered, q) / units.seconds for q in (0.5, 0.99))
-        ends.append((95 - 22 * number, f"{label}\np50 {p50:.4g}, p99 {p99:.4g}", colour(number)))
+        ends.append((95 - 22 * number, f"{label}\np50 {show_number(p50)}, p99 {show_number(p99)}", colour(number)))
     if max(everything) > 20 * max(min(everything), 1e-9):
         style.logarithmic(axes)
     else:

@@ -6,7 +6,7 @@ from mrclab.lab.measure import Measures
 from mrclab.lab.measure.series import histogram, quantile
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
-from mrclab.lab.scenario.units import show_seconds
+from mrclab.lab.scenario.units import show_number, show_seconds
 
 REASONS = {
     "time": ("#d55e00", "SACK, by time"),
@@ -69,7 +69,7 @@ def completions(measures: Measures) -> Figure | None:
         axes.step([scale * t for t in ordered], share, where="post", color=colour, linewidth=1.4)
         p50, p99 = quantile(times, 0.5), quantile(times, 0.99)
         axes.plot([scale * p50, scale * p99], [50, 99], "o", color=colour, markersize=4)
-        text = f"{name} ({len(times)})\np50 {scale * p50:.4g}, p99 {scale * p99:.4g} {unit}"
+        text = f"{name} ({len(times)})\np50 {show_number(scale * p50)}, p99 {show_number(scale * p99)} {unit}"
         axes.annotate(
             text,
             (1.0, 0.99 - number / _MAX_CURVES),
