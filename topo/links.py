@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from mrclab.topo.input.booleans import NoBooleanNumbers
+from mrclab.topo.input.exacttypes import ExactTypes
 from mrclab.topo.input.quantities import BitRate, Delay, Length
 
 LinkTier = Literal["nic", "t0-t1", "t1-t2"]
@@ -33,7 +33,7 @@ def _some(value: tuple[int, ...]) -> tuple[int, ...]:
     return value
 
 
-class LinkRule(NoBooleanNumbers):
+class LinkRule(ExactTypes):
     """Cables whose links differ from `link`, and their settings."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)

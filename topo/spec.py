@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mrclab.topo.errors import TopoError
-from mrclab.topo.input.booleans import NoBooleanNumbers
+from mrclab.topo.input.exacttypes import ExactTypes
 from mrclab.topo.input.quantities import BitRate, Delay, Duration
 from mrclab.topo.input.sentences import mistake, nearest, shown
 from mrclab.topo.links import LINK_TIERS, LinkRule, LinkTier, LinkTimes
@@ -30,7 +30,7 @@ class SpecError(TopoError, ValueError):
     """A fabric description that cannot be built; its text names every field at fault and the remedy."""
 
 
-class _Strict(NoBooleanNumbers):
+class _Strict(ExactTypes):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 

@@ -3,10 +3,10 @@
 from pydantic import ConfigDict
 
 from mrclab.lab.kinds import kind_of
-from mrclab.topo.input.booleans import NoBooleanNumbers
+from mrclab.topo.input.exacttypes import ExactTypes
 
 
-class Strict(NoBooleanNumbers):
+class Strict(ExactTypes):
     """Immutable model; an unknown field is an error."""
 
     model_config = ConfigDict(

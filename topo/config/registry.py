@@ -199,7 +199,9 @@ def _checked(algorithm: Any, name: str, value: Any) -> float | bool:
         return value
     number = parse_duration(value) if setting.seconds else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not _within(setting, number):
-        raise ValueError(f"{name} {value!r} must be a {setting.type_name} from {setting.least:g} to {setting.most:g}")
+        bounded = math.isfinite(setting.most)
+        limits = f"from {setting.least:g} to {setting.most:g}" if bounded else f"of at least {setting.least:g}"
+        raise ValueError(f"{name} {value!r} must be a {setting.type_name} {limits}")
     return number
 
 

@@ -16,7 +16,7 @@ from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.registry import OneOf, Registry, checked
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input import files
-from mrclab.topo.input.booleans import NoBooleanNumbers
+from mrclab.topo.input.exacttypes import ExactTypes
 from mrclab.topo.spec import explain
 
 FILE_NAME = "transport.json"
@@ -50,7 +50,7 @@ def _not_given(value: object) -> bool:
     return not value
 
 
-class TransportSpec(NoBooleanNumbers):
+class TransportSpec(ExactTypes):
     """Transport and congestion control of all QPs, with `attributes` over the defaults of a node config's transport.
 
     `ev_profile` overrides fields of the default EV profile (MRC only).

@@ -47,6 +47,8 @@ def mistake(item: Any) -> str:
     text = _EXPECTED.get(item["type"])
     if text is None:
         return str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] in {"int_parsing", "float_parsing"} and str(item.get("input")).startswith('"'):
+        text += ", without quotes"
     given = item.get("ctx", {}).items()  # whole numbers are written with all of their digits
     return text.format(**{name: f"{value:.15g}" if isinstance(value, float) else value for name, value in given})
 
@@ -97,7 +99,13 @@ def nearest(word: str, known: Sequence[str]) -> str:
         return f"did you mean {found!r}?"
     more = len(known) - _SHOWN_NAMES
     if more > 0:
-        known = [*difflib.get_close_matches(word, known, _SHOWN_NAMES, 0.0), f"{more} more"]
+        likeness = difflib.SequenceMatcher(b=word)
+
+        def unlike(name: str) -> float:
+            likeness.set_seq1(name)
+            return -likeness.ratio()
+
+        known = [*sorted(known, key=unlike)[:_SHOWN_NAMES], f"{more} more"]
     return "known here: " + ", ".join(known)
 
 

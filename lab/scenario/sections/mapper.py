@@ -5,14 +5,14 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from mrclab.lab.scenario.units import Duration
-from mrclab.topo.input.booleans import NoBooleanNumbers
+from mrclab.topo.input.exacttypes import ExactTypes
 
 Deny = bool | Literal["all"]
 
 _POLICIES: dict[Deny, str] = {True: "default", False: "observe", "all": "all"}
 
 
-class MapperSpec(NoBooleanNumbers):
+class MapperSpec(ExactTypes):
     """`mapper:` of a scenario. `deny` false: faults are named, nothing is denied; true: a NIC–T0 cable that loses.
 
     `all`: every cable and T1 at fault is denied, dead ones too, as before a job starts.

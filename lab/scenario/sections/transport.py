@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from mrclab.topo.config.nodeconfig import EvProfileConfig, TransportSection
 from mrclab.topo.config.transport import SECTION_FIELDS, SETTINGS, TransportSpec
-from mrclab.topo.input.booleans import booleans_as_text
+from mrclab.topo.input.exacttypes import others_as_text
 from mrclab.topo.input.quantities import parse_duration
 
 MAX_QPS = 64  # of one flow
@@ -37,7 +37,7 @@ class Overrides:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler.generate_schema(self._typed_dict)
-        return core_schema.no_info_before_validator_function(functools.partial(booleans_as_text, self._model), schema)
+        return core_schema.no_info_before_validator_function(functools.partial(others_as_text, self._model), schema)
 
     @functools.cached_property
     def _typed_dict(self) -> Any:
