@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 
 class ExactTypes(BaseModel):
-    """Model whose fields of numbers refuse `true`, `false` and, unless they parse text such as `2ms`, quoted numbers."""
+    """Model whose fields of numbers refuse `true`, `false` and, unless they parse text such as `2ms`, quoted ones."""
 
     model_config = ConfigDict(defer_build=True)
 
