@@ -55,21 +55,21 @@ def _quoted(value: Any) -> Any:
 
 @cache
 def _is_number(model: type[BaseModel], name: str) -> bool:
-    kinds = set(_parts(_annotation(model, name)))
+    kinds = set(_of_field(model, name))
     return bool(kinds & {int, float}) and not kinds & {bool, str}
 
 
 @cache
 def _parses_text(model: type[BaseModel], name: str) -> bool:
     """Return True if a field of numbers takes text too, such as `2ms`."""
-    return any(isinstance(part, BeforeValidator) for part in _parts(_annotation(model, name)))
+    return any(isinstance(part, BeforeValidator) for part in _of_field(model, name))
 
 
-def _annotation(model: type[BaseModel], name: str) -> Any:
-    """Return what a field accepts, with its metadata; None where the model has no such field."""
+def _of_field(model: type[BaseModel], name: str) -> list[Any]:
+    """Return the classes that a field accepts, and all its metadata; nothing where the model has no such field."""
     fields = model.model_fields
     field = fields.get(name) or next((field for field in fields.values() if field.alias == name), None)
-    return None if field is None else Annotated[(field.annotation, None, *field.metadata)]
+    return [] if field is None else [*_parts(field.annotation), *field.metadata]
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
