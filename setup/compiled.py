@@ -34,10 +34,11 @@ from mrclab import compiled  # noqa: E402
 SOURCES = TREE
 """Parent of the folders, in a checkout and in a source distribution."""
 
-FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "sim")
+FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "hosts/workloads", "sim")
 FILES = ("hosts/nic/interface.py", "topo/srv6.py")
 LEFT_OUT = {
-    "hosts/mrc/ctl.py", "hosts/mrc/evs/profiles.py", "hosts/rdma/completion.py",  # the agent has subclasses of these
+    "hosts/mrc/ctl.py", "hosts/mrc/evs/profiles.py",  # the agent has subclasses of these
+    "hosts/workloads/api.py", "hosts/workloads/digests.py", "hosts/workloads/specs.py",
     "sim/injector.py", "sim/controller.py", "sim/fabric.py", "sim/fleet.py", "sim/world.py",
 }  # fmt: skip
 """Sources that stay as they are: what plain Python derives from, and what runs a few times only."""

@@ -53,19 +53,11 @@ PUBLISHED: Final = frozenset({
 })  # fmt: skip
 """Kinds of events that `run` hands over."""
 
-TOO_MANY: Final = frozenset(
-    {"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply", "qp.state", "wr.done"}
-)
-"""Kinds of records that every host writes for every QP, port or cycle: the history of a large fabric leaves them out,
-QPs that went to ERROR apart."""
-
-OF_QPS: Final = frozenset({"qp.state", "wr.done"})
-"""Those of them that come with each QP: traffic whose flows are too many leaves them out."""
+TOO_MANY: Final = frozenset({"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply"})
+"""Kinds of records that every host writes for every port or cycle: the history of a large fabric leaves them out."""
 
 OF_FIGURES: Final = frozenset({"messages", "pingpong", "process.died", "qp.state", "training.step"})
 """Kinds of records, beside the lab's own, that are kept where no history is kept; of `qp.state` those to ERROR."""
-
-NONE: Final[frozenset[str]] = frozenset()
 
 DEPTHS_S: Final = 0.25
 MAX_CONFIGS: Final = 64
@@ -101,7 +93,7 @@ class SimWorld:
         self._depths_every = ticks(DEPTHS_S * fabric.spec.display_scale)
         self._clock = Clock()
         self._is_large = len(fabric.links) > MAX_SHOWN
-        self._counts_flows = False
+        self._keeps_qps = history and not self._is_large
         self._open_loops: list[SimOpenLoop] = []
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -183,7 +175,9 @@ class SimWorld:
         done: Callable[[OpenFlow, float, str], None],
     ) -> SimOpenLoop:
         """Make a driver of flows that arrive by themselves. From now on the history leaves out QPs that come and go."""
-        self._counts_flows = True
+        self._keeps_qps = False
+        for host in self.hosts.values():
+            host.transport.events.keeps = False
         made = SimOpenLoop(self._clock, self._host_of, arrivals, attributes, done)
         self._open_loops.append(made)
         return made
@@ -214,6 +208,7 @@ class SimWorld:
             sampled=self._has_history,
             shared_digests=self._meetings,
         )
+        host.transport.events.keeps = self._keeps_qps
         self.hosts[name] = host
         self._controller.nodes.running[name] = host
         self._used.append(name)
@@ -329,8 +324,7 @@ class SimWorld:
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
-        many = TOO_MANY if self._is_large else OF_QPS if self._counts_flows else NONE
-        if record["kind"] in many and record.get("state") != "ERROR":
+        if self._is_large and record["kind"] in TOO_MANY:
             whole = {"t": round(t, _DIGITS), "node": name, **record}
         else:
             if self._is_large and record["kind"] == "sample":

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.economy import EMPTY_QUEUE
 
@@ -22,6 +24,7 @@ class WorkCompletion(NamedTuple):
     t: float = 0.0  # when it completed
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CompletionQueue:
     """A CQ of `depth` entries; a further one is lost, and the queue stays overflowed."""
 

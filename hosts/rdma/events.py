@@ -9,11 +9,14 @@ _MAX_QUEUED: Final = 1024  # unpolled; the oldest are dropped
 
 
 def keep_nothing(_record: dict[str, Any]) -> None:
-    """Log of a host whose history nobody reads: records of QPs are not made then."""
+    """Log of a host whose history nobody reads."""
 
 
 class AsyncEvents:
-    """Asynchronous events. `log` appends a history record; `subscriber` is called with each event."""
+    """Asynchronous events. `log` appends a history record; `subscriber` is called with each event.
+
+    Unless `keeps` is set, QPs make no records of their states and work requests, those to ERROR apart.
+    """
 
     __slots__ = ("_queue", "keeps", "log", "subscriber")
 

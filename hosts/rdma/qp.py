@@ -195,7 +195,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def set_state(self, state: QpState, reason: str = "") -> None:
         """Change the state and log it."""
         self.state = state
-        if self.events.keeps:
+        if self.events.keeps or state is QpState.ERROR:
             self.log("qp.state", qpn=self.qpn, peer=self.peer_text, state=state.value, reason=reason)
 
     def fail(self, status: str, reason: str, now: float, at_fault: bool = True) -> None:

@@ -19,7 +19,8 @@ from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.digests import SharedDigests
-from mrclab.hosts.workloads.workload import FlowSpec, Workload, WorkloadSpec
+from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
+from mrclab.hosts.workloads.workload import Workload
 from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]

@@ -72,7 +72,6 @@ class Slots:
     size: int
     split: bool  # split every message over all QPs; else each uses the next QP in turn
     digest: bool = True  # the agents digest sent and received bytes; else files are compared afterwards
-    receives: int = 0  # outstanding at most where one slot serves all; 0: one for each slot
 
     def at(self, number: int) -> int:
         """Offset of a message in the region."""
@@ -208,13 +207,13 @@ class ChannelSender(_ChannelEnd):
         return sum(int(self.verbs.qp(qp).stats.acked_bytes) for qp in self.qps)
 
 
-@dataclass
 class Received:
     """A message that has arrived whole, and its place."""
 
-    number: int
-    view: memoryview
-    at: float
+    def __init__(self, number: int, view: memoryview, at: float) -> None:
+        self.number = number
+        self.view = view
+        self.at = at
 
 
 class Receiver(_ChannelEnd):
@@ -240,9 +239,9 @@ class Receiver(_ChannelEnd):
         """Return the address to which senders write."""
         return {"va": self.memory.va, "rkey": self.memory.rkey, "length": self.memory.length}
 
-    def accept(self, now: float) -> None:
-        """Post receives for everything that can be in flight at once; QPs must be connected."""
-        count = self.slots.receives or self.slots.count
+    def accept(self, now: float, count: int = 0) -> None:
+        """Post receives for `count` messages in flight at once (0: one for each slot); QPs must be connected."""
+        count = count or self.slots.count
         each = count if self.slots.split else -(-count // len(self.qps))
         for qp in self.qps:
             for _ in range(each + _SPARE_RECEIVES):

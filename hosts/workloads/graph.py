@@ -22,7 +22,7 @@ from typing import Final
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads.channel import ChannelSender, Receiver
-from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op, Schedule, schedule
+from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op, Schedule, arrivals, schedule
 from mrclab.hosts.workloads.span import Span
 
 OUTSTANDING: Final = 64
@@ -48,6 +48,17 @@ class RankProgram:
     stride: int = 1
     largest: int = 1  # bytes of a message, at most
     jitter: float = 0.0
+
+    def receives_from(self, rank: int) -> int:
+        """Return the most messages that a rank sends to this one in all steps."""
+        places, found, collectives = arrivals(self.schedule)
+        found += sum(count for place, count in places.items() if self.peers[place] == rank)
+        for (place, collective), count in collectives.items():
+            ranks, mine = self.groups[place]
+            if rank in ranks:
+                inner = arrivals(schedule(collective, len(ranks), mine))
+                found += count * inner.places[ranks.index(rank)]
+        return found * self.steps
 
 
 @dataclass

@@ -13,6 +13,7 @@ inside a server, across servers, and back.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -63,6 +64,25 @@ class Schedule:
     ops: tuple[Op, ...]
     roots: tuple[int, ...]
     span: int
+
+
+class Arrivals(NamedTuple):
+    """Messages that a schedule receives: by place of the rank, from any, and collectives by place of their group."""
+
+    places: Counter[int]
+    from_any: int
+    collectives: Counter[tuple[int, Collective]]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def arrivals(what: Schedule) -> Arrivals:
+    """Count the messages that a schedule receives."""
+    receives = [op for op in what.ops if op.kind == RECV]
+    return Arrivals(
+        Counter(op.peer for op in receives if not op.accepts),
+        sum(1 for op in receives if op.accepts),
+        Counter((op.peer, op.collective) for op in what.ops if op.collective is not None),
+    )
 
 
 class ScheduleBuilder:

@@ -2,9 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, cast
 
 from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
@@ -19,48 +17,11 @@ from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, R
 from mrclab.hosts.workloads.ring import Ring, chunk
 from mrclab.hosts.workloads.rounds import Rounds
 from mrclab.hosts.workloads.span import WorkloadBounds
+from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
 
 _BATCH = 64  # messages in one record
 Record = dict[str, Any]
-
-
-class FlowSpec(BaseModel):
-    """One end of a flow on this host."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    name: str  # NAME/h1>h3
-    role: Literal["send", "recv"]
-    peer: str  # the other host, by name or inner address
-    address: str = ""  # its inner address, where `peer` is its name
-    qps: int = Field(ge=1)
-    attributes: dict[str, Any] = {}
-    path: str | None = None  # file that a write reads or writes; else memory of the agent
-    size: int | None = Field(default=None, ge=1)  # bytes of a stream, if they differ from the workload's
-    start: float | None = Field(default=0.0, ge=0)  # seconds after the workload's start; None: started by `start_flows`
-    rank: int = 0  # of the peer, in a graph
-    reports_arrival: bool = False  # a receiver that writes `flow.received` after all `size` bytes
-
-
-class WorkloadSpec(BaseModel):
-    """Settings of a workload; which fields count depends on `kind`. Sizes in bytes, times in seconds."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
-
-    kind: Literal["write", "stream", "pingpong", "rounds", "ring", "graph"]
-    size: int | None = Field(default=None, ge=0)
-    message: int = Field(default=1, ge=1)
-    duration: float | None = None
-    depth: int = Field(default=1, ge=1)
-    rate: float | None = None  # bytes per second
-    iterations: int | None = Field(default=1, ge=1)  # of a collective; None: limited by `duration`
-    rank: int = 0
-    ranks: int = 1
-    ahead: int = Field(default=4, ge=1)  # of a ring: most steps of a host without acknowledgement
-    seed: str = ""  # of the contents, and of what a graph draws
-    counted: bool = False  # of a stream: all flows of the process share their bytes, without digests
-    program: Any = None  # of a graph: this rank's `RankProgram`; its bytes are counted
 
 
 class Workload:
@@ -78,6 +39,8 @@ class Workload:
     ) -> None:
         self.name = name
         self.spec = spec
+        self._is_graph = spec.kind == "graph"
+        self.slots = self._layout(spec)
         self.senders: dict[str, ChannelSender] = {}
         self.receivers: dict[str, Receiver] = {}
         self.by_qp: dict[int, ChannelSender | Receiver] = {}
@@ -104,15 +67,14 @@ class Workload:
 
     # --- set-up -----------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def slots(self) -> Slots:
-        """Layout of messages in a receiver's region."""
-        spec, size = self.spec, self.spec.size or 0
+    def _layout(self, spec: WorkloadSpec) -> Slots:
+        """Return the layout of messages in a receiver's region."""
+        size = spec.size or 0
         if spec.kind == "ring":
             largest = max(chunk(size, spec.ranks, place)[1] for place in range(spec.ranks))
             return Slots(spec.ahead, largest, split=True)
         if spec.kind == "graph":
-            return Slots(1, self._program.largest, split=True, digest=False, receives=OUTSTANDING)
+            return Slots(1, self._program.largest, split=True, digest=False)
         if spec.kind in {"write", "rounds"}:
             return Slots(1, size, split=True, digest=spec.kind == "rounds")
         return Slots(spec.depth, spec.message, split=False, digest=not spec.counted)
@@ -134,11 +96,11 @@ class Workload:
         size = self.slots.count * self.slots.size
         if flow.path:
             memory = self._file(flow.path, "write")
-        elif self.spec.kind == "graph":  # all received bytes may go to the same place
+        elif self._is_graph:  # all received bytes may go to the same place
             memory = self._sent_from()
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
-        made = PieceReceiver if self.spec.kind == "graph" else Receiver
+        made = PieceReceiver if self._is_graph else Receiver
         receiver = made(self._verbs, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
         self._share(receiver, "recv")
         self.receivers[flow.name] = receiver
@@ -157,7 +119,13 @@ class Workload:
             self.senders[flow].aim(remote["region"])
         else:
             self.receivers[flow].connect(remote["qps"], now)
-            self.receivers[flow].accept(now)
+            self.receivers[flow].accept(now, self._in_flight(flow))
+
+    def _in_flight(self, flow: str) -> int:
+        """Most messages of a graph's flow at once; 0 for other kinds, whose slots say it."""
+        if not self._is_graph:
+            return 0
+        return min(OUTSTANDING, self._program.receives_from(self._flows[flow].rank))
 
     def _length_of(self, number: int) -> int:
         spec = self.spec
@@ -308,7 +276,7 @@ class Workload:
     def take(self, completion: WorkCompletion, now: float) -> None:
         """Handle a completion of one of the QPs."""
         end = self.by_qp[completion.qp]
-        if self.spec.kind == "graph":
+        if self._is_graph:
             self._take_graph(end, completion, now)
         elif isinstance(end, ChannelSender):
             sent = end.completed(completion)

@@ -115,7 +115,7 @@ class TrafficBase(OfKind):
     @property
     def seconds(self) -> float | None:
         """Duration, seconds, if time ends it."""
-        return getattr(self, "duration", None)
+        return self.__dict__.get("duration")  # a failed attribute of a model is slow, and many flows ask
 
     @property
     def source_file(self) -> SourceFile | None:

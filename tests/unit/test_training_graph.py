@@ -1,5 +1,6 @@
 """Jobs as graphs: collectives whose ends match, times that formulas give, and two transports in one fabric."""
 
+import dataclasses
 import itertools
 import json
 
@@ -122,6 +123,19 @@ def test_a_rank_sends_what_its_degrees_of_parallelism_ask_for(degrees, inside, o
     sent, server = loaded.scenario.traffic[0].job.sent(0), degrees.get("server", 1)
     found = [sum(size for rank, (size, _) in sent.items() if (rank < server) == same) for same in (True, False)]
     assert found == [inside, outside]
+
+
+@pytest.mark.parametrize("degrees", [{"tensor": 2, "pipeline": 2}, {"overlap": "fsdp"}, {"expert": 4}])
+def test_a_rank_knows_how_many_messages_each_other_sends_it(degrees):
+    given = {"name": "job", "kind": "training", "parameters": P, "layers": 2, "micro_batches": 3, "forward": "1us"}
+    given |= {"activations": A, "tokens": T, **degrees}
+    loaded = scenario.from_data({"name": "job", "world": "sim", "fabric": GROUP, "traffic": [given]}, "job")
+    job = loaded.scenario.traffic[0].job
+    programs = [dataclasses.replace(job.program(rank), steps=3) for rank in range(job.ranks)]
+    for rank in range(job.ranks):
+        sent = {peer: 3 * messages for peer, (_, messages) in job.sent(rank).items()}
+        assert sent
+        assert sent == {peer: n for peer in range(job.ranks) if (n := programs[peer].receives_from(rank))}
 
 
 def test_a_pipeline_begins_with_as_many_forward_passes_as_stages_follow():
