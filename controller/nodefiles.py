@@ -128,8 +128,9 @@ def _first_of_group(
     spec = fabric.spec
     templates = LazySequence(spec.t0s, lambda index: template(fabric, host.group, index + 1), spec.t0s)
     link = LinkSection.model_construct(
-        rate_pps=float(spec.link.rate_pps), delay=float(spec.link.delay), rate=spec.link.rate, pace=spec.display_scale
-    )
+        rate_pps=float(spec.link.rate_pps), delay=float(spec.link.delay), rate=spec.link.rate,
+        time_scale=spec.display_scale,
+    )  # fmt: skip
     made = NodeConfig.model_construct(  # of a valid fabric: to build its validator takes longer than many hosts
         version=version,
         host=_section(host),
@@ -270,7 +271,7 @@ def mapper(fabric: Fabric, cycle: float, t1s: int = 0) -> MapperSection | None:
     """Clustermapper in the hosts with a probe cycle of `cycle` seconds; None for 0. `t1s` as in the section."""
     if not cycle:
         return None
-    least = MAPPER_MIN_TIMEOUT * fabric.spec.pace
+    least = MAPPER_MIN_TIMEOUT * fabric.spec.time_scale
     timeout = max(least, MAPPER_TIMEOUT_RTTS * longest_rtt(fabric))
     return MapperSection(cycle=cycle, timeout=timeout, t1s=t1s)
 

@@ -9,7 +9,7 @@ from mrclab.events.event import Event, Seconds, Share, event
 class VerdictGiven(Event):
     """Verdict on an element at fault, new or with another state.
 
-    `rate`: share of probes lost; `evidence`: logarithm of how much likelier this element is than none; `rivals`:
+    `rate`: share of probes lost; `evidence`: logarithm of how much likelier this element is than none; `alternatives`:
     elements that explain the probes as well.
     """
 
@@ -19,7 +19,7 @@ class VerdictGiven(Event):
     state: str
     rate: Share
     evidence: float
-    rivals: list[str]
+    alternatives: list[str]
 
 
 @event

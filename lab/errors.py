@@ -1,9 +1,10 @@
 """Errors for a person at the command line; every text is one sentence with the remedy."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from mrclab.topo.errors import MachineTooSlow, ProcessStopped, TopoError
 
@@ -65,6 +66,11 @@ def as_run_error(error: TopoError, what: str = "") -> RunError:
     known = {MachineTooSlow: TooSlow, ProcessStopped: Stopped}
     kind = next((made for cause, made in known.items() if isinstance(error, cause)), RunError)
     return kind(f"{what}: {error}" if what else str(error))
+
+
+def error_of(row: Mapping[str, Any]) -> str:
+    """Return why a run was aborted, of its row in results: earlier versions wrote `trouble`."""
+    return str(row.get("error") or row.get("trouble") or "")
 
 
 _UNMAPPED = ("failed to map segment", "cannot allocate memory")  # as the dynamic linker says it, in an ImportError

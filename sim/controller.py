@@ -125,7 +125,7 @@ class SimController:
             self._section = nodefiles.mapper(self.fabric, cycle, int(mapper.get("t1s") or 0))
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
-            policy = replace(policy, hold_down=policy.hold_down * self.fabric.spec.pace)
+            policy = replace(policy, hold_down=policy.hold_down * self.fabric.spec.time_scale)
             self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self, cycle, policy)
         self._page: MetricsServer | None = None
         self._page_text = ""  # written by the world's thread alone
@@ -159,7 +159,7 @@ class SimController:
     def begin(self) -> None:
         """Start periodic work."""
         if not self.fleet.is_large:
-            self._every(TELEMETRY_S * self.fabric.spec.pace, self._sample)
+            self._every(TELEMETRY_S * self.fabric.spec.time_scale, self._sample)
         if self.mapper is not None:
             self._every(self.mapper.interval, self._look)
         self.fleet.begin()

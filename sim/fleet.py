@@ -22,10 +22,10 @@ from mrclab.sim.switches.switch import SimSwitch
 from mrclab.topo.model import Switch
 
 PROVISION_S: Final = 0.2
-"""From the start of an empty switch until it holds its entries; times the fabric's `pace`."""
+"""From the start of an empty switch until it holds its entries; times the fabric's `time_scale`."""
 
 PROBE_AGAIN_S: Final = 0.25
-"""Interval of link checks of a cable that is not verified; times the fabric's `pace`."""
+"""Interval of link checks of a cable that is not verified; times the fabric's `time_scale`."""
 
 MAX_SHOWN: Final = 20_000
 """Cables of the largest fabric of which every port's counters are shown."""
@@ -85,7 +85,7 @@ class SimFleet:
 
     def provision(self, switch: SimSwitch) -> None:
         """Provision a switch that was restarted, empty."""
-        self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.pace), self._provision, switch)
+        self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.time_scale), self._provision, switch)
 
     def adopt(self) -> None:
         """Adopt the switches after a controller restart; provision empty ones."""
@@ -139,7 +139,7 @@ class SimFleet:
         for end in pending:
             self.switches[end.node].send_out(of_bytes(self.states.probe(end)), end.port)
         if pending:
-            self._clock.call_at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.pace), self._probe)
+            self._clock.call_at(self._clock.now + ticks(PROBE_AGAIN_S * self.model.spec.time_scale), self._probe)
 
     def _packet_in(self, switch: SimSwitch, frame: SimFrame, port: int) -> None:
         arrival = self.states.arrived(switch.model.name, port, frame.to_bytes()) if self.on else None

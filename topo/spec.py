@@ -432,7 +432,7 @@ class FabricSpec(_Strict):
         return self.base_rtt(self.longest) / 2 if self.flowlet_gap is None else self.flowlet_gap
 
     @property
-    def pace(self) -> float:
+    def time_scale(self) -> float:
         """Time-scale factor, 1 or less: periodic work runs at this fraction of its interactive interval."""
         return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
 
@@ -441,7 +441,7 @@ class FabricSpec(_Strict):
         """Time-scale factor of every host's periodic work for displays: slower with very many hosts."""
         if self.sample_every is not None:
             return self.sample_every / SAMPLE_INTERVAL
-        return min(1.0, self.pace * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))
+        return min(1.0, self.time_scale * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))
 
     @property
     def sample_interval(self) -> float:
@@ -454,7 +454,7 @@ class FabricSpec(_Strict):
 
         Three samples of a host that is watched; very many hosts, which are looked at more seldom, have one more each.
         """
-        return SAMPLE_INTERVAL * (self.display_scale + 2 * self.pace)
+        return SAMPLE_INTERVAL * (self.display_scale + 2 * self.time_scale)
 
     @property
     def interface_mtu(self) -> int:

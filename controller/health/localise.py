@@ -51,13 +51,13 @@ class Thresholds(NamedTuple):
 
 
 class LocalisedFault(NamedTuple):
-    """One element at fault. `rate` is the share of probes it loses; `rivals` explain the losses equally well."""
+    """One element at fault. `rate` is the share of probes it loses; `alternatives` explain the losses equally well."""
 
     element: Element
     state: Literal["down", "lossy"]
     rate: float
     evidence: float
-    rivals: tuple[Element, ...] = ()
+    alternatives: tuple[Element, ...] = ()
 
 
 class CycleWindow(Protocol):
@@ -135,8 +135,8 @@ class Localiser:
                 return verdicts
             for fit in chosen:
                 state: Literal["down", "lossy"] = "down" if fit.rate >= limits.down_rate else "lossy"
-                rivals = tuple(o.element for o in ranked if o is not fit and o.suspect.is_like(fit.suspect))
-                verdicts.append(LocalisedFault(fit.element, state, fit.rate, fit.gain, rivals))
+                alternatives = tuple(o.element for o in ranked if o is not fit and o.suspect.is_like(fit.suspect))
+                verdicts.append(LocalisedFault(fit.element, state, fit.rate, fit.gain, alternatives))
                 _explained(fit, survival)
 
     def _suspects(

@@ -13,7 +13,7 @@ from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.elements import Element
 from mrclab.events.controller import DrainIncomplete, SwitchDrained, SwitchUndrained
 
-POLL = 0.1  # seconds between counter readings of a switch that is being drained, times the fabric's `pace`
+POLL = 0.1  # seconds between counter readings of a switch that is being drained, times the fabric's `time_scale`
 QUIET_POLLS = 3  # readings in a row without traffic before a switch counts as drained
 DRAIN = "drain"
 """Source of the denials that a drain makes."""
@@ -109,7 +109,7 @@ class Maintenance:
                 view = driver.fleet.view(name)
                 lacks = f"lacks {'all its cables' if view.is_ready else 'its table entries'}"
                 raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {view.silence or lacks}")
-            await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
+            await driver.sleep(min(POLL * driver.fabric.spec.time_scale, left))
         self._denials.undeny(what, DRAIN)
         await driver.nodes.notified()
         seconds = round(driver.now - begun, driver.decimals)
@@ -153,7 +153,7 @@ class Maintenance:
             left = deadline - driver.now
             if left <= 0:
                 return False, unread
-            await driver.sleep(min(POLL * driver.fabric.spec.pace, left))
+            await driver.sleep(min(POLL * driver.fabric.spec.time_scale, left))
 
     def _cannot_verify(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not respond."""

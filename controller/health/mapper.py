@@ -145,5 +145,5 @@ def _given(verdict: LocalisedFault) -> VerdictGiven:
         state=verdict.state,
         rate=verdict.rate,
         evidence=round(verdict.evidence, 1),
-        rivals=[str(rival) for rival in verdict.rivals],
+        alternatives=[str(each) for each in verdict.alternatives],
     )

@@ -63,4 +63,4 @@ class PolicyEngine:
         least = self.policy.deny.get(verdict.element.kind)
         if least is None or (verdict.state == "down" and not self.policy.deny_dead):
             return False
-        return verdict.rate >= least  # rivals carry the very same paths, so denying one denies all
+        return verdict.rate >= least  # alternatives carry the very same paths, so denying one denies all

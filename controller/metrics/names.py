@@ -97,7 +97,7 @@ _AGENT_COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "cnps_sent": "congestion notifications sent",
         "probes_answered": "probes answered",
         "penalties": "SACKs sent with a congestion penalty",
-        "condemned": "SACKs sent with ALWAYS_SKIP",
+        "always_skips_sent": "SACKs sent with ALWAYS_SKIP",
         "skips_ignored": "requests to skip an EV that were ignored to keep enough EVs in use",
         "floor_hits": "EVs kept in use after a loss because too few were left",
     },

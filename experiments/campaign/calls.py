@@ -34,7 +34,7 @@ def campaign(
     `sweep`: dotted path → values, of every variant. `variants`: those that run (all where None), each with what is
     swept of it alone. `flows`: keep each run's flows, so that percentiles of theirs can be pooled. `directory` keeps
     the table: the same call resumes. `workers`: processes, one per CPU where None. A row has variant, seed, values,
-    state, trouble, seconds (of this machine's time) and `verdicts` by kind. Raises ScenarioError for a combination that
+    state, error, seconds (of this machine's time) and `verdicts` by kind. Raises ScenarioError for a combination that
     is refused, RunError where the machine fails.
     Programs that call it need the guard `if __name__ == "__main__":`, as for every use of multiprocessing.
     """

@@ -132,7 +132,7 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     status = 1 if failing else 0
     if as_json:
         again = [
-            {key: row[key] for key in ("variant", "values", "seed", "state", "trouble")} | {"replay": replay}
+            {key: row[key] for key in ("variant", "values", "seed", "state", "error")} | {"replay": replay}
             for row, replay in failing[: page.SHOWN]
         ]
         answer.give(

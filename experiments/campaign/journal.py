@@ -21,7 +21,7 @@ from mrclab.topo.input import files
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
 _MEASURED = {"passed", "failed"}
-_KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "trouble": str, "seconds": float | int}
+_KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "error": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "expected", "observed"}
 
 
@@ -111,6 +111,8 @@ def latest(directory: Path) -> Iterator[Row]:
 def _checked_key(row: Row) -> str:
     """Return the key of a row that has all that the page and the table need; ValueError where it has not."""
     name = key_of(row)
+    if "trouble" in row:
+        row["error"] = row.pop("trouble")  # of versions before 0.2
     if isinstance(row["verdicts"], dict):
         row_fields = row["verdicts"].items()
         row["verdicts"] = {kind: verdict_row(each) if isinstance(each, dict) else each for kind, each in row_fields}
@@ -135,7 +137,7 @@ def key_of(row: Mapping[str, Any]) -> str:
 
 def flat(row: Mapping[str, Any]) -> Row:
     """A row with plain values only: `set.PATH`, and per expectation `passed.NAME` and `value.NAME`."""
-    made = {name: row[name] for name in ("variant", "seed", "state", "trouble", "seconds")}
+    made = {name: row[name] for name in ("variant", "seed", "state", "error", "seconds")}
     made.update({f"set.{path}": quantities.plain(value) for path, value in row["values"].items()})
     for name, verdict in row["verdicts"].items():
         made[f"passed.{name}"], made[f"value.{name}"] = verdict["ok"], verdict["value"]

@@ -36,7 +36,7 @@ def run(job: Job) -> Row:
 def ran(job: Job, read: Callable[[], Loaded]) -> Row:
     """Do the run that `read` returns; return the job's row in any case."""
     began = time.monotonic()
-    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "trouble": ""}
+    row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "error": ""}
     row["verdicts"] = {}
     try:
         outcome = runner.measure(read(), Path(tempfile.gettempdir()), _ignore_progress, _ignore_text)
@@ -44,15 +44,15 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
         raise
     except OSError as error:
         row["state"] = MACHINE_FAILED if error.errno in _MACHINE else "aborted"
-        row["trouble"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
+        row["error"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
     except NoRoom as error:
-        row["state"], row["trouble"] = MACHINE_FAILED, str(error).replace("--results", "TMPDIR")
+        row["state"], row["error"] = MACHINE_FAILED, str(error).replace("--results", "TMPDIR")
     except (LabError, TopoError) as error:
-        row["trouble"] = "; ".join(str(error).splitlines())
+        row["error"] = "; ".join(str(error).splitlines())
     except Exception as error:  # whatever it is: the row names the run that replays it
-        row["trouble"] = f"{type(error).__name__}: {error}"
+        row["error"] = f"{type(error).__name__}: {error}"
     else:
-        row["state"], row["trouble"] = outcome.state, outcome.error
+        row["state"], row["error"] = outcome.state, outcome.error
         for verdict in outcome.verdicts:
             if outcome.error and verdict.kind == "run":
                 continue
@@ -107,4 +107,4 @@ def do(table: Journal, jobs: Iterable[Job], workers: int, on_row: Callable[[Job,
 def killed(job: Job) -> Row:
     """Return the row of a run that ended its worker twice."""
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted"}
-    return {**row, "trouble": "its worker process died", "verdicts": {}, "seconds": 0.0}
+    return {**row, "error": "its worker process died", "verdicts": {}, "seconds": 0.0}

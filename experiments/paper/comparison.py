@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.paper.figures import Experiment, FigureRow, load
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report.summary import state_of
@@ -147,7 +147,7 @@ def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     values.update({f"{name}{SECONDS}": rtt * values[name] for name in rtts if rtt})
     missed = tuple(f"{v['expected']}: {v['observed']}" for _, v in named if not v["ok"])
     place = directory / entry["directory"] if entry["directory"] else None
-    reason = (entry["trouble"],) if entry["trouble"] else ()
+    reason = (error,) if (error := error_of(entry)) else ()
     return SuiteRun(
         entry["name"], entry["variant"], entry["seed"], state_of(entry["state"]), place, values, (*reason, *missed)
     )

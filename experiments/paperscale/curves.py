@@ -168,7 +168,7 @@ def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], Non
 
     def report(job: plan.Job, row: Row) -> None:
         done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
-        notify(f"{done}: seed {job.seed}, {row['state']} {row['trouble']}".rstrip())
+        notify(f"{done}: seed {job.seed}, {row['state']} {row['error']}".rstrip())
 
     work.do(table, planned, workers, report)
     return table.of(planned)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.runs.store import RunStore
+from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import suitereport
@@ -44,7 +45,7 @@ def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) 
             continue
         notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
         entry = made.one(loaded, directory / _RUNS)
-        notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+        notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
         if entry.state != "aborted":
             assert entry.directory is not None
             place = entry.directory.absolute().relative_to(directory.absolute())
@@ -75,7 +76,9 @@ def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[S
 
 def _entry(fields: dict[str, Any], directory: Path) -> SuiteEntry:
     verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in fields["verdicts"])
-    return SuiteEntry(**{**fields, "verdicts": verdicts, "directory": directory / fields["directory"]})
+    error = error_of(fields)
+    fields = {name: value for name, value in fields.items() if name != "trouble"}
+    return SuiteEntry(**{**fields, "verdicts": verdicts, "directory": directory / fields["directory"], "error": error})
 
 
 def texts_of(name: str) -> tuple[str, str]:

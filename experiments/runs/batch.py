@@ -42,7 +42,7 @@ def keep(store: RunStore, rows: Generator[tuple[B, Row], None, None]) -> Generat
     with contextlib.closing(rows):
         for job, row in rows:
             if row["state"] == MACHINE_FAILED:
-                raise RunError(f"{row['trouble']}; the same command goes on with `{job.replay}`")
+                raise RunError(f"{row['error']}; the same command goes on with `{job.replay}`")
             store.append(row)
             yield job, row
 

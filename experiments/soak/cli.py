@@ -46,7 +46,7 @@ def _again(seed: int) -> str:
 
 def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
     """A seed for programs, where it did not hold."""
-    return [{"seed": seed, "trouble": problems, "replay": _again(seed)}] if problems else []
+    return [{"seed": seed, "violated": problems, "replay": _again(seed)}] if problems else []
 
 
 @app.command()
@@ -86,7 +86,7 @@ def soak(
     passed = seeds - len(failed)
     console.plain(terminal, f"{passed} of {seeds} seeds passed, in {seconds:.0f} s")
     if as_json:
-        answer.give("soak", status, first=first, seeds=seeds, held=passed, seconds=round(seconds, 1), not_held=failed)
+        answer.give("soak", status, first=first, seeds=seeds, passed=passed, seconds=round(seconds, 1), failed=failed)
     raise typer.Exit(status)
 
 
@@ -121,5 +121,5 @@ def _replay(seed: int, terminal: Console, as_json: bool) -> int:
         terminal.print("passed")
     status = 1 if problems else 0
     if as_json:
-        answer.give("soak", status, first=seed, seeds=1, held=1 - status, plan=lines, not_held=_failed(seed, problems))
+        answer.give("soak", status, first=seed, seeds=1, passed=1 - status, plan=lines, failed=_failed(seed, problems))
     return status

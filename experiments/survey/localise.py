@@ -65,7 +65,7 @@ class CaseRunner:
 
 
 def _verdict_row(event: Mapping[str, Any], begun: float, cycle: float) -> dict[str, Any]:
-    blamed = {name: event[name] for name in ("element", "state", "rate", "rivals")}
+    blamed = {name: event[name] for name in ("element", "state", "rate", "alternatives")}
     return {**blamed, "cycles": round((event["t"] - begun) / cycle, 2)}
 
 

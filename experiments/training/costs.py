@@ -49,7 +49,7 @@ class FaultCost:
 def completed(row: Row) -> bool:
     """Return True if the job of a run did all its steps."""
     verdicts = row["verdicts"]
-    return not row["trouble"] and bool(verdicts.get("integrity", {}).get("ok"))
+    return not row["error"] and bool(verdicts.get("integrity", {}).get("ok"))
 
 
 def seconds(row: Row) -> float:

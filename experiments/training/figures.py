@@ -70,6 +70,6 @@ def _read(about: Mapping[str, Any]) -> list[Row]:
             used = {"cpu": cpu, "mib": memory} if cpu is not None else {}
             verdicts = {"integrity": {"ok": well}, **times}
             values = {_STEPS: about["steps"]}
-            known = {"variant": variant, "seed": seed, "trouble": "", "values": values}
+            known = {"variant": variant, "seed": seed, "error": "", "values": values}
             rows.append({**known, "verdicts": verdicts, **used})
     return rows

@@ -12,7 +12,7 @@ from mrclab.experiments.worlds import comparison, work
 from mrclab.experiments.worlds.comparison import Row, Side
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.store import Store, StoredRun, label
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
@@ -309,7 +309,7 @@ def _why(kept: StoredRun) -> str:
     if kept.state == "passed":
         return ""
     if kept.state != "failed":
-        return f"{kept.state.upper()}, {'; '.join(kept.facts['invalid']) or kept.info.get('trouble', '')}"
+        return f"{kept.state.upper()}, {'; '.join(kept.facts['invalid']) or error_of(kept.info)}"
     rows = map(verdict_row, kept.facts["verdicts"])
     missed = [f"expected {row['expected']}, observed {row['observed']}" for row in rows if not row["ok"]]
     return f"FAILED, {'; '.join(missed)}"

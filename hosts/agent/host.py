@@ -61,10 +61,10 @@ class RunningHost:
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
         self._base = HostOperations(config, nic, self.sampler, self._use_config)
-        self.operations = checked(self._parts(nic, memory, config.link.pace, shared_digests))
+        self.operations = checked(self._parts(nic, memory, config.link.time_scale, shared_digests))
         if sampled:
             nic.call_soon(self.sampler.take)  # counts start at 0 however early traffic begins
-        nic.every(INTERVAL_S * config.link.pace, self.sampler.take if sampled else self.transport.check_progress)
+        nic.every(INTERVAL_S * config.link.time_scale, self.sampler.take if sampled else self.transport.check_progress)
         self._probe_links(config, nic)
 
     def call(self, operation: str, /, **arguments: Any) -> Any:
@@ -94,11 +94,13 @@ class RunningHost:
     def _publish(self, event: Record) -> None:
         self._publish_at(self._now, event)
 
-    def _parts(self, nic: Carrier, memory: Memory, pace: float, shared_digests: SharedDigests | None) -> list[object]:
+    def _parts(
+        self, nic: Carrier, memory: Memory, time_scale: float, shared_digests: SharedDigests | None
+    ) -> list[object]:
         directory = self._base._directory  # noqa: SLF001 - underscored: not an operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
         workloads = WorkloadOperations(
-            self.transport, nic, memory, directory, self.record, self._publish, pace, shared_digests
+            self.transport, nic, memory, directory, self.record, self._publish, time_scale, shared_digests
         )
         parts: list[object] = [self._base, verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):

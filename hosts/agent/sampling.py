@@ -1,4 +1,4 @@
-"""Samples of a host: counters of transport and NIC at a steady pace, for history and the operation `samples`.
+"""Samples of a host: counters of transport and NIC at a steady interval, for history and the operation `samples`.
 
 All counters are cumulative since the agent's start, so that a missed sample loses nothing. Bytes and seconds. An
 operation returns all of them; the history, ten times a second, has only fields that changed since the sample before: a

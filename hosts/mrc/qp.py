@@ -72,7 +72,7 @@ class MrcQpStats(QpStats):
     no_bitmap: int = 0  # packets refused for lack of a bitmap
     no_pkt_buffer: int = 0  # packets refused for lack of a buffer
     penalties: int = 0  # SACKs with a congestion penalty
-    condemned: int = 0  # SACKs with ALWAYS_SKIP
+    always_skips_sent: int = 0  # SACKs with ALWAYS_SKIP
     sacks_sent: int = 0
     probes_answered: int = 0
 

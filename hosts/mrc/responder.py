@@ -362,7 +362,7 @@ class MrcResponder(ReceiveHalf):
         if streak < self._bad_after:
             return _SKIP_ONCE
         del streaks[entropy]
-        self.qp.stats.condemned += 1
+        self.qp.stats.always_skips_sent += 1
         return int(h.Mark.ALWAYS_SKIP)
 
     def _acknowledge(self) -> None:

@@ -46,7 +46,7 @@ class WorkloadOperations:
         directory: Callable[[], Mapping[str, str]],
         record: Callable[[dict[str, Any]], Any],
         publish: Callable[[dict[str, Any]], Any],
-        pace: float = 1.0,
+        time_scale: float = 1.0,
         shared_digests: SharedDigests | None = None,
     ) -> None:
         self._transport = transport
@@ -56,7 +56,7 @@ class WorkloadOperations:
         self._record = record
         self._publish = publish
         self._meetings = shared_digests
-        self._look_s = PROGRESS_S * pace
+        self._look_s = PROGRESS_S * time_scale
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}
         self._published: dict[str, int] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mrclab.lab.errors import LabError, no_result
+from mrclab.lab.errors import LabError, error_of, no_result
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure import Measures
@@ -57,7 +57,7 @@ def read(directory: Path, label: str = "") -> Member:
         raise LabError(no_result(directory, error)) from None
     invalid = "; ".join(result.get("invalid", []))
     if aborted:
-        invalid = str(info.get("trouble") or "it was aborted")
+        invalid = error_of(info) or "it was aborted"
     return Member(
         label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
     )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrclab import compiled
 from mrclab.lab import history
-from mrclab.lab.errors import LabError, NoRoom, RunError, no_result
+from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, no_result
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
@@ -53,7 +53,7 @@ class CollectedRun(NamedTuple):
     @property
     def error(self) -> str:
         """Why the run broke off; empty where it did not."""
-        return str(self.info.get("trouble", ""))
+        return error_of(self.info)
 
     @property
     def invalid(self) -> list[str]:
@@ -135,7 +135,7 @@ def _fill(directory: Path, world: World, loaded: Loaded, reason: str, take: Call
         "seed": loaded.scenario.seed,
         **world.facts(),
         "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "trouble": reason,
+        "error": reason,
         "versions": versions(),
         "machine": machine(),
     }
@@ -157,7 +157,7 @@ def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: 
     with _without_collection():
         measures = _measures(history.of_lines(lines), loaded)
     if directory is None:
-        return CollectedRun(Path(), loaded, measures, {"trouble": reason})
+        return CollectedRun(Path(), loaded, measures, {"error": reason})
     return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
 
 

@@ -68,7 +68,7 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
                     entry.variant or entry.name,
                     entry.directory,
                     entry.verdicts,
-                    entry.trouble if entry.state in {"invalid", "aborted"} else "",
+                    entry.error if entry.state in {"invalid", "aborted"} else "",
                 )
                 for entry in entries
                 if entry.directory
@@ -106,7 +106,7 @@ def show(result: SuiteResult, console: Console) -> None:
         table = grid(*columns, title="Figures over repeated runs", fold=True)
         for row in figures:
             median, interval = _numbers(row)
-            passed = f"{row.held} of {row.runs}"
+            passed = f"{row.passed} of {row.runs}"
             table.add_row(escape(row.label), row.expectation, escape(row.expected), passed, median, interval)
         console.print(table)
     console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
@@ -114,8 +114,8 @@ def show(result: SuiteResult, console: Console) -> None:
 
 def why(entry: SuiteEntry) -> str:
     """The first reason for which a run did not pass."""
-    if entry.trouble:
-        return entry.trouble
+    if entry.error:
+        return entry.error
     missed = [verdict for verdict in entry.verdicts if not verdict.ok]
     return f"{missed[0].expected}: {missed[0].observed}" if missed else ""
 
@@ -164,9 +164,9 @@ def _junit(result: SuiteResult) -> str:
         if entry.state == "aborted" and not entry.verdicts:
             suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1", failures="0", errors="1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="the run completes")
-            ElementTree.SubElement(case, "error", message=junit.plain(entry.trouble)).text = junit.plain(entry.trouble)
+            ElementTree.SubElement(case, "error", message=junit.plain(entry.error)).text = junit.plain(entry.error)
             continue
-        invalid = [entry.trouble] if entry.state == "invalid" else []
+        invalid = [entry.error] if entry.state == "invalid" else []
         root.append(ElementTree.fromstring(junit.render(name, entry.verdicts, invalid)))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import EvChange, FaultSpan, Measures, Selection
 from mrclab.lab.measure.fabric.paths import OUT
@@ -73,7 +74,7 @@ def state_of(word: str) -> State:
 
 def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, Any]) -> Facts:
     """All facts of a run."""
-    outcome = "aborted" if info.get("trouble") else state(measures, verdicts)
+    outcome = "aborted" if error_of(info) else state(measures, verdicts)
     processes = measures.machine.processes[:8]
     facts = Facts(
         title=measures.scenario.title or measures.scenario.name,

@@ -39,7 +39,7 @@ class SuiteEntry:
     seconds: float
     directory: Path | None = None
     verdicts: tuple[Verdict, ...] = ()
-    trouble: str = ""  # key of the JSON: why it was aborted or is invalid
+    error: str = ""  # why it was aborted or is invalid
     title: str = ""
     rtt: float = 0.0  # base round trip, seconds
 
@@ -56,7 +56,7 @@ class Repeated:
     label: str
     expectation: str  # its kind, and its name where it has one
     expected: str
-    held: int  # key of the JSON: runs that passed
+    passed: int  # runs
     runs: int
     unit: str = ""
     figure: Figure | None = None  # None: it gives no number
@@ -207,7 +207,7 @@ class Suite:
             self.notify(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
                 entry = self.one(loaded, result.directory / "runs")
-                self.notify(f"{what}: {entry.state}" + (f" – {entry.trouble}" if entry.trouble else ""))
+                self.notify(f"{what}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
                     break

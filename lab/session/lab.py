@@ -229,7 +229,7 @@ class Lab:
     def wait_until(self, happened: Callable[[], bool], timeout: float = TIMEOUT, what: str = "") -> None:
         """Let time pass until something happened; RunError where it takes longer."""
         deadline = self.now + timeout
-        rest = _REST * self.fabric.spec.pace
+        rest = _REST * self.fabric.spec.time_scale
         while not happened():
             if self.now > deadline:
                 raise RunError(f"{what or 'what the test waits for'} did not happen within {timeout:g} s")

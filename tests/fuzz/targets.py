@@ -164,7 +164,7 @@ def result_directory(data: bytes) -> None:
 def _page() -> LivePage:
     def operate(operation: str, **arguments: object) -> dict[str, Any]:
         assert not server.refused_operation(operation, arguments)
-        return {"said": operation}
+        return {"message": operation}
 
     def check(text: str) -> dict[str, Any]:
         return checked(text, _folder())

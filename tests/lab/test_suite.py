@@ -86,5 +86,5 @@ def test_a_suite_runs_every_seed_on_bmv2(mrclab, tmp_path):
         facts = json.loads((suite / run["directory"] / "run.json").read_text())
         assert facts["target"] == "bmv2"
     (figure,) = told["figures"]
-    assert (figure["held"], figure["runs"]) == (2, 2)
+    assert (figure["passed"], figure["runs"]) == (2, 2)
     assert not mrclab.run_dir.parent.exists()

@@ -186,8 +186,8 @@ def _fabric() -> Iterator[Record]:
         "drops": {"queue": 0, "usid_miss": 0},
     }
     yield Record(END + 0.1, "lab", "counters", {"switches": {"t0-p1-2": last}})
-    blamed = {"element": "t1-p1-2", "element_kind": "t1", "state": "down", "rate": 1.0, "evidence": 9.0, "rivals": []}
-    yield Record(FREEZE + 0.6, "controller", "verdict", blamed)
+    blamed = {"element": "t1-p1-2", "element_kind": "t1", "state": "down", "rate": 1.0, "evidence": 9.0}
+    yield Record(FREEZE + 0.6, "controller", "verdict", {**blamed, "alternatives": []})
     for tick in range(40):
         t = START + 0.25 * tick
         yield Record(t, "lab", "cpu", {"seconds": {"t0-p1-1": 0.1 * tick, "h1": 0.05 * tick}})

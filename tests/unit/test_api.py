@@ -424,7 +424,7 @@ def test_a_campaign_with_a_wrong_argument_is_refused_in_a_sentence(tmp_path, arg
     ],
 )
 def test_a_table_of_a_campaign_with_a_wrong_argument_is_refused_in_a_sentence(tmp_path, arguments, said):
-    row = {"variant": "", "seed": 1, "values": {}, "state": "passed", "trouble": "", "seconds": 1.0, "verdicts": {}}
+    row = {"variant": "", "seed": 1, "values": {}, "state": "passed", "error": "", "seconds": 1.0, "verdicts": {}}
     journal.Journal(tmp_path).append({**row, "flows": [["job", 1000, 0.0, 1.0, 1.0]]})
     with pytest.raises(mrclab.LabError, match=re.escape(said)):
         mrclab.campaign_table(**{"directory": tmp_path, "x": "variant", "y": "p50"} | arguments)

@@ -43,7 +43,7 @@ expect:
   - {kind: integrity}
   - {kind: goodput, window: start + 100ms .. start + 300ms, at_least: 50% of line}
 """
-ROW = {"variant": "", "seed": 1, "values": {}, "state": "passed", "trouble": "", "seconds": 1.0, "verdicts": {}}
+ROW = {"variant": "", "seed": 1, "values": {}, "state": "passed", "error": "", "seconds": 1.0, "verdicts": {}}
 SWEPT = ["fabric.link.rate_pps=200,400", "fabric.trimming=true,false"]
 
 
@@ -132,7 +132,7 @@ def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_ca
     monkeypatch.chdir("/")
     (job,) = first
     row = work.run(job)
-    assert (row["state"], row["trouble"]) == ("passed", "")
+    assert (row["state"], row["error"]) == ("passed", "")
 
 
 def test_a_run_that_cannot_begin_is_a_row_that_says_why(file):
@@ -140,8 +140,8 @@ def test_a_run_that_cannot_begin_is_a_row_that_says_why(file):
     lost = dataclasses.replace(job.setting, text="traffic: [{kind: matrix, file: gone.cm}]")
     row = work.run(dataclasses.replace(job, setting=lost))
     assert row["state"] == "aborted"
-    assert "gone.cm cannot be read" in row["trouble"]
-    assert "\n" not in row["trouble"]
+    assert "gone.cm cannot be read" in row["error"]
+    assert "\n" not in row["error"]
 
 
 def runs_in_memory():
@@ -315,6 +315,12 @@ def test_a_line_that_is_no_row_is_named(tmp_path, line):
         list(journal.read(tmp_path))
 
 
+def test_a_row_of_an_older_version_is_read(tmp_path):
+    old = {name: value for name, value in ROW.items() if name != "error"} | {"trouble": "the wire broke"}
+    (tmp_path / journal.ROWS).write_bytes(json.dumps(old).encode() + b"\n")
+    assert list(journal.read(tmp_path)) == [{**ROW, "error": "the wire broke"}]
+
+
 def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monkeypatch, in_this_process):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -400,7 +406,7 @@ def test_runs_without_a_result_stand_before_what_leaves_them_out():
 
 def made_up(seed, rate, value, state="passed"):
     verdict = {"ok": state == "passed", "value": value, "unit": "s", "expected": "≤ 3 s", "observed": f"{value} s"}
-    return {"variant": "", "seed": seed, "values": {"rate": rate}, "state": state, "trouble": "", "seconds": 1.0,
+    return {"variant": "", "seed": seed, "values": {"rate": rate}, "state": state, "error": "", "seconds": 1.0,
             "verdicts": {"limit": verdict}}  # fmt: skip
 
 

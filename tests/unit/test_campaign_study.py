@@ -135,7 +135,7 @@ def swept(directory, values, names=("",)):
             for name in names:
                 verdict = {"ok": True, "value": place + seed / 10, "unit": "s", "expected": "", "observed": ""}
                 table.append({"variant": name, "seed": seed, "values": {"link.delay": value}, "state": "passed",
-                              "trouble": "", "seconds": 1.0, "verdicts": {"limit": verdict}})  # fmt: skip
+                              "error": "", "seconds": 1.0, "verdicts": {"limit": verdict}})  # fmt: skip
     return directory
 
 

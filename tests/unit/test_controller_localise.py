@@ -184,7 +184,7 @@ def test_what_every_lost_probe_crossed_is_the_verdict(name: str) -> None:
     (verdict,) = Localiser(FABRIC).verdicts(tallies(by_element(name)))
     assert verdict.element.name == name
     assert verdict.state == "down"
-    assert verdict.rivals == ()
+    assert verdict.alternatives == ()
 
 
 def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
@@ -193,7 +193,7 @@ def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
     lost = {path: Tally(20, 20 if path.host == "h1" else 0) for path in paths}
     (verdict,) = Localiser(lonely).verdicts([Seen(lost, lonely)])
     assert verdict.element.name == "h1-p1/t0-p1-1"
-    assert [rival.name for rival in verdict.rivals] == ["t0-p1-1"]
+    assert [each.name for each in verdict.alternatives] == ["t0-p1-1"]
 
 
 def test_a_burst_within_two_cycles_is_no_loss_rate() -> None:

@@ -21,7 +21,7 @@ from mrclab.lab.scenario import scenario
 def row(variant, seed, average, *, ok=True):
     told = {"ok": ok, "value": average, "unit": "s", "expected": "", "observed": ""}
     verdicts = {"integrity": {**told, "value": None}, "step_time (average)": told, "step_time (usual)": told}
-    known = {"variant": variant, "values": {}, "seed": seed, "state": "passed", "trouble": "", "seconds": 1.0}
+    known = {"variant": variant, "values": {}, "seed": seed, "state": "passed", "error": "", "seconds": 1.0}
     return {**known, "verdicts": verdicts}
 
 

@@ -197,7 +197,7 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     assert [each["values"] for each in made["not_passed"]] == [{"fabric.link.delay": "40ms"}] * 2
     assert len(Path(made["rows"]).read_text(encoding="utf-8").splitlines()) == 4
     soaked = answered("soak", "--seeds", "1", "--from", "3")
-    assert (soaked["held"], soaked["not_held"]) == (1, [])
+    assert (soaked["passed"], soaked["failed"]) == (1, [])
     assert answered("soak", "--seed", "3")["plan"]
     moments = chain([0.0] * 3, repeat(9.0))  # the second is over when one case is done, on any machine
     monkeypatch.setattr("mrclab.experiments.survey.cli.time", SimpleNamespace(monotonic=lambda: next(moments)))

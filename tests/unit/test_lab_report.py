@@ -36,7 +36,7 @@ def directory(tmp_path):
     """A result directory as `collect` leaves it."""
     (tmp_path / "scenario.yaml").write_text(scenario().text)
     History(records()).store(tmp_path / "history.jsonl")
-    info = {"scenario": "link-failure", "seed": 1, "target": "soft", "finished": "now", "trouble": ""}
+    info = {"scenario": "link-failure", "seed": 1, "target": "soft", "finished": "now", "error": ""}
     (tmp_path / "run.json").write_text(json.dumps({**info, "versions": {"python": "3.11"}, "machine": {"cores": 2}}))
     return tmp_path
 
@@ -79,7 +79,7 @@ def test_result_json_says_what_the_exit_status_says(directory):
 
 def test_a_run_that_broke_off_has_failed_whatever_else_held(directory):
     info = json.loads((directory / "run.json").read_text())
-    (directory / "run.json").write_text(json.dumps({**info, "trouble": "the traffic took too long"}))
+    (directory / "run.json").write_text(json.dumps({**info, "error": "the traffic took too long"}))
     outcome = runner.finish(directory)
     assert not outcome.ok
     assert "the traffic took too long" in (directory / "report.html").read_text()

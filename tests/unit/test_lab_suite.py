@@ -116,7 +116,7 @@ def result(tmp_path):
 
 def test_figures_leave_out_runs_that_say_nothing_about_the_network(result):
     rows = [row for row in result.repeated() if row.figure]
-    assert [(row.expectation, row.held, row.runs, row.figure.median) for row in rows] == [
+    assert [(row.expectation, row.passed, row.runs, row.figure.median) for row in rows] == [
         ("goodput", 1, 2, pytest.approx(0.9))
     ]
     assert rows[0].label == "a [one]"

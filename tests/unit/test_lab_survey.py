@@ -44,7 +44,7 @@ def test_a_path_is_bad_when_either_of_its_two_cables_is_broken():
 
 
 def said(element, cycles, state="down"):
-    return {"element": element, "state": state, "rate": 1.0, "rivals": [], "cycles": cycles}
+    return {"element": element, "state": state, "rate": 1.0, "alternatives": [], "cycles": cycles}
 
 
 def case(number, elements, verdicts, alarms=()):

@@ -59,7 +59,7 @@ def test_a_long_list_of_names_ends_in_a_number():
 
 
 def test_the_map_tells_verdict_rivals_and_cables_that_nobody_probed():
-    verdict = {"element": "h1-p1/t0-p1-1", "state": "down", "rate": 1.0, "rivals": ["t0-p1-1"]}
+    verdict = {"element": "h1-p1/t0-p1-1", "state": "down", "rate": 1.0, "alternatives": ["t0-p1-1"]}
     links = {
         "h1-p1/t0-p1-1": {"state": "down", "probes": 8, "loss": 1.0, "rtt": None},
         "h2-p1/t0-p1-2": {"state": "unknown", "probes": 0, "loss": None, "rtt": None},

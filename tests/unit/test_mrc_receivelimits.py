@@ -124,7 +124,7 @@ def test_an_ev_all_of_whose_packets_come_marked_is_condemned_where_the_host_is_t
     ]
     assert h.Mark.SKIP_ONCE in said
     assert (h.Mark.ALWAYS_SKIP in said) is bool(after)
-    assert bool(stats.condemned) is bool(after)
+    assert bool(stats.always_skips_sent) is bool(after)
     assert retired == ([(2, 1, "responder")] if after else [])
 
 
@@ -140,7 +140,7 @@ def test_marks_that_are_not_in_a_row_condemn_nothing():
         return [sim.delay(transit)]
 
     sim.network = network
-    assert watched.run().condemned == 0
+    assert watched.run().always_skips_sent == 0
 
 
 def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
@@ -158,5 +158,5 @@ def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
     cc.state.cwnd = before = 10.0 * cc.parameters.mtu
     transfer.write(0, 200 * FULL_SIZE)
     sim.run(until=0.6)
-    assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.condemned > 10
+    assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.always_skips_sent > 10
     assert cc.state.cwnd < before + 2 * cc.parameters.mtu  # no fair increase: that is for unmarked delay

@@ -261,9 +261,9 @@ def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
         answer = client.ask(tmp_path, "command", line="nodes")
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
-        assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["said"].endswith("down")
+        assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["message"].endswith("down")
         assert client.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
-        assert "cleared" in client.ask(tmp_path, "clear")["said"]
+        assert "cleared" in client.ask(tmp_path, "clear")["message"]
         with pytest.raises(LabError, match="no such command"):
             client.ask(tmp_path, "command", line="dance")
     with pytest.raises(LabError, match="no lab is running"):
@@ -288,7 +288,7 @@ def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends
             session.world.fabric.link(CABLE).index
         }
         assert client.ask(tmp_path, "packets", since=told["next"])["seen"] == []
-        assert client.ask(tmp_path, "slow", pace=1e-9, seconds=5)["said"]
+        assert client.ask(tmp_path, "slow", pace=1e-9, seconds=5)["message"]
         with pytest.raises(LabError, match="above 0 and at most 1000"):
             client.ask(tmp_path, "pace", value=0)
         client.ask(tmp_path, "pace", value=1)

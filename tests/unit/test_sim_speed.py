@@ -25,7 +25,7 @@ def test_packets_per_second_follow_from_the_rate():
     assert spec.link.rate_pps == round(100e9 / 8 / FULL)
     assert spec.latency == 500e-9
     assert load({}).latency == 300e-6
-    assert spec.pace < 0.001 < load({}).pace == 1.0
+    assert spec.time_scale < 0.001 < load({}).time_scale == 1.0
 
 
 def test_a_description_that_was_stored_is_read_again():

@@ -203,7 +203,7 @@ def test_clustermapper_lifts_its_denial_after_as_many_round_trips_on_fast_links(
     pass_time(made, 2e-3)
     assert made.call("controller", "status")["denied"]
     fault.clear()
-    hold_down = 30 * made.fabric.spec.pace
+    hold_down = 30 * made.fabric.spec.time_scale
     pass_time(made, 0.9 * hold_down)
     assert made.call("controller", "status")["denied"]
     pass_time(made, 0.2 * hold_down)
@@ -336,7 +336,7 @@ def test_prometheus_reads_the_page_of_a_lab_in_virtual_time_until_its_controller
     assert 'mrclab_switch_dropped_packets_total{switch="t0-p1-1",reason="usid_miss"} 0' in text
     assert f'mrclab_ev_packets_total{{ev="{path["ev"]:#010x}",switch="t0-p{path["plane"]}-1"}}' in text
     before = sent()
-    pass_time(made, 1.5 * TELEMETRY_S * made.fabric.spec.pace)  # telemetry renews it
+    pass_time(made, 1.5 * TELEMETRY_S * made.fabric.spec.time_scale)  # telemetry renews it
     assert sent() > before
     made.kill("controller")
     with pytest.raises(urllib.error.URLError):

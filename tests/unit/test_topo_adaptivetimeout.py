@@ -9,7 +9,7 @@ from mrclab.lab.errors import RunError, TooSlow
 from mrclab.lab.run.wire import attach, wireworld
 from mrclab.topo.errors import EmulationError, MachineTooSlow
 from mrclab.topo.linux import adaptivetimeout
-from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, CpuTimes, Pace
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, CpuTimes, MachineSlowness
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -57,9 +57,9 @@ def test_a_limit_stretches_while_the_process_itself_is_at_work(machine):
 
 
 def test_limits_stretch_by_how_slowly_the_first_processes_started(machine):
-    pace = Pace()
-    pace.observe(4.0, usual=0.8)
-    wait = AdaptiveTimeout(30.0, pace)
+    slowness = MachineSlowness()
+    slowness.observe(4.0, usual=0.8)
+    wait = AdaptiveTimeout(30.0, slowness)
     machine.wait(149.0)
     assert not wait.over
     machine.wait(600.0)
@@ -87,7 +87,7 @@ def test_time_in_which_a_process_was_stopped_does_not_count(machine, monkeypatch
 def test_a_process_that_does_not_get_ready_ends_the_bring_up_with_the_reason(machine, idle, kind):
     lab = SimpleNamespace(
         emulation=SimpleNamespace(processes=lambda: {"h1": 1}),
-        pace=Pace(),
+        slowness=MachineSlowness(),
         check=lambda: None,
         last_output=lambda _name: "it said nothing",
     )

@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.topo.cables import helper
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux.adaptivetimeout import Pace
+from mrclab.topo.linux.adaptivetimeout import MachineSlowness
 
 
 class Ground:
@@ -15,7 +15,7 @@ class Ground:
 
     def __init__(self, place, program):
         (place / "log").mkdir()
-        self.run_dir, self.pace, self._program = place, Pace(), program
+        self.run_dir, self.slowness, self._program = place, MachineSlowness(), program
 
     def popen(self, _node, argv, *, log, namespace, **keywords):
         self.process = subprocess.Popen([sys.executable, "-c", self._program, argv[-1]], **keywords)

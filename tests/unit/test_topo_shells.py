@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import nodes
-from mrclab.topo.linux.adaptivetimeout import Pace
+from mrclab.topo.linux.adaptivetimeout import MachineSlowness
 
 pytest.importorskip("mininet.node", reason="Debian's Mininet is not installed")
 
@@ -20,7 +20,7 @@ def _host(tmp_path, script):
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    return FabricHost("h1", environment=environment, pace=Pace())
+    return FabricHost("h1", environment=environment, slowness=MachineSlowness())
 
 
 @pytest.mark.parametrize("words", ["", "mount: Invalid argument"])

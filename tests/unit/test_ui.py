@@ -333,12 +333,12 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
         asked.append((operation, arguments))
         if operation != "inject":
             raise RunError("no such command")
-        return {"said": "done"}
+        return {"message": "done"}
 
     web = client(LivePage(Replay(finished(tmp_path)), operate, token="secret"))
     headers = {"x-token": "secret"}
     wanted = {"operation": "inject", "arguments": {"kind": "link_down", "fields": {"link": CUT}}}
-    assert web.post("/api/operation", json=wanted, headers=headers).json() == {"said": "done"}
+    assert web.post("/api/operation", json=wanted, headers=headers).json() == {"message": "done"}
     assert asked == [("inject", wanted["arguments"])]
     refused = web.post("/api/operation", json={"operation": "clear"}, headers=headers)
     assert (refused.status_code, refused.json()) == (422, {"error": "no such command"})
@@ -408,7 +408,7 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
     assert web.post("/api/replay", json={"name": "suite/two"}, headers=headers).status_code == 200
     layout = web.get("/api/layout", headers=headers).json()
     assert (layout["title"], layout["own"], layout["outcome"]["state"]) == ("two", False, "passed")
-    assert web.post("/api/back", headers=headers).json() == {"said": "x"}
+    assert web.post("/api/back", headers=headers).json() == {"message": "x"}
 
 
 def test_what_is_no_result_directory_is_said(tmp_path):
@@ -438,7 +438,7 @@ def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
     assert (refused.status_code, refused.json()["mistakes"][0]["line"]) == (422, 4)
     try:
         ran = web.post("/api/run", json={"text": EXAMPLE, "world": "sim"}, headers=headers)
-        assert (ran.status_code, ran.json()) == (200, {"said": "mine runs"})
+        assert (ran.status_code, ran.json()) == (200, {"message": "mine runs"})
         until(lambda: page.source.outcome() is not None, "the run did not end", 300)
         assert page.source.outcome()["state"] == "passed"
         until(lambda: list((tmp_path / "results").glob("mine-*/result.json")), "no results were kept", 300)
@@ -456,7 +456,7 @@ def test_the_event_log_says_in_words_what_happened():
         "peer.ports": ({"peer": "h3", "mask": 0b1101}, "NIC ports of h3 that are up: 1, 3, 4"),
         "fault.edge": ({"link": CUT, "up": True, "fault": "flap"}, f"{CUT} is up (flap)"),
         "denied": ({"element": "plane 1", "source": "operator", "reason": ""}, "plane 1 is denied by operator"),
-        "verdict": ({"element": CUT, "state": "dead", "rivals": []}, f"Clustermapper: {CUT} is dead"),
+        "verdict": ({"element": CUT, "state": "dead", "alternatives": []}, f"Clustermapper: {CUT} is dead"),
     }
     for kind, (fields, text) in told.items():
         assert phrase(Record(1.0, "h1", kind, fields)) == text

@@ -37,8 +37,8 @@ def test_a_cable_is_cut_and_repaired_by_requests(lab):
         operation="inject",
         arguments={"kind": "link_down", "fields": {"link": "h1-p1", "name": "x"}},
     )
-    assert "h1-p1" in said["said"]
-    assert ask(tab, "api/operation", operation="clear", arguments={"name": "x"})["said"]
+    assert "h1-p1" in said["message"]
+    assert ask(tab, "api/operation", operation="clear", arguments={"name": "x"})["message"]
     assert "error" in ask(tab, "api/operation", operation="inject", arguments={"kind": "meteor", "fields": {}})
     assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})
 
@@ -79,7 +79,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
 
 def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_the_shelf(lab, tmp_path):
     tab, told = lab
-    assert ask(tab, "api/run", text=TEXT) == {"said": "in-the-tab runs"}
+    assert ask(tab, "api/run", text=TEXT) == {"message": "in-the-tab runs"}
     assert tab.waits()
     assert told[-1]["kind"] == "source"
     assert not told[-1]["layout"]["operable"]
@@ -95,8 +95,8 @@ def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_th
     there = run_scenario(loaded, tmp_path / "terminal", lambda *_: None, lambda _: None, report=False)
     assert here == (there.directory / "history.jsonl").read_bytes()
     assert told[-1]["outcome"]["history_sha256"] == hashlib.sha256(here).hexdigest()
-    assert ask(tab, "api/replay", name=run["name"]) == {"said": run["name"]}
-    assert json.loads(tab.request("api/back")) == {"said": "the lab in this tab"}
+    assert ask(tab, "api/replay", name=run["name"]) == {"message": run["name"]}
+    assert json.loads(tab.request("api/back")) == {"message": "the lab in this tab"}
     assert told[-1]["layout"]["operable"]
 
 
@@ -128,7 +128,7 @@ def test_the_report_of_a_run_has_the_series_that_its_pictures_are_drawn_from(lab
 
 def test_roce_beside_mrc_has_the_same_cut_and_stands_still_where_mrc_goes_on(lab):
     tab, told = lab
-    assert "said" in json.loads(tab.request("api/beside", '{"on": true}'))
+    assert "message" in json.loads(tab.request("api/beside", '{"on": true}'))
     source = [each for each in told if each["kind"] == "source"][-1]
     assert source["layout"]["beside"]
     assert [frame["t"] for frame in source["rival"]] == [0.0]
@@ -178,7 +178,7 @@ sys.modules |= dict.fromkeys(sys.argv[4].split())  # what the site leaves out of
 from mrclab.lab.ui.browser.tab import Tab
 tab = Tab(lambda text: None)
 tab.source()
-assert "said" in json.loads(tab.request("api/operation", json.dumps(
+assert "message" in json.loads(tab.request("api/operation", json.dumps(
     {"operation": "inject", "arguments": {"kind": "link_down", "fields": {"link": "h1-p1"}}})))
 for number, text in ((1, "paths_across: 8"), (4, sys.argv[2]), (5, "")):
     told = json.loads(tab.request("api/grade", json.dumps({"number": number, "text": text})))

@@ -78,7 +78,7 @@ class Helper:
         """Return its output up to `upto`, or until it closes its output; one that hangs is killed."""
         assert self._process.stdout is not None
         terminal, output = self._process.stdout.fileno(), b""
-        adaptive = AdaptiveTimeout(seconds, self._lab.pace, self._process.pid)
+        adaptive = AdaptiveTimeout(seconds, self._lab.slowness, self._process.pid)
         poll = select.poll()
         poll.register(terminal, select.POLLIN)
         while not (upto and output.endswith(upto)):

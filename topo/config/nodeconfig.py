@@ -68,7 +68,7 @@ class LinkSection(_Part):
     rate_pps: Annotated[float, Field(gt=0, allow_inf_nan=False)]  # full-size packets per second
     delay: Seconds  # propagation, one way, per link: applied by the receiving NIC's delay line
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # bits per second, if configured
-    pace: Annotated[float, Field(gt=0, le=1)] = 1.0  # by how much what is done now and then comes sooner
+    time_scale: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the intervals of periodic work
 
 
 class NicPortConfig(_Part):

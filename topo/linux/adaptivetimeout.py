@@ -1,8 +1,8 @@
 """Adaptive timeouts: how long to wait for events on a machine of unknown speed.
 
-Limits are written down for a small, quiet machine. Each stretches by how slowly this one started its first processes
-(`Pace`), and while the CPUs are busy all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit that
-expires even so says which it was: the machine is too slow, or the awaited process is stopped. A process that a
+Limits are for a small, quiet machine. Each stretches by how slowly this one started its first processes
+(`MachineSlowness`), and while the CPUs are busy all the time, or a hypervisor takes them (`AdaptiveTimeout`). A limit
+that expires all the same names the cause: the machine is too slow, or the awaited process is stopped. A process that a
 signal has stopped is named as such, and not waited for to the end.
 """
 
@@ -21,7 +21,7 @@ _STOPPED_S = 3.0  # seconds for which a process may be stopped
 _SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
 
 
-class Pace:
+class MachineSlowness:
     """Factor by which this machine was slower than usual in the steps measured so far; at least 1."""
 
     def __init__(self) -> None:
@@ -43,16 +43,16 @@ class CpuTimes:
 
 
 class AdaptiveTimeout:
-    """One wait, from now on: of `seconds`, stretched by `pace`, and further while the machine works all the time, or
-    the process `pid` that is waited for does. `waited_for` holds the processes that must not be stopped meanwhile, by
-    name; with `pid` it is that one. Time in which one was stopped does not count.
+    """One wait, from now on: of `seconds`, stretched by `slowness`, and further while the machine, or the process
+    `pid` that is waited for, works all the time. `waited_for` holds the processes that must not be stopped meanwhile,
+    by name; with `pid` it is that one. Time in which one was stopped does not count.
     """
 
-    def __init__(self, seconds: float, pace: Pace | None = None, pid: int | None = None) -> None:
+    def __init__(self, seconds: float, slowness: MachineSlowness | None = None, pid: int | None = None) -> None:
         self.waited_for = {"": pid} if pid else {}
         self._stopped_since: float | None = None
         self._stopped_s = 0.0  # of the wait, without the stop that lasts
-        self._stretch = pace.stretch if pace else 1.0
+        self._stretch = slowness.stretch if slowness else 1.0
         self._seconds, self._pid = seconds, pid
         self._began = time.monotonic()
         self._before = cpu_times(pid)

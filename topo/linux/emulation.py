@@ -23,7 +23,7 @@ from mrclab.topo import realtime
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
-from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, MachineSlowness
 from mrclab.topo.linux.forkserver.client import ForkServer, Process
 from mrclab.topo.linux.state import RunState
 from mrclab.topo.linux.switches import targets
@@ -57,7 +57,7 @@ class Emulation:
     ) -> None:
         self.fabric, self.run_dir = fabric, run_dir
         self.target = targets.choose(target) if target is None or isinstance(target, str) else target
-        self.pace = Pace()  # measured so far on this machine: timeouts are multiplied by it
+        self.slowness = MachineSlowness()  # measured so far on this machine: timeouts are multiplied by it
         self.network: Any = None  # Mininet's view, for its command line
         self.begun = False  # `start` has made something
         self._state: RunState | None = None
@@ -335,7 +335,7 @@ class Emulation:
 
         def make(name: str) -> tuple[Any, int]:
             if self.fabric.has_host(name):
-                node = nodes.FabricHost(name, environment=environment, pace=self.pace)
+                node = nodes.FabricHost(name, environment=environment, slowness=self.slowness)
             else:
                 device = f"{self.fabric.switch(name).device_id:x}"
                 node = nodes.FabricSwitch(name, dpid=device, environment=environment, emulation=self)
@@ -357,7 +357,7 @@ class Emulation:
                     if name not in self._namespaces and not future.cancelled() and future.exception() is None:
                         os.close(future.result()[1])
                 raise
-        self.pace.observe(time.monotonic() - began, _USUAL_SHELL * len(names))
+        self.slowness.observe(time.monotonic() - began, _USUAL_SHELL * len(names))
         progress("nodes", len(names), len(names))
 
     def _start_cables(self, nodes: Any, progress: Progress) -> None:
@@ -405,7 +405,7 @@ class Emulation:
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
         """Yield switches in the order in which they become ready; EmulationError if one exits or does not respond."""
         waiting = dict(launches)
-        adaptive = AdaptiveTimeout(_READY_TIMEOUT, self.pace)
+        adaptive = AdaptiveTimeout(_READY_TIMEOUT, self.slowness)
         while waiting:
             adaptive.waited_for = {f"switch {name}": self._switches[name].pid for name in waiting}
             for name, launch in launches.items():

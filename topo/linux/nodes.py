@@ -15,7 +15,7 @@ from mininet.net import Mininet
 from mininet.node import Host, Switch
 
 from mrclab.topo.errors import EmulationError
-from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, MachineSlowness
 from mrclab.topo.model import Fabric, Link
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WatchedShell:
     readbuf: str
     pollOut: Any  # noqa: N815 - Mininet's name
     environment: Mapping[str, str]
-    pace: Pace
+    slowness: MachineSlowness
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802 - Mininet's name
         """Start the shell; EmulationError where it ends or gives no prompt."""
@@ -81,7 +81,7 @@ class WatchedShell:
     def read(self, size: int = 1024) -> str:
         """Return the terminal's output, `size` characters at most; Mininet's first call comes before it has waited."""
         if self._watched is None:
-            adaptive = AdaptiveTimeout(START_TIMEOUT, self.pace, self.shell.pid)
+            adaptive = AdaptiveTimeout(START_TIMEOUT, self.slowness, self.shell.pid)
             self._watched = self.pollOut = _WatchedPoll(self.name, self.shell, self.stdout.fileno(), adaptive)
         if not self.readbuf:
             self._watched.poll()
@@ -105,8 +105,8 @@ class _Bare(WatchedShell):
 class FabricHost(_Bare, Host):  # type: ignore[misc]
     """A host in its own namespaces."""
 
-    def __init__(self, name: str, *, environment: Mapping[str, str], pace: Pace, **params: Any) -> None:
-        self.environment, self.pace = environment, pace
+    def __init__(self, name: str, *, environment: Mapping[str, str], slowness: MachineSlowness, **params: Any) -> None:
+        self.environment, self.slowness = environment, slowness
         params.update(ip=None, mac=None)
         super().__init__(name, **params)
 
@@ -115,7 +115,7 @@ class FabricSwitch(_Bare, Switch):  # type: ignore[misc]
     """A P4 switch in its own namespaces; `start` and `stop` start and kill its process."""
 
     def __init__(self, name: str, *, environment: Mapping[str, str], emulation: "Emulation", **params: Any) -> None:
-        self.environment, self.pace, self.emulation = environment, emulation.pace, emulation
+        self.environment, self.slowness, self.emulation = environment, emulation.slowness, emulation
         self.controlIntf = None  # Mininet's name; P4Runtime is on a Unix socket
         params["inNamespace"] = True
         super().__init__(name, **params)

@@ -129,8 +129,8 @@ def _denials(denials: list[Answer]) -> Table:
 
 def _verdict(verdict: Answer) -> str:
     what = f"{_coloured(verdict['state'])}: [bold]{verdict['element']}[/] loses {verdict['rate']:.0%} of probes"
-    rivals = verdict["rivals"]
-    return what + (f" (or {_some(rivals)}, which carry the same probes)" if rivals else "")
+    alternatives = verdict["alternatives"]
+    return what + (f" (or {_some(alternatives)}, which carry the same probes)" if alternatives else "")
 
 
 def _some(names: list[str]) -> str:

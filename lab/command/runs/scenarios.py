@@ -190,7 +190,7 @@ def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
         verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
         directory = str(outcome.directory)
         answer.give(
-            command, status, state=outcome.state, directory=directory, trouble=outcome.error, expectations=verdicts
+            command, status, state=outcome.state, directory=directory, error=outcome.error, expectations=verdicts
         )
     return status
 

@@ -133,8 +133,8 @@ class Flap(CableFault):
     @model_validator(mode="after")
     def _one_rhythm(self, info: ValidationInfo) -> "Flap":
         fabric = (info.context or {}).get("fabric")
-        pace = fabric.spec.pace if fabric is not None else 1.0
-        shortest, most = _SHORTEST_SWITCH * pace, _MAX_FLAPS / pace
+        scale = fabric.spec.time_scale if fabric is not None else 1.0
+        shortest, most = _SHORTEST_SWITCH * scale, _MAX_FLAPS / scale
         if (self.period is None) == (self.rate is None):
             raise ValueError("a flap needs either a period (such as 1s) or a Poisson rate per second (such as 0.2)")
         if self.rate is not None and self.down is None:

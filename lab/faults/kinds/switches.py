@@ -17,7 +17,7 @@ from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 
-_LOOK_AGAIN = 0.05  # seconds between two checks that a switch is provisioned, times the fabric's `pace`
+_LOOK_AGAIN = 0.05  # seconds between two checks that a switch is provisioned, times the fabric's `time_scale`
 _PROVISIONING = 10.0  # the same until a switch gets its carrier unprovisioned: there may be no controller
 
 
@@ -103,7 +103,7 @@ class Reboot(FaultAction["SwitchReboot"]):
         super().__init__(context, fault)
         self._powered = True
         self._give_up = math.inf
-        self._pace = context.fabric.spec.pace
+        self._time_scale = context.fabric.spec.time_scale
 
     @override
     def inject(self) -> None:
@@ -126,7 +126,7 @@ class Reboot(FaultAction["SwitchReboot"]):
             self.context.injector.release(self.fault.name)
             self.finished, self.due = True, math.inf
         else:
-            self.due = self.context.now + _LOOK_AGAIN * self._pace
+            self.due = self.context.now + _LOOK_AGAIN * self._time_scale
         return []
 
     @override
@@ -136,7 +136,7 @@ class Reboot(FaultAction["SwitchReboot"]):
         while not (self.finished or self.fault.keep_state or self._is_provisioned()):
             if self.context.now > self._give_up:
                 break
-            self.context.pause(_LOOK_AGAIN * self._pace)
+            self.context.pause(_LOOK_AGAIN * self._time_scale)
         self.context.injector.release(self.fault.name)
 
     def _power_up(self) -> None:
@@ -145,7 +145,7 @@ class Reboot(FaultAction["SwitchReboot"]):
         else:
             self.context.injector.restart(self.fault.switch)
         self._powered = True
-        self._give_up = self.context.now + _PROVISIONING * self._pace
+        self._give_up = self.context.now + _PROVISIONING * self._time_scale
 
     def _is_provisioned(self) -> bool:
         if not self.context.injector.is_alive(CONTROLLER):

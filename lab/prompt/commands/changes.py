@@ -92,7 +92,7 @@ def up(session: LabSession, arguments: Sequence[str]) -> Answer:
 def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Inject a fault."""
     text = session.inject(arguments[0], fields(arguments[1:]))
-    return Answer(escape(text), {"said": text})
+    return Answer(escape(text), {"message": text})
 
 
 @command("clear [FAULT]", "clear a fault, or all of them, the last first")

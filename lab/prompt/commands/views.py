@@ -260,7 +260,7 @@ def faults(session: LabSession, _arguments: Sequence[str]) -> Answer:
     active = session.faults
     errors, session.errors[:] = list(session.errors), []
     lines = [f"{name}: {text}" for name, text in active.items()] or ["none"]
-    return Answer(escape("\n".join([*lines, *errors])), {"faults": active, "trouble": errors})
+    return Answer(escape("\n".join([*lines, *errors])), {"faults": active, "errors": errors})
 
 
 @command("flows", "running and finished traffic")

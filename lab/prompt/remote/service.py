@@ -36,12 +36,12 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "command": lambda line, width=_WIDTH: _command(session, str(line), int(width)),
-        "inject": lambda kind, fields: {"said": session.inject(str(kind), dict(fields))},
+        "inject": lambda kind, fields: {"message": session.inject(str(kind), dict(fields))},
         "controller": lambda request, seconds, arguments: session.ask(str(request), float(seconds), **dict(arguments)),
-        "clear": lambda name="": {"said": "\n".join(session.clear(str(name))) or "nothing to clear"},
-        "traffic": lambda traffic: {"said": _start(session, dict(traffic))},
-        "pace": lambda value: {"said": set_pace(session, value), "now": packets.poll()["now"]},
-        "slow": lambda pace, seconds: {"said": slow_down(session, pace, seconds), "now": packets.poll()["now"]},
+        "clear": lambda name="": {"message": "\n".join(session.clear(str(name))) or "nothing to clear"},
+        "traffic": lambda traffic: {"message": _start(session, dict(traffic))},
+        "pace": lambda value: {"message": set_pace(session, value), "now": packets.poll()["now"]},
+        "slow": lambda pace, seconds: {"message": slow_down(session, pace, seconds), "now": packets.poll()["now"]},
         "packets": lambda since=None: packets.poll(None if since is None else int(since)),
     }
     server = AsyncServer(

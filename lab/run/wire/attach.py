@@ -14,7 +14,7 @@ from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError, RpcStopped, RpcTimeout, RpcUnavailable
 from mrclab.rpc.peers import is_stopped, server_pid, stopped_text
 from mrclab.topo import fabricfile
-from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, Pace
+from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout, MachineSlowness
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
@@ -28,7 +28,7 @@ class LabClients:
     def __init__(self, run_dir: Path, fabric: Fabric) -> None:
         self.run_dir = run_dir
         self.fabric = fabric
-        self.pace = Pace()
+        self.slowness = MachineSlowness()
         self._clients: dict[str, Client] = {}
         self._pids: dict[str, int] = {}  # of the servers of the sockets
 
@@ -53,9 +53,9 @@ class LabClients:
         answer came in time because of the machine, Stopped if a signal has stopped the process.
         """
         if "timeout" in arguments:
-            arguments["timeout"] *= self.pace.stretch
-        adaptive = AdaptiveTimeout(ANSWER_TIMEOUT, self.pace)
-        limit = arguments.get("timeout", 0.0) + ANSWER_TIMEOUT * self.pace.stretch
+            arguments["timeout"] *= self.slowness.stretch
+        adaptive = AdaptiveTimeout(ANSWER_TIMEOUT, self.slowness)
+        limit = arguments.get("timeout", 0.0) + ANSWER_TIMEOUT * self.slowness.stretch
         try:
             if node not in self._clients:
                 path = self.run_dir / f"{node}.sock"

@@ -63,7 +63,7 @@ class WireWorld(LabClients):
         self.transport = options.get("transport") or TransportSpec()
         self.mapper = options.get("mapper")
         self.emulation = Emulation(fabric, run_dir, options.get("target"), _FORKS)
-        self.pace = self.emulation.pace
+        self.slowness = self.emulation.slowness
         self.injector = WireFaultInjector(self.emulation, self)
         self._real_time = True
         self.bring_up_seconds = 0.0
@@ -325,7 +325,7 @@ class WireWorld(LabClients):
 
     def _run_controller(self) -> None:
         argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(self.run_dir)]
-        argv += ["--stretch", f"{self.pace.stretch:.2f}"]
+        argv += ["--stretch", f"{self.slowness.stretch:.2f}"]
         argv += self.mapper.options() if self.mapper else []
         self.emulation.run(None, argv, "controller")
 
@@ -337,7 +337,7 @@ class WireWorld(LabClients):
         self.emulation.run(host, argv, host)
 
     def _wait_verified(self, progress: Progress) -> None:
-        adaptive = AdaptiveTimeout(VERIFY_TIMEOUT, self.pace)
+        adaptive = AdaptiveTimeout(VERIFY_TIMEOUT, self.slowness)
         while True:
             status = self.call("controller", "status")
             state = str(status["state"])
@@ -372,7 +372,7 @@ class WireWorld(LabClients):
         """Wait for a file or socket that a process makes; RunError with its last output if it dies or hangs, and
         TooSlow where the machine was the reason.
         """
-        adaptive = AdaptiveTimeout(timeout, self.pace, self.emulation.processes().get(process))
+        adaptive = AdaptiveTimeout(timeout, self.slowness, self.emulation.processes().get(process))
         while not ready():
             self.check()
             if process not in self.emulation.processes():  # excused, as a process that a fault ended

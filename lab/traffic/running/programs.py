@@ -102,7 +102,7 @@ class RunningPrograms(Running):
         while len(self._processes) < len(self.entry.places) and not self._error:
             last = self._processes[-1]
             if not re.search(last.spec.ready or "", last.printed()):
-                too_long = self._world.now > last.began + _READY_LIMIT * self._lab.pace.stretch
+                too_long = self._world.now > last.began + _READY_LIMIT * self._lab.slowness.stretch
                 if last.process.poll() is not None or too_long:
                     self._error = f"{last.spec.host}: {last.spec.command} did not say {last.spec.ready!r}"
                 return
@@ -117,7 +117,7 @@ class RunningPrograms(Running):
         failed = bool(self._error) or any(one.process.poll() for one in self._processes)
         if failed and self._failed_at is None:
             self._failed_at = self._world.now
-        grace = _GRACE if self.entry.ranks is None else _RANK_GRACE * self._lab.pace.stretch
+        grace = _GRACE if self.entry.ranks is None else _RANK_GRACE * self._lab.slowness.stretch
         return self._failed_at is not None and self._world.now > self._failed_at + grace
 
     def share(self, now: float) -> float:

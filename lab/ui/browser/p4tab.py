@@ -65,18 +65,18 @@ class P4Tab:
     def _write(self, request: dict[str, Any]) -> dict[str, str]:
         kind, table, key = (str(request[name]) for name in ("kind", "table", "key"))
         action, params = str(request.get("action", "")), dict(request.get("params", {}))
-        return {"said": words.write(self._switch(str(request["switch"])), kind, table, key, action, params)}
+        return {"message": words.write(self._switch(str(request["switch"])), kind, table, key, action, params)}
 
     def _register(self, request: dict[str, Any]) -> dict[str, str]:
         name, index, value = str(request["name"]), int(request["index"]), int(request["value"])
         self._switch(str(request["switch"])).runtime.program().register_write(name, index, value)
-        return {"said": f"{name}[{index}] = {value}"}
+        return {"message": f"{name}[{index}] = {value}"}
 
     def _put_in(self, request: dict[str, Any]) -> dict[str, str]:
         """Give all switches the lab's program with the learner's action in it, and the controller's entries again."""
         self._program = shift.put_in(str(request["text"]))
         self._switches.clear()
-        return {"said": "all switches run your action"}
+        return {"message": "all switches run your action"}
 
     def _controller(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a learner's controller on an empty switch of the fabric, which has its entries from then on."""
@@ -85,9 +85,9 @@ class P4Tab:
         printed, error = shell.run(str(request["text"]), device)
         if device.programmed is not None:
             self._switches[name] = device.programmed
-        return {"printed": printed, "trouble": error, "programmed": device.programmed is not None}
+        return {"printed": printed, "failure": error, "programmed": device.programmed is not None}
 
     def _reset(self, _: dict[str, Any]) -> dict[str, str]:
         self._program = None
         self._switches.clear()
-        return {"said": "all switches have the lab's program and the controller's entries"}
+        return {"message": "all switches have the lab's program and the controller's entries"}

@@ -292,7 +292,7 @@ class Tab:
         self._shown = source
         self._runs += 1
         self.source()
-        return {"said": source.title}
+        return {"message": source.title}
 
     def _operation(self, body: str) -> dict[str, Any]:
         if self._shown is not self._side.frames:
@@ -304,7 +304,7 @@ class Tab:
             side.frames.take_in()
         if request["operation"] == "slow":
             self._publish_packets()
-        return {"said": message[0]}
+        return {"message": message[0]}
 
     def _replay(self, name: str) -> dict[str, str]:
         self._write_numbers()
@@ -339,7 +339,7 @@ class Tab:
             raise LabError(f"a page shows one run, and this scenario has the variants {names}; leave all but one out")
         self._waiting, self._ended = loaded, None
         self._show(Followed(loaded.fabric, loaded.scenario.name, self._frames))
-        return {"said": f"{message['name']} runs"}
+        return {"message": f"{message['name']} runs"}
 
     def _run_now(self, loaded: scenario.Loaded) -> None:
         source, digest, failure = self._shown, "", ""

@@ -68,7 +68,7 @@ export class Editor {
     this.#tell({ mistakes: [] }, "the lab comes up …");
     try {
       const told = await post("api/run", JSON.stringify({ text: this.text.value, world: this.world.value }));
-      this.#tell(told, told.said);
+      this.#tell(told, told.message);
     } finally { this.runs.disabled = false; }
   }
 

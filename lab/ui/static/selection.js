@@ -102,7 +102,7 @@ export class Selection {
 
   #say(told) {
     this.said.className = told.error ? "mistake" : "hint";
-    this.said.textContent = told.error ?? told.said ?? "done";
+    this.said.textContent = told.error ?? told.message ?? "done";
   }
 
   #cable(frame, name, loads) {

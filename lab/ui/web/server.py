@@ -302,7 +302,7 @@ class LivePage:
             self._show(await self._workers.run(self._editor.run, text, answer, world))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({"said": f"{answer['name']} runs"})
+        return JSONResponse({"message": f"{answer['name']} runs"})
 
     async def _results(self, _request: Request) -> Response:
         try:
@@ -323,11 +323,11 @@ class LivePage:
             self._show(await self._workers.run(self._run_index.take, name))
         except LabError as error:
             return JSONResponse({"error": str(error)}, 422)
-        return JSONResponse({"said": f"{name} is played again"})
+        return JSONResponse({"message": f"{name} is played again"})
 
     async def _back(self, _request: Request) -> Response:
         self._show(self._own)
-        return JSONResponse({"said": self._own.title})
+        return JSONResponse({"message": self._own.title})
 
     def _show(self, source: Source) -> None:
         """From now on every browser sees this one."""

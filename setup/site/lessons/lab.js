@@ -15,7 +15,7 @@ function variants(lesson, row, text, say) {
   run.addEventListener("click", async () => {
     const told = await post("api/run", JSON.stringify({ text: text(), variant: name.value.trim() }));
     const mistakes = (told.mistakes ?? []).map(({ line, text: what }) => `line ${line}: ${what}`).join("\n");
-    say(mistakes || told.error || told.said, told.error ? "mistake" : "hint");
+    say(mistakes || told.error || told.message, told.error ? "mistake" : "hint");
   });
   row.append(name, run);
 }

@@ -167,10 +167,10 @@ async function write(name, body, said) {
 
 function deeds(lesson, row, text, say2) {
   row.append(lesson.number === 2
-    ? button("Put it into all switches", async () => { const told = await ask("api/p4/program", { text: text() }); say2(told.error ?? `${told.said}.`, told.error ? "mistake" : "hint"); if (!told.error) send(); })
+    ? button("Put it into all switches", async () => { const told = await ask("api/p4/program", { text: text() }); say2(told.error ?? `${told.message}.`, told.error ? "mistake" : "hint"); if (!told.error) send(); })
     : button(`Run it on ${OWN}`, async () => {
       const told = await ask("api/p4/controller", { switch: OWN, text: text() });
-      say2(told.error ?? [told.printed, told.trouble || `${OWN} has what your controller wrote.`].filter(Boolean).join("\n"), told.error || told.trouble ? "mistake" : "hint");
+      say2(told.error ?? [told.printed, told.failure || `${OWN} has what your controller wrote.`].filter(Boolean).join("\n"), told.error || told.failure ? "mistake" : "hint");
       if (told.programmed) { await send(); show(Math.max(0, hops.findIndex(({ node }) => node === OWN))); }
     }));
 }
