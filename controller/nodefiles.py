@@ -247,7 +247,7 @@ def default_profile(fabric: Fabric) -> EvProfileConfig:
         ev_min_active=max(1, active * fabric.planes // 4),
         probe_interval_rtts=PROBE_INTERVAL_RTTS,
         probe_backoff_cap=PROBE_BACKOFF_CAP,
-        refail_window=REFAIL_WINDOW * fabric.spec.pace,
+        refail_window=REFAIL_WINDOW * fabric.spec.time_scale,
     )
 
 

@@ -1,6 +1,6 @@
 """Endpoint operations, which need no QP: Port Status Update and EV probe.
 
-Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §3.8.
+Facts: docs/mrc-protocol.md §1.4.4, §1.9; choices on port status §2.8.
 
 Requests carry an id in the PSN field and go to QP number 2; responses come in the control class. Updates are numbered
 per peer, so that their order is known; probes by a counter of the host's own.

@@ -1,7 +1,7 @@
 """Receive limits of a host: memory speed, NIC buffer, number of bitmaps.
 
 Public reports of MRC name the responses (NO_PKT_BUFFER, NO_BITMAP, the receiver's penalty and restore_cwnd), not
-when to send them; docs/mrc-protocol.md §3.18 has the choices. Bytes are placed at once; those that a slower memory
+when to send them; docs/mrc-protocol.md §2.18 has the choices. Bytes are placed at once; those that a slower memory
 would still have to take are modelled as a backlog that drains at its rate.
 """
 

@@ -1,6 +1,6 @@
 """Sending half of a QP: messages to packets, windows, retransmission, completion.
 
-docs/mrc-protocol.md §1.6 and §3.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery`
+docs/mrc-protocol.md §1.6 and §2.6. Counts in unwrapped PSNs from 0; the wire adds the QP's first PSN. `LossRecovery`
 processes SACKs, ACKs and NACKs and returns which packets arrived and which are lost; that is applied here.
 """
 

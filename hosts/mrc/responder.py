@@ -1,6 +1,6 @@
 """The receiving half of a QP: placement, the receive bitmap, SACK triggers, NACKs, completions in message order.
 
-docs/mrc-protocol.md §1.6, §3.9, §5.7. Every packet inside the window goes to memory at once, in any order; only
+docs/mrc-protocol.md §1.6, §2.9, §3.7. Every packet inside the window goes to memory at once, in any order; only
 feedback and completions are in order.
 """
 

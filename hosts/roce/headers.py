@@ -1,6 +1,6 @@
 """Wire format of RoCEv2 over IPv6: opcodes, offsets and frame layouts; the headers themselves are in hosts.rdma.wire.
 
-Facts: InfiniBand architecture (RC transport, annex A17), docs/mrc-protocol.md §1.15. A frame is always
+Facts: InfiniBand architecture (RC transport, annex A17), docs/mrc-protocol.md §1.13. A frame is always
 `Ethernet 14 | IPv6 40 | UDP 8 | BTH 12 | … | ICRC 4`, so every offset below is fixed. RETH is in the first packet
 of a write only.
 """

@@ -24,8 +24,8 @@ RANK = Path(__file__).with_name("own_tests_rank.py")
 LIBRARY = ROOT / "hosts" / "libmrc" / "build" / "lib_mrc.so"
 
 GPU = "needs CUDA devices"
-GLOO = "calls monitored_barrier or expects its error message, which only gloo has"
-BY_NAME = "has code for gloo, NCCL and others by name, and nothing for another backend"
+GLOO = "needs monitored_barrier or its error message, which only gloo has"
+BY_NAME = "has code for gloo, NCCL and other backends by name only"
 KNOWN = {
     **dict.fromkeys(
         (
@@ -42,7 +42,7 @@ KNOWN = {
         ("test_barrier_timeout_full_group", "test_barrier_timeout_global", "test_barrier_timeout_group"), GLOO
     ),
     "test_SyncBatchNorm_process_group": "needs torchvision",
-    "test_sparse_all_reduce_sum": "sparse tensors, which this backend refuses with an error",
+    "test_sparse_all_reduce_sum": "needs sparse tensors, which this backend refuses with an error",
 }
 """Tests that cannot pass, and why."""
 

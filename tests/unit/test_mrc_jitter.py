@@ -1,4 +1,4 @@
-"""Jitter without any queue: what it costs NSCC, and the setting that gives it back (docs/mrc-protocol.md §5.1)."""
+"""Jitter without any queue: what it costs NSCC, and the setting that gives it back (docs/mrc-protocol.md §3.1)."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""NSCC beside an independent reading of the specification (docs/mrc-protocol.md §5.1 to 5.4), feedback by feedback.
+"""NSCC beside an independent reading of the specification (docs/mrc-protocol.md §3.1 to 3.4), feedback by feedback.
 
 Written from the text alone, with names of its own: sizes in bytes, times in seconds. The two may not differ by more
 than a millionth after any feedback.

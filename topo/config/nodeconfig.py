@@ -187,7 +187,7 @@ class TransportSection(_Part):
     dynamic_mpr: bool = False  # SACKs carry the responder's MPR of the moment, its share of bitmap_units
     reorder_cap_rtts: Annotated[float, Field(gt=0)] = 6.0  # spurious retransmissions widen the time rule up to this
     same_ev_rule: bool = True  # a packet is lost when a later one on the same EV was SACKed
-    # What a receiving host can take (docs/mrc-protocol.md §3.18). The first three are the host's, not a QP's.
+    # What a receiving host can take (docs/mrc-protocol.md §2.18). The first three are the host's, not a QP's.
     memory_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # full-size packets/s; 0: all that come
     packet_buffer: Positive = 64  # packets that the NIC keeps for a slow memory
     bitmap_units: Annotated[int, Field(ge=0)] = 0  # units of 128 PSNs, beyond one per QP, for all QPs; 0: enough

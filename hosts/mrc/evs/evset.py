@@ -1,6 +1,6 @@
 """EV set of one QP: the EVs in rotation, and the one that the next packet uses.
 
-Selection follows docs/mrc-protocol.md §5.5. An EV is replaced only inside its plane; `ev_min_active` is a floor over
+Selection follows docs/mrc-protocol.md §3.5. An EV is replaced only inside its plane; `ev_min_active` is a floor over
 all planes.
 """
 

@@ -1,6 +1,6 @@
 """Probes of one QP: reliability probes of retired paths, and tail loss probes of a peer that does not respond.
 
-docs/mrc-protocol.md §1.4.4 and §3.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
+docs/mrc-protocol.md §1.4.4 and §2.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
 returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
 and count in no loss statistics.
 """

@@ -1,6 +1,6 @@
 """Dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
 
-Off by default (`tell_siblings`), as public reports speak of single QPs: docs/mrc-protocol.md §3.7.
+Off by default (`tell_siblings`), as public reports speak of single QPs: docs/mrc-protocol.md §2.7.
 A notified QP retires its EV of that path and leaves the probing to the QP that noticed, for as long as two of the
 longest intervals between probes: that QP may end, give up the EV as its last resort, or lose its peer's QP.
 """

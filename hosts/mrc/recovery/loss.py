@@ -1,7 +1,7 @@
 """Loss detection: time rule, same-EV rule and local ACK timeout over packets in order of sending.
 
 Every rule works on a queue ordered by transmission, and looks at its head only: the cost per packet and per SACK is
-constant. Facts and choices: docs/mrc-protocol.md §3.6 (three triggers, the first wins), §1.5.4 (timeout), in the
+constant. Facts and choices: docs/mrc-protocol.md §2.6 (three triggers, the first wins), §1.5.4 (timeout), in the
 spirit of RFC 8985 (RACK): a packet is lost when one that was sent at least R later has arrived, and R widens when a
 retransmission turns out spurious.
 

@@ -1,6 +1,6 @@
 """RNR timer: immediates that the peer refused because no receive is posted (NACK reason NO_RESOURCE).
 
-MRC has no RNR NAK; docs/mrc-protocol.md §3.16 has the choice. Refused packets are held back. When the timer expires the
+MRC has no RNR NAK; docs/mrc-protocol.md §2.16 has the choice. Refused packets are held back. When the timer expires the
 oldest of them is sent alone, as the n-th immediate takes the n-th posted receive. The timer doubles with every refusal,
 up to half an ACK timeout; each packet that is accepted releases two more. No new immediate is sent meanwhile, and all
 QPs of a host together send no more than one packet per `RNR_SPACING` packet times of its NIC because a timer expired.

@@ -1,4 +1,4 @@
-"""Rotation: the path selection of docs/mrc-protocol.md §5.5, done by `EvSet` itself."""
+"""Rotation: the path selection of docs/mrc-protocol.md §3.5, done by `EvSet` itself."""
 
 from __future__ import annotations
 
