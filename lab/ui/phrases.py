@@ -39,7 +39,7 @@ _PHRASES = {
     "denied": "{element} is denied by {source} {reason}",
     "drained": "{switch} is drained",
     "ev.state": "EV plane {plane} uplink {uplink}: {old} → {new} ({reason})",
-    "fault.begin": "Fault {fault}: {text}",
+    "fault.begin": "fault {fault}: {text}",
     "fault.edge": "{link} {up} ({fault})",
     "fault.end": "{fault} cleared",
     "faults.cleared": "all faults are cleared {problems}",

@@ -234,8 +234,11 @@ def _judged(fabric: Fabric, records: list[Record], page: PageModel) -> Iterator[
         yield {**before, "expect": judge.outcome()[1]}
 
 
+_WHERE = ("*", "*/*", "*/runs/*")  # runs, and those of suites, of earlier versions too
+
+
 class RunIndex:
-    """Result directories in a folder, and in those of suites one below; others are skipped."""
+    """Result directories in a folder, and those of suites' runs; others are skipped."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
@@ -243,7 +246,7 @@ class RunIndex:
     def runs(self) -> list[dict[str, Any]]:
         """`name` below the folder, `state` of its report, `ended` (seconds since 1970); the newest first."""
         found = []
-        for file in (*self.results.glob("*/result.json"), *self.results.glob("*/*/result.json")):
+        for file in (file for where in _WHERE for file in self.results.glob(f"{where}/result.json")):
             directory = file.parent
             try:
                 if all((directory / name).is_file() for name in _NEEDED):

@@ -82,7 +82,7 @@ def test_frames_tell_load_goodput_faults_and_states():
     assert [frame["evs"]["h1/256"][0][3] for frame in (before, during)] == ["GOOD", "ASSUMED_BAD"]
     assert (before["totals"]["lost"], during["totals"]["lost"]) == (0, 3)
     texts = [event["text"] for frame in made for event in frame["events"]]
-    assert f"Fault cut: {CUT} down" in texts
+    assert f"fault cut: {CUT} down" in texts
     assert "EV plane 1 uplink 2: GOOD → ASSUMED_BAD (time)" in texts
 
 
@@ -392,7 +392,7 @@ def test_a_finished_run_takes_no_operations_and_a_scenario_is_checked(page):
 
 def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tmp_path):
     finished(tmp_path / "results" / "one")
-    finished(tmp_path / "results" / "suite" / "two")
+    finished(tmp_path / "results" / "suite" / "runs" / "two")
     (tmp_path / "results" / "broken").mkdir()
     (tmp_path / "results" / "broken" / "result.json").write_text("{")
     finished(tmp_path / "elsewhere")
@@ -400,12 +400,12 @@ def test_a_finished_run_is_chosen_from_the_folder_of_results_and_played_again(tm
     web, headers = client(page), {"x-token": "secret"}
     assert web.get("/api/layout", headers=headers).json()["replays"] is True
     listed = web.get("/api/results", headers=headers).json()
-    assert {(run["name"], run["state"]) for run in listed} == {("one", "passed"), ("suite/two", "passed")}
+    assert {(run["name"], run["state"]) for run in listed} == {("one", "passed"), ("suite/runs/two", "passed")}
     for name in ("../elsewhere", "/", "three"):
         refused = web.post("/api/replay", json={"name": name}, headers=headers)
         assert (refused.status_code, "choose one" in refused.json()["error"]) == (422, True)
     assert web.post("/api/replay", content=b"[]", headers=headers).status_code == 400
-    assert web.post("/api/replay", json={"name": "suite/two"}, headers=headers).status_code == 200
+    assert web.post("/api/replay", json={"name": "suite/runs/two"}, headers=headers).status_code == 200
     layout = web.get("/api/layout", headers=headers).json()
     assert (layout["title"], layout["own"], layout["outcome"]["state"]) == ("two", False, "passed")
     assert web.post("/api/back", headers=headers).json() == {"message": "x"}

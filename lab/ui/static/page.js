@@ -61,8 +61,6 @@ function story() {
 function charts() {
   const from = layout.live ? Math.max(0, cursor - WINDOW + 1) : 0, shown = frames.slice(from, cursor + 1);
   const times = shown.map((each) => since(each.t));
-  const peers = new Set(frames[cursor].qps.map(([, , peer]) => peer));
-  if (units.count(peers.size)) captions();
   goodput.update(times, shown.map((each) => each.goodput), units.rateScale, (value) => units.rate(value));
   const trips = shown.map(({ means }) => (means[0] === null ? null : means[0] * units.tripScale));
   transport.update(times, trips, shown.map((each) => each.means[1]), (value) => units.trip(value));
@@ -133,7 +131,7 @@ function events() {
       const item = document.createElement("li"), time = document.createElement("time");
       item.className = event.kind.startsWith("fault") ? "fault" : "";
       time.textContent = clock(event.t);
-      item.append(time, ` ${event.node} `, event.text);
+      item.append(time, ` ${event.node}: `, event.text);
       log.prepend(item); // the newest on top
     }
   }
@@ -147,6 +145,7 @@ let size = 0;
 function add({ load, ...told }, characters) {
   const before = frames.at(-1) ?? {}, frame = merge(before, told);
   if (told.qps || !before.means) frame.means = [mean(frame.qps, 4, 1e3), mean(frame.qps, 5, 1 / layout.payload)];
+  if (told.qps && units.count(new Set(frame.qps.map(([, , peer]) => peer).filter(Boolean)).size)) captions();
   frame.characters = characters;
   size += characters;
   frames.push(frame);
@@ -384,6 +383,7 @@ function wire() {
   const keys = {
     " ": () => pause(!playing), p: projector, u: change, b: () => layout.rivals && beside(), "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.clear(),
     f: () => selection.fail(), "/": () => at("find").select(), e: () => editor.focus(), d: () => { if (!at("demo").hidden) play(); },
+    Escape: () => document.documentElement.classList.contains("projector") && projector(),
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
   document.addEventListener("keydown", (event) => {

@@ -32,14 +32,14 @@ export class Units {
   // Of bytes/s.
   get rateScale() { return this.absolute ? 1 / this.#prefix[0] : 100 / this.#line; }
 
-  get rateName() { return this.absolute ? this.#prefix[1] : `% of line${this.receivers > 1 ? ` of ${this.receivers} receivers` : ""}`; }
+  get rateName() { return this.absolute ? this.#prefix[1] : this.receivers > 1 ? `% of ${this.receivers} lines` : "% of line"; }
 
   rate(scaled) { return this.absolute ? `${scaled.toFixed(2)} ${this.#prefix[1]}` : `${scaled.toFixed(1)} %`; }
 
   // Of milliseconds.
   get tripScale() { return this.absolute ? 1 : 1e-3 / this.layout.base_rtt; }
 
-  get tripName() { return this.absolute ? "ms" : "1 = empty"; }
+  get tripName() { return this.absolute ? "ms" : "RTT"; }
 
   trip(scaled) { return this.absolute ? `${scaled.toPrecision(3)} ms` : `${scaled.toFixed(2)} RTT`; }
 
