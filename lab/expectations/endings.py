@@ -77,9 +77,7 @@ class QpErrors(BaseExpectation):
         bounds = Bounds(self.at_least, most)
         others = [e for e in errors if self.reason and self.reason.lower() not in str(e.get("reason", "")).lower()]
         where = f" on {self.host}" if self.host else ""
-        expected = (
-            f"at most {most} QP in error{where}" if self.at_least is None else f"{bounds.text()} QPs in error{where}"
-        )
+        expected = ("no QP" if bounds == Bounds(None, 0) else f"{bounds.text()} QPs") + f" in error{where}"
         expected += f" by {self.reason}" if self.reason else ""
         named = (others or errors)[:1]
         observed = f"{len(errors)}" + (f": {named[0].get('reason', '')}" if named else "")

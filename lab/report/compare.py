@@ -64,13 +64,22 @@ def read(directory: Path, label: str = "") -> Member:
 
 
 def rows(members: Sequence[Member]) -> list[ComparisonRow]:
-    """Return one row per expectation; those at the same place and of the same kind share it."""
+    """Return one row per expectation; those of one kind share it at the same place, or with the same text."""
     found: dict[tuple[int, str], dict[str, list[Verdict]]] = {}
     for member in members:
         for place, verdict in enumerate(member.verdicts):
             found.setdefault((place, verdict.kind), {}).setdefault(member.label, []).append(verdict)
+    texts: dict[tuple[str, str], dict[str, list[Verdict]]] = {}
+    groups = []
+    for (_, kind), by_label in sorted(found.items(), key=lambda item: item[0][0]):
+        first = next(iter(by_label.values()))[0]
+        same = texts.setdefault((kind, first.expected), by_label)
+        if same is by_label or same.keys() & by_label.keys():
+            groups.append(by_label)
+        else:  # variants that list it at different places
+            same.update(by_label)
     made = []
-    for (_, _), by_label in sorted(found.items(), key=lambda item: item[0][0]):
+    for by_label in groups:
         every = [verdict for verdicts in by_label.values() for verdict in verdicts]
         figures = {
             label: summary([v.value for v in verdicts if v.value is not None])

@@ -73,7 +73,8 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
                 for entry in entries
                 if entry.directory
             ]
-            page = compare.compare(members, result.directory, entries[0].title or name, f"compare-{name}")
+            title = entries[0].title.rpartition(" – ")[0]  # without the variant's
+            page = compare.compare(members, result.directory, title or name, f"compare-{name}")
             made.append((name, page.name, compare.unnamed(members)))
     return made
 

@@ -106,6 +106,17 @@ def test_rows_hold_the_median_of_all_runs_of_a_variant():
     assert list(row.figures) == ["mrc"]
 
 
+def test_variants_with_expectations_of_their_own_share_the_rows_of_equal_ones():
+    def run(label, *kinds):
+        return compare.Member(label, None, [Verdict(kind, True, f"all {kind}", "", "", 1.0, "") for kind in kinds])
+
+    found = compare.rows([run("mrc", "jain", "health"), *[run("roce", "drops", "jain", "health")] * 2])
+    assert [(row.title, list(row.figures)) for row in found] == [
+        ("all jain", ["mrc", "roce"]), ("all drops", ["roce"]), ("all health", ["mrc", "roce"])
+    ]  # fmt: skip
+    assert found[2].passed == {"mrc": (1, 1), "roce": (2, 2)}
+
+
 def test_a_directory_without_a_result_is_refused(tmp_path):
     with pytest.raises(LabError, match=r"it has no result\.json; name one"):
         compare.read(tmp_path)
