@@ -147,7 +147,15 @@ export class Selection {
     this.paths = evs.flatMap(([, plane, uplink]) => this.path(from, to, plane, uplink));
     if (!qp) { this.evs.replaceChildren(made("p", "No QP between them sends.", "hint")); return; }
     this.evs.className = "paths";
-    this.evs.replaceChildren(table(["EV", "path and address", "state"], evs.map(([ev, plane, uplink, state]) => [ev.toString(16).padStart(8, "0"), `plane ${plane}${uplink ? `, T1 ${uplink}` : ""}\n${address(this.layout, from, to, plane, uplink)}`, state])));
+    const rows = evs.map(([ev, plane, uplink, state]) => [ev.toString(16).padStart(8, "0"), `plane ${plane}${uplink ? `, T1 ${uplink}` : ""}`, state]);
+    const node = table(["EV", "path, address", "state"], rows);
+    [...node.tBodies[0].rows].forEach((row, at) => {
+      const below = document.createElement("tr"), cell = below.insertCell(), [, plane, uplink] = evs[at];
+      cell.colSpan = rows[at].length;
+      cell.textContent = address(this.layout, from, to, plane, uplink);
+      row.after(below);
+    });
+    this.evs.replaceChildren(node);
   }
 
   // Cables of a path, by name.
