@@ -67,7 +67,10 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             panel, module = self._places[name]
-            group: Any = typer.main.get_group(importlib.import_module(module).app)
+            try:
+                group: Any = typer.main.get_group(importlib.import_module(module).app)
+            except KeyError as error:  # a KeyError says that there is no such command
+                raise ImportError(f"{module} cannot be imported: KeyError {error}") from error
             self._loaded[name] = group.commands[name]
             self._loaded[name].rich_help_panel = panel
         return self._loaded[name]

@@ -332,3 +332,12 @@ def test_a_name_that_is_nearly_a_command_gets_the_command():
     result = CliRunner().invoke(cli.app, ["flwos"])
     assert result.exit_code == 2
     assert "'flows'" in result.output
+
+
+def test_a_command_whose_module_raises_a_key_error_is_not_called_unknown(tmp_path, monkeypatch):
+    (tmp_path / "broken_command.py").write_text("{}['left out']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    commands = cli._Commands()
+    commands._places["run"] = ("Run", "broken_command")
+    with pytest.raises(ImportError, match="broken_command cannot be imported: KeyError 'left out'"):
+        commands.get("run")
