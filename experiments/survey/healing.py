@@ -54,17 +54,17 @@ def run(lab: Lab, seed: int) -> dict[str, Any]:
 
 def _goodput(lab: Lab, streams: Streams, seconds: float = WINDOW) -> float:
     """Bytes placed per second over a while."""
-    begun, placed = lab.now, streams.placed()
+    begun, placed = lab.now, streams.received("placed_bytes")
     lab.advance(seconds)
-    return (streams.placed() - placed) / (lab.now - begun)
+    return (streams.received("placed_bytes") - placed) / (lab.now - begun)
 
 
 def _until_denied(lab: Lab, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
     """Goodput from the fault to the denial, and the seconds between them."""
-    placed = streams.placed()
+    placed = streams.received("placed_bytes")
     while lab.now < begun + DENIED_WITHIN:
         for _node, event in events.wait(begun + DENIED_WITHIN):
             if event.get("element") == cable:
                 seconds = event["t"] - begun
-                return (streams.placed() - placed) / (lab.now - begun), round(seconds, 2)
+                return (streams.received("placed_bytes") - placed) / (lab.now - begun), round(seconds, 2)
     raise RunError(f"Clustermapper did not deny {cable} within {DENIED_WITHIN:g} s")

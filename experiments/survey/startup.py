@@ -60,8 +60,8 @@ def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
         "lost_by_second": totals,
         "bad_in_set": round(mean(len(some) for some in on_bad.values()), 2),
         "lost_on_bad": sum(sum(some) for some in on_bad.values()),
-        "trimmed": streams.trimmed(),
-        "packets": streams.placed() // fabric.spec.path_mtu,
+        "trimmed": streams.received("trimmed_packets"),
+        "packets": streams.received("placed_bytes") // fabric.spec.path_mtu,
     }
     streams.stop()
     return result

@@ -60,15 +60,10 @@ class Streams:
         rows = self._rows()
         return [lost(rows[qp.source, qp.send], rows[qp.destination, qp.receive]) for qp in self.qps]
 
-    def trimmed(self) -> int:
-        """Packets that arrived cut to their headers, all QPs together."""
+    def received(self, counter: str) -> int:
+        """Sum of a counter so far, over all receiving QPs."""
         rows = self._rows()
-        return sum(int(rows[qp.destination, qp.receive]["trimmed_packets"]) for qp in self.qps)
-
-    def placed(self) -> int:
-        """Bytes that all receivers have placed into memory so far."""
-        rows = self._rows()
-        return sum(int(rows[qp.destination, qp.receive]["placed_bytes"]) for qp in self.qps)
+        return sum(int(rows[qp.destination, qp.receive][counter]) for qp in self.qps)
 
     def paths(self) -> list[tuple[Qp, tuple[int, int], int]]:
         """The EVs of all QPs: the QP, its path as (plane, uplink), and packets declared lost on it."""

@@ -153,10 +153,6 @@ class GraphRun(Span):
             self._step_over(now)
         self._work(now)
 
-    def stop(self, now: float) -> None:
-        """Abort; ranks that wait for this one never finish."""
-        self._end(now)
-
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:
         """Handle a completion of a sender."""
         message = sender.completed(completion)

@@ -12,14 +12,8 @@ from collections.abc import Callable, Iterable
 
 from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.workloads.channel import ChannelSender, Received, SentMessage, shift
+from mrclab.hosts.workloads.schedules import chunk
 from mrclab.hosts.workloads.span import Span, WorkloadBounds
-
-
-def chunk(size: int, count: int, place: int) -> tuple[int, int]:
-    """(offset, length) of chunk `place` (any integer, taken modulo `count`) of a buffer."""
-    place %= count
-    begin = size * place // count
-    return begin, size * (place + 1) // count - begin
 
 
 class Ring(Span):
@@ -59,7 +53,6 @@ class Ring(Span):
         self._next = 0  # step to send next, counted through all iterations
         self._arrived = 0  # steps received without a gap, counted through all iterations
         self._early: set[int] = set()  # those beyond a gap
-        self._idle_since: float | None = None
         self._load(0)
         self._load(1)
 
@@ -72,10 +65,6 @@ class Ring(Span):
         """Begin the first iteration."""
         self.began = self._iteration_began = now
         self._advance(now)
-
-    def stop(self, now: float) -> None:
-        """End if it is idle, or abort: hosts that wait for this one then never finish."""
-        self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
         """Handle a completion of the sender."""

@@ -36,17 +36,12 @@ class Rounds(Span):
         self._on_round = on_round
         self._round = 0
         self._round_began = 0.0
-        self._idle_since: float | None = None
         self._arrived: dict[int, int] = {}  # received messages of a round
 
     def start(self, now: float) -> None:
         """Begin the first round."""
         self.began = now
         self._begin(now)
-
-    def stop(self, now: float) -> None:
-        """End if it is idle, or abort: hosts that wait for this one then never finish."""
-        self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, message: SentMessage | None, now: float) -> None:
         """Handle a completion of a sender."""

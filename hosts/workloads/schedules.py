@@ -141,10 +141,11 @@ class ScheduleBuilder:
         return Schedule(ops, tuple(place for place, op in enumerate(ops) if not op.needs), span)
 
 
-def chunk(size: int, count: int, place: int) -> int:
-    """Bytes of chunk `place` (any integer, taken modulo `count`) of a buffer."""
+def chunk(size: int, count: int, place: int) -> tuple[int, int]:
+    """(offset, length) of chunk `place` (any integer, taken modulo `count`) of a buffer."""
     place %= count
-    return size * (place + 1) // count - size * place // count
+    begin = size * place // count
+    return begin, size * (place + 1) // count - begin
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -199,8 +200,8 @@ def _ring_pass(
     right, left = members[(place + 1) % count], members[place - 1]
     last = after
     for step in range(count - 1):
-        builder.add(Op(SEND, chunk(size, count, first - step), peer=right, number=number + step), last)
-        came = Op(RECV, chunk(size, count, first - step - 1), peer=left, number=number + step)
+        builder.add(Op(SEND, chunk(size, count, first - step)[1], peer=right, number=number + step), last)
+        came = Op(RECV, chunk(size, count, first - step - 1)[1], peer=left, number=number + step)
         last = [builder.add(came, after)]
     return last
 
@@ -220,10 +221,8 @@ def _ring(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> 
 
 def _exchange(builder: ScheduleBuilder, peer: int, size: int, number: int, after: list[int]) -> list[int]:
     """Send as many bytes as are received; both count as done for the next steps."""
-    sent = builder.add(Op(SEND, size, peer=peer, number=number), after)
-    came = builder.add(Op(RECV, size, peer=peer, number=number), after)
-    del sent
-    return [came]
+    builder.add(Op(SEND, size, peer=peer, number=number), after)
+    return [builder.add(Op(RECV, size, peer=peer, number=number), after)]
 
 
 def _halving_doubling(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
@@ -272,7 +271,7 @@ def _tree(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> 
     children = [child for child in (2 * rank + 1, 2 * rank + 2) if child < count]
     chunks = _tree_chunks(what.size)
     for number in range(chunks):
-        size, after = chunk(what.size, chunks, number), list[int]()
+        size, after = chunk(what.size, chunks, number)[1], list[int]()
         if what.kind != "broadcast":
             after = [builder.add(Op(RECV, size, peer=child, number=number)) for child in children]
             if rank:
@@ -303,20 +302,11 @@ def _all_to_all(builder: ScheduleBuilder, what: Collective, count: int, rank: in
         builder.add(Op(RECV, own, peer=(rank - step) % count))
 
 
-def _gather(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
-    if rank:
-        builder.add(Op(SEND, what.size // count, peer=0))
-        return
-    for there in range(1, count):
-        builder.add(Op(RECV, what.size // count, peer=there))
-
-
-def _scatter(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
-    if rank:
-        builder.add(Op(RECV, what.size // count, peer=0))
-        return
-    for there in range(1, count):
-        builder.add(Op(SEND, what.size // count, peer=there))
+def _gather_or_scatter(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> None:
+    """Between place 0 and each other: a gather sends to place 0, a scatter from it."""
+    kind = SEND if (what.kind == "gather") == bool(rank) else RECV
+    for peer in (0,) if rank else range(1, count):
+        builder.add(Op(kind, what.size // count, peer=peer))
 
 
 # --- by levels --------------------------------------------------------------------------------------------------------
@@ -331,7 +321,7 @@ def _hierarchical(builder: ScheduleBuilder, what: Collective, count: int, rank: 
     inside = range(server * local, (server + 1) * local)
     across = range(place, count, local)
     after = _ring_pass(builder, inside, place, what.size, place - 1, 0, [])
-    mine, number = chunk(what.size, local, place), local
+    mine, number = chunk(what.size, local, place)[1], local
     after = _ring_pass(builder, across, server, mine, server, number, after)
     after = _ring_pass(builder, across, server, mine, server + 1, number + servers, after)
     _ring_pass(builder, inside, place, what.size, place, number + 2 * servers, after)
@@ -354,7 +344,7 @@ _BUILDERS: dict[str, _Builder] = {
     "all_to_all": _all_to_all,
     "broadcast": _tree,
     "reduce": _tree,
-    "gather": _gather,
-    "scatter": _scatter,
+    "gather": _gather_or_scatter,
+    "scatter": _gather_or_scatter,
     "barrier": _barrier,
 }

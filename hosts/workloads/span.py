@@ -13,6 +13,7 @@ class Span:
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         self.began = self.ended = _NEVER
+        self._idle_since: float | None = None  # if it waits for others to begin more
         self._on_done = on_done
 
     @property
@@ -24,6 +25,10 @@ class Span:
     def over(self) -> bool:
         """True if it has ended."""
         return self.ended != _NEVER
+
+    def stop(self, now: float) -> None:
+        """End if it is idle, or abort: hosts that wait for this one then never finish."""
+        self._end(now if self._idle_since is None else self._idle_since)
 
     def _end(self, now: float) -> None:
         if not self.over:

@@ -14,8 +14,9 @@ from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
-from mrclab.hosts.workloads.ring import Ring, chunk
+from mrclab.hosts.workloads.ring import Ring
 from mrclab.hosts.workloads.rounds import Rounds
+from mrclab.hosts.workloads.schedules import chunk
 from mrclab.hosts.workloads.span import WorkloadBounds
 from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender

@@ -7,8 +7,8 @@ import pytest
 from topo_helpers import END, StandIn, across, ports, run_dir, small_fabric
 
 from mrclab.topo.cables.cablefaults import Drop, Match
+from mrclab.topo.cables.helper import impair
 from mrclab.topo.cables.impairment import Impairment
-from mrclab.topo.cables.relays import impair
 from mrclab.topo.linux.emulation import Emulation
 
 pytestmark = [

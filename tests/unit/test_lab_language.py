@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mrclab.hosts.workloads.ring import chunk
+from mrclab.hosts.workloads.schedules import chunk
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run.suite import SCENARIOS
 from mrclab.lab.scenario import reference, schema

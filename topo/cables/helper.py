@@ -1,4 +1,7 @@
-"""A helper process of the lab: prints `ready`, works until SIGTERM, and prints its counts as JSON."""
+"""Helper processes on cables: relays, which delay or lose frames, and background senders.
+
+Each prints `ready`, works until SIGTERM, and prints its counts as JSON; `relay` and `sender` are the processes.
+"""
 
 import json
 import os
@@ -6,13 +9,18 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mrclab.topo import realtime
+from mrclab.topo.cables.background import NUMBER_AT, packet
+from mrclab.topo.cables.cablefaults import Direction
+from mrclab.topo.cables.impairment import Counts, Impairment
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.processes import ending, last_line
+from mrclab.topo.model import Link
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
 END_TIMEOUT = 10.0  # seconds for its last output
@@ -93,3 +101,100 @@ class Helper:
                 self._process.stdout.close()
                 raise adaptive.error(self.name, f"{what}; {self._last_output}")
         return output
+
+
+@dataclass(frozen=True)
+class SentFrames:
+    """Frames that a sender handed to its NIC port, and those that it refused for lack of carrier."""
+
+    sent: int = 0
+    refused: int = 0
+
+
+class FrameSender:
+    """Background traffic until `clear`. Made by `send`."""
+
+    def __init__(self, helper: Helper) -> None:
+        self.name = helper.name  # of its process in the lab
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
+        self._helper = helper
+
+    def clear(self) -> SentFrames:
+        """End it; return its counts. One that was ended already returns zeros."""
+        done = self._helper.finish()
+        if done is None:
+            return SentFrames()
+        self.late = done["late"], done["at"]
+        return SentFrames(done["sent"], done["refused"])
+
+
+def send(
+    lab: Emulation,
+    source: str,
+    destination: str,
+    path: tuple[int, int],
+    rate_pps: float,
+    size: int | None = None,
+    label: str = "",
+) -> FrameSender:
+    """Send packets of `size` bytes (None: full-size ones) by one path, (plane, uplink), from now on.
+
+    `label` identifies its process.
+    """
+    fabric = lab.fabric
+    port = fabric.host(source).port(path[0])
+    frame = packet(fabric, source, destination, path, size or fabric.spec.path_mtu)
+    argument = {
+        "interface": port.interface,
+        "frame": frame.hex(),
+        "rate_pps": rate_pps,
+        "number_at": NUMBER_AT,
+    }
+    name = f"background-{label or f'{source}-{destination}-{path[0]}-{path[1]}'}"
+    return FrameSender(Helper.start(lab, source, "mrclab.topo.cables.sender", argument, name))
+
+
+class Relayed:
+    """A cable whose frames take the detour through a relay, until `clear`. Made by `impair`."""
+
+    def __init__(self, lab: Emulation, link: Link, direction: Direction, relay: Helper) -> None:
+        self.link = link
+        self.name = relay.name  # of its process in the lab
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
+        self._lab, self._direction, self._relay = lab, direction, relay
+
+    @property
+    def alive(self) -> bool:
+        """True if the relay still runs; without it the cable carries nothing."""
+        return self._relay.alive
+
+    def clear(self) -> list[Counts]:
+        """Send frames straight again, let those on the detour arrive, end the relay; returns its counts per direction.
+
+        Frames that are sent straight may overtake the last delayed ones. A relay that was cleared gives nothing.
+        """
+        if self._relay.finished:
+            return []
+        self._lab.cables.use_detour(self.link, self._direction, use=False)
+        done = self._relay.finish()
+        self.late = done["late"], done["at"]
+        return [Counts(**entry) for entry in done["counts"]]
+
+
+def impair(
+    lab: Emulation, link: Link | str, impairment: Impairment, *, direction: Direction = "both", seed: int = 0
+) -> Relayed:
+    """Delay, reorder, duplicate or lose frames of a cable from now on. One relay per cable and direction at a time.
+
+    "up" is from the lower end of the cable to the upper; with "both" each direction draws on its own.
+    """
+    found = lab.fabric.link(link) if isinstance(link, str) else link
+    detours = lab.cables.make_detour(found, direction)
+    argument = {
+        "seed": seed,
+        "directions": [{"from": reads, "to": writes, "impairment": asdict(impairment)} for reads, writes in detours],
+    }
+    name = f"relay-{found.name.replace('/', '-')}-{direction}"
+    relay = Helper.start(lab, None, "mrclab.topo.cables.relay", argument, name, lab.cables.descriptor)
+    lab.cables.use_detour(found, direction, use=True)
+    return Relayed(lab, found, direction, relay)

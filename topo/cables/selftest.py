@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mrclab.topo import srv6
 from mrclab.topo.cables.cablefaults import Action, Corrupt, Drop, EveryNth, Loss, Match, Packets, RateLimit, SeededLoss
+from mrclab.topo.cables.helper import impair
 from mrclab.topo.cables.impairment import Impairment
-from mrclab.topo.cables.relays import impair
 from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, expect, ports, process_state, srv6_packet
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel

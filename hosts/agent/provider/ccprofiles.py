@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from mrclab.hosts.agent.provider.ctlprofile import (
-    MAX_PROFILES,
     CcProfileMask,
     CtlProfileState,
     TransportProfile,
+    TransportProfiles,
     invalid,
 )
 from mrclab.hosts.mrc.ctl import Ctl
@@ -48,18 +48,12 @@ class CcProfile(TransportProfile):
         return found
 
 
-class CcProfiles:
+class CcProfiles(TransportProfiles[CcProfile]):
     """All congestion control profiles of a host."""
 
     def __init__(self, ctl: Ctl) -> None:
+        super().__init__(CcProfile)
         self._ctl = ctl
-        self.profiles = {number: CcProfile(number) for number in range(1, MAX_PROFILES + 1)}
-
-    def profile(self, number: int) -> CcProfile:
-        """EINVAL if there is none of this number."""
-        if number not in self.profiles:
-            raise invalid(f"there is no congestion control profile {number}; there are 1…{MAX_PROFILES}")
-        return self.profiles[number]
 
     def modify(
         self, number: int, mask: CcProfileMask, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
@@ -100,7 +94,3 @@ class CcProfiles:
             self._ctl.destroy_cc_profile(profile.number_online)
             profile.number_online = 0
             profile.state = target
-
-    def online(self, number: int) -> int | None:
-        """The transport's number of an ONLINE profile; None for 0."""
-        return self.profile(number).use() if number else None

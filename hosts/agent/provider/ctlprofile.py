@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.evs.evformat import EvFormat, check_widths
@@ -118,6 +118,27 @@ class TransportProfile(CtlProfile):
         if self.state is not CtlProfileState.ONLINE:
             raise invalid(f"{self.title} profile {self.number} is {self.state.name}; bring it ONLINE first")
         return self.number_online
+
+
+P = TypeVar("P", bound=TransportProfile)
+
+
+class TransportProfiles(Generic[P]):
+    """All profiles of one kind of a host, by number."""
+
+    def __init__(self, kind: type[P]) -> None:
+        self.title = kind.title
+        self.profiles = {number: kind(number) for number in range(1, MAX_PROFILES + 1)}
+
+    def profile(self, number: int) -> P:
+        """Return the profile; raise EINVAL if the number is out of range."""
+        if number not in self.profiles:
+            raise invalid(f"there is no {self.title} profile {number}; there are 1…{MAX_PROFILES}")
+        return self.profiles[number]
+
+    def online(self, number: int) -> int | None:
+        """The transport's number of an ONLINE profile; None for 0."""
+        return self.profile(number).use() if number else None
 
 
 @dataclass

@@ -17,6 +17,7 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     EvProfileMask,
     FormatProfile,
     TransportProfile,
+    TransportProfiles,
     invalid,
 )
 from mrclab.hosts.mrc.ctl import Ctl
@@ -62,25 +63,19 @@ class ProgramEvProfile(TransportProfile):
     entries: list[EvProfileEntry] = field(default_factory=list)
 
 
-class EvProfiles:
+class EvProfiles(TransportProfiles[ProgramEvProfile]):
     """All EV profiles and EV formats of a host."""
 
     def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: Loop) -> None:
+        super().__init__(ProgramEvProfile)
         self._endpoint, self._ctl, self._deliver, self._loop = endpoint, ctl, deliver, loop
         self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
-        self.profiles = {number: ProgramEvProfile(number) for number in range(1, MAX_PROFILES + 1)}
 
     def format(self, number: int) -> FormatProfile:
         """Return the profile; raise EINVAL if the number is out of range."""
         if number not in self.formats:
             raise invalid(f"there is no EV format profile {number}; there are 1…{MAX_PROFILES}")
         return self.formats[number]
-
-    def profile(self, number: int) -> ProgramEvProfile:
-        """Return the profile; raise EINVAL if the number is out of range."""
-        if number not in self.profiles:
-            raise invalid(f"there is no EV profile {number}; there are 1…{MAX_PROFILES}")
-        return self.profiles[number]
 
     def check_format_unused(self, format_number: int) -> None:
         """Raise EBUSY if an ONLINE EV profile has this format."""
@@ -219,10 +214,6 @@ class EvProfiles:
         profile.number_online = made.number
         made.transition(EvProfileState.OFFLINE)
         made.transition(EvProfileState.ONLINE)
-
-    def online(self, number: int) -> int | None:
-        """The transport's number of an ONLINE profile; None for 0."""
-        return self.profile(number).use() if number else None
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mrclab.events.processes import HelperLate
-from mrclab.topo.cables import cablefaults, cables, relays, senders
+from mrclab.topo.cables import cablefaults, cables, helper
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux import channels
@@ -28,7 +28,7 @@ class _WireInjected:
 
 
 class _WireImpaired:
-    def __init__(self, relayed: relays.Relayed, world: "WireWorld") -> None:
+    def __init__(self, relayed: helper.Relayed, world: "WireWorld") -> None:
         self._relayed, self._world = relayed, world
 
     def clear(self) -> tuple[int, int, int]:
@@ -39,7 +39,7 @@ class _WireImpaired:
 
 
 class _Sending:
-    def __init__(self, sender: senders.FrameSender, world: "WireWorld") -> None:
+    def __init__(self, sender: helper.FrameSender, world: "WireWorld") -> None:
         self._sender, self._world = sender, world
 
     def clear(self) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class WireFaultInjector:
 
     def impair(self, link: str, impairment: Impairment, *, direction: Direction, seed: int) -> _WireImpaired:
         """Put a relay process into the cable."""
-        relayed = relays.impair(self._emulation, link, impairment, direction=direction, seed=seed)
+        relayed = helper.impair(self._emulation, link, impairment, direction=direction, seed=seed)
         return _WireImpaired(relayed, self._world)
 
     def swap(self, one: str, other: str) -> None:
@@ -88,7 +88,7 @@ class WireFaultInjector:
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str
     ) -> _Sending:
         """Start a sending process in the host's namespace."""
-        sender = senders.send(self._emulation, source, destination, path, rate_pps, size, name)
+        sender = helper.send(self._emulation, source, destination, path, rate_pps, size, name)
         return _Sending(sender, self._world)
 
     def kill(self, node: str) -> None:

@@ -53,7 +53,7 @@ class RingAllReduce(CollectiveTraffic):
     def sent_by(self, rank: int) -> int:
         """Return the bytes that a host sends in an iteration: all chunks but one in each of the two phases."""
         count = len(self.hosts)
-        return sum(schedules.chunk(self.size, count, rank - step) for step in range(2 * (count - 1)))
+        return sum(schedules.chunk(self.size, count, rank - step)[1] for step in range(2 * (count - 1)))
 
     def text(self, fabric: Fabric, qps: int) -> str:
         """One phrase with the steps of an iteration."""

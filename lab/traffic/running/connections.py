@@ -17,6 +17,8 @@ from mrclab.lab.traffic.running.flows import Running
 class RunningMatrix(Running):
     """Connections from start to end."""
 
+    _is_reported = True
+
     def __init__(self, world: World, entry: ConnectionMatrix, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
         self._triggers = Triggers(entry.matrix)
@@ -31,9 +33,6 @@ class RunningMatrix(Running):
         if sends:
             return {"size": flow.size, "start": self._starts[flow.name]}
         return {"size": flow.size, "reports_arrival": bool(self._connections[flow.name].recv_done)}
-
-    def _flow_began(self, done: Mapping[str, Any] | None) -> float:
-        return super()._flow_began(done) if done is None else float(done["began"])
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Handle an event of a host's agent, and begin the connections that it triggers."""

@@ -33,6 +33,8 @@ class FlowState:
 class Running:
     """A workload from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
 
+    _is_reported = False  # True if senders report when each flow began
+
     def __init__(self, world: World, entry: TrafficBase, qps: int, seed: int) -> None:
         self.entry = entry
         self.name = entry.name
@@ -362,8 +364,8 @@ class Running:
         return {}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
-        """Return when a flow began, given its sender's record of the end: with its traffic."""
-        return self.began or 0.0
+        """Return when a flow began, given its sender's record of the end: with its traffic, unless it reports that."""
+        return float(done["began"]) if done and self._is_reported else self.began or 0.0
 
     @staticmethod
     def _bytes(state: FlowState, answers: Mapping[str, Any]) -> int:

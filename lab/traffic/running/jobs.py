@@ -13,7 +13,7 @@ class RunningJob(Running):
     """Ranks from start to end."""
 
     entry: JobTraffic
-    _is_counted = True
+    _is_counted = _is_reported = True
 
     def __init__(self, world: World, entry: JobTraffic, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
@@ -43,9 +43,6 @@ class RunningJob(Running):
     def share(self, now: float) -> float:
         """Return the completed share, from 0 to 1, by bytes; 1 only at its end."""
         return super().share(now) if self.size else 0.0
-
-    def _flow_began(self, done: Mapping[str, Any] | None) -> float:
-        return super()._flow_began(done) if done is None else float(done["began"])
 
     def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
         flow = state.flow
