@@ -17,7 +17,7 @@ Frame = dict[str, Any]
 
 _LONGEST_GAP = 100  # frames; where nothing was written for longer, time jumps
 _CABLES_PER_INTERVAL = 5000  # that a frame for every sampling interval can show; with more there are fewer frames
-_MAX_FRAMES = 20_000  # frames kept: half an hour of a lab that goes on
+MAX_FRAMES = 20_000  # frames kept: half an hour of a lab that goes on
 _MAX_TEXT = 40_000_000  # characters of what changed from frame to frame
 
 
@@ -74,7 +74,7 @@ class FrameLog:
     The oldest are forgotten beyond `most` frames, or beyond a size that a browser takes at once.
     """
 
-    def __init__(self, most: int = _MAX_FRAMES, most_text: int = _MAX_TEXT) -> None:
+    def __init__(self, most: int = MAX_FRAMES, most_text: int = _MAX_TEXT) -> None:
         self._most, self._most_text = most, most_text
         self._first = 0  # number of the oldest frame
         self._before: Frame = {}  # the frame before it

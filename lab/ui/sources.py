@@ -8,7 +8,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
+
+from typing_extensions import override
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, no_result
@@ -17,7 +19,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario import scenario
-from mrclab.lab.ui.framestream import Frame, FrameLog, FrameStream, frame_interval, frames
+from mrclab.lab.ui.framestream import MAX_FRAMES, Frame, FrameLog, FrameStream, frame_interval, frames
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.topo import fabricfile
@@ -33,128 +35,109 @@ _NEEDED = ("history.jsonl", "fabric.yaml")
 _MAX_RUNS = 200  # runs listed, the newest
 
 
-class Source(Protocol):
-    """Interface of a source for the server."""
+class Source:
+    """Frames of a lab or a run, for the server."""
 
-    live: bool
-    title: str
-    frame_log: FrameLog
+    live = False
+
+    def __init__(self, title: str, fabric: Fabric, most: int = MAX_FRAMES) -> None:
+        self.title = title
+        self.frame_log = FrameLog(most)
+        self._model = PageModel(fabric)
+        self._layout = self._model.layout()
+        self._outcome: dict[str, Any] | None = None
 
     def layout(self) -> dict[str, Any]:
         """The fabric, once."""
+        return self._layout
 
     def outcome(self) -> dict[str, Any] | None:
         """State and expectations once the run has ended; None before."""
+        return self._outcome
 
     def stop(self) -> None:
         """Read no further."""
 
 
-class Replay:
-    """A finished run's result directory. LabError where it is not one."""
+class Growing(Source):
+    """Source whose records come one after another, and are judged as they come."""
 
-    live = False
+    live = True
+
+    def __init__(self, title: str, fabric: Fabric) -> None:
+        super().__init__(title, fabric)
+        self._stream = FrameStream(self._model, frame_interval(fabric))
+        self._judge = Judge(fabric)
+
+    def _take(self, record: Record) -> None:
+        self._judge.take(record)
+        self._add(self._stream.take(record))
+        if record.kind == "scenario":
+            self._model.run = self._judge.title
+
+    def _add(self, made: list[Frame]) -> None:
+        for frame in made:
+            self.frame_log.add(frame)
+
+
+class Replay(Source):
+    """A finished run's result directory. LabError where it is not one."""
 
     def __init__(self, directory: Path) -> None:
         try:
             fabric = fabricfile.load(directory / "fabric.yaml", follow=False)
             records = history.load(directory / "history.jsonl").records
-            self._outcome = json.loads(files.read_bytes(directory / "result.json", follow=False))
+            result = json.loads(files.read_bytes(directory / "result.json", follow=False))
         except SpecError:
             raise LabError(no_result(directory, ValueError("fabric.yaml was not written by a lab"))) from None
         except (OSError, ValueError, RecursionError) as error:
             raise LabError(no_result(directory, error)) from None
-        self.title = directory.name
         with results.foreign(directory):
-            self.outcome()
-            page = PageModel(fabric)
-            self._layout = page.layout()
-            self.frame_log = FrameLog(len(records) + _SHORT_FRAMES)
-            for frame in _judged(fabric, records, page):
+            super().__init__(directory.name, fabric, len(records) + _SHORT_FRAMES)
+            judged = [
+                {
+                    "state": "passed" if each["ok"] else "failed",
+                    **{name: each[name] for name in ("expected", "observed", "when")},
+                }
+                for each in map(verdict_row, result["verdicts"])
+            ]
+            self._outcome = {"state": result["state"], "expectations": judged}
+            for frame in _judged(fabric, records, self._model):
                 self.frame_log.add(frame)
 
-    def layout(self) -> dict[str, Any]:
-        """The fabric, once."""
-        return self._layout
 
-    def outcome(self) -> dict[str, Any] | None:
-        """The run's result."""
-        judged = [
-            {
-                "state": "passed" if each["ok"] else "failed",
-                **{name: each[name] for name in ("expected", "observed", "when")},
-            }
-            for each in map(verdict_row, self._outcome["verdicts"])
-        ]
-        return {"state": self._outcome["state"], "expectations": judged}
-
-    def stop(self) -> None:
-        """Do nothing: no file is read."""
-
-
-class Blank:
+class Blank(Source):
     """Empty page of a scenario that has not been run: its fabric, or the default one if the text has mistakes."""
 
-    live = False
-
     def __init__(self, text: str, title: str, folder: Path = Path()) -> None:
-        self.title = title
         try:
             fabric = scenario.loads(text, within=folder).fabric
         except LabError:
             fabric = Fabric(FabricSpec())
-        page = PageModel(fabric)
-        self._layout, self.frame_log = page.layout(), FrameLog()
-        self.frame_log.add(page.frame(0.0))
-
-    def layout(self) -> dict[str, Any]:
-        """The fabric, once."""
-        return self._layout
-
-    def outcome(self) -> dict[str, Any] | None:
-        """Return the state of a run that has not begun."""
-        return {"state": "not run", "expectations": []}
-
-    def stop(self) -> None:
-        """Do nothing: no file is read."""
+        super().__init__(title, fabric)
+        self._outcome = {"state": "not run", "expectations": []}
+        self.frame_log.add(self._model.frame(0.0))
 
 
-class Live:
+class Live(Growing):
     """A running lab. A thread of its own reads the history; `stop` ends it."""
 
-    live = True
-
     def __init__(self, place: Path, alive: Callable[[], bool], title: str = "the running lab") -> None:
-        self.title = title
+        super().__init__(title, fabricfile.load(place / "fabric.yaml"))
         self._place = place
         self._alive = alive
-        fabric = fabricfile.load(place / "fabric.yaml")
-        self._model = PageModel(fabric)
-        self._stream = FrameStream(self._model, frame_interval(fabric))
-        self._judge = Judge(fabric)
-        self._layout = self._model.layout()
         self._files: dict[Path, _Tail] = {}
-        self.frame_log = FrameLog()
         self._last = 0.0  # time of the last record
         self._due = 0.0  # on the machine's clock: a frame however little time has passed in the lab
         self._virtual = False
         self._end = threading.Event()
-        self._outcome: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._follow, name="history", daemon=True)
         self._thread.start()
 
+    @override
     def stop(self) -> None:
-        """Read no further."""
         self._end.set()
         self._thread.join()
-
-    def layout(self) -> dict[str, Any]:
-        """The fabric, once."""
-        return self._layout
-
-    def outcome(self) -> dict[str, Any] | None:
-        """Return the outcome once the lab has ended; None before."""
-        return self._outcome
 
     def _follow(self) -> None:
         while not self._end.wait(_LOOK):
@@ -168,9 +151,10 @@ class Live:
             self._outcome = {"state": state, "expectations": self._model.expectations}
             return
 
+    @override
     def _add(self, made: list[Frame]) -> None:
-        for frame in made:
-            self.frame_log.add(frame)
+        super()._add(made)
+        if made:
             self._due = time.monotonic() + _LONGEST_REST
 
     def _read(self) -> None:
@@ -183,11 +167,8 @@ class Live:
         for record in heapq.merge(*(tail.new() for tail in self._files.values()), key=lambda record: record.t):
             came = True
             self._virtual = self._virtual or record.kind == "world"
-            self._judge.take(record)
             self._last = max(self._last, record.t)
-            self._add(self._stream.take(record))
-            if record.kind == "scenario":
-                self._model.run = self._judge.title
+            self._take(record)
         if not self._virtual:
             self._add(self._stream.until(now - _LAG))
         elif came and now > self._due and self._last > self.frame_log.last.get("t", self._last):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrclab.hosts.nic.pacing import Pacer
+from mrclab.hosts.nic.nicport import Pacer
 
 FRAME = 4000
 

@@ -14,6 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
@@ -29,10 +31,7 @@ from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.browser import learning
 from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.editor import EXAMPLE
-from mrclab.lab.ui.framestream import FrameLog, FrameStream, frame_interval
-from mrclab.lab.ui.judging import Judge
-from mrclab.lab.ui.model import PageModel
-from mrclab.lab.ui.sources import RunIndex, Source
+from mrclab.lab.ui.sources import Growing, RunIndex, Source
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
@@ -46,34 +45,19 @@ _SLOW = 0.2  # seconds of virtual time per second, at most: there are frames bet
 _MOMENT = 1e-6  # seconds of virtual time within which more may be recorded
 
 
-class Followed:
-    """Frames of a world in virtual time; a `Source`, and a `Follower` of the world."""
-
-    live = True
+class Followed(Growing):
+    """Frames of a world in virtual time, and a `Follower` of the world."""
 
     def __init__(self, fabric: Fabric, title: str, publish: Callable[["Followed", list[str]], None]) -> None:
-        self.title = title
-        self.frame_log = FrameLog()
+        super().__init__(title, fabric)
         self.world: VirtualWorld | None = None
-        self._model = PageModel(fabric)
-        self._stream = FrameStream(self._model, frame_interval(fabric))
-        self._judge = Judge(fabric)
         self._publish = publish
         self._seen = self._sent = 0  # records, frames
         self._due = 0.0
-        self._outcome: dict[str, Any] | None = None
 
-    def layout(self) -> dict[str, Any]:
-        """The fabric, once."""
-        return self._model.layout()
-
-    def outcome(self) -> dict[str, Any] | None:
-        """Result of the run; None while it goes on."""
-        return self._outcome
-
+    @override
     def stop(self) -> None:
-        """Forget the world, whose history is read."""
-        self.world = None
+        self.world = None  # whose history is read
 
     def write_now_and_then(self) -> None:
         """Read new records, unless that was done just before."""
@@ -92,10 +76,7 @@ class Followed:
         lines = self.world.history_since(self._seen)
         self._seen += len(lines)
         for record in history.parse(lines):
-            self._judge.take(record)
-            self._add(self._stream.take(record))
-            if record.kind == "scenario":
-                self._model.run = self._judge.title
+            self._take(record)
         self._model.expectations = self._judge.poll() or self._model.expectations
         self._add(self._stream.until(self.world.now - _MOMENT))
         if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.frame_log.last.get("t", -math.inf):
@@ -113,10 +94,6 @@ class Followed:
         self._add([self._model.frame(self.frame_log.last.get("t", 0.0))])
         self._push()
         self._outcome = {"state": state, "expectations": verdicts, "history_sha256": digest}
-
-    def _add(self, made: list[dict[str, Any]]) -> None:
-        for frame in made:
-            self.frame_log.add(frame)
 
     def _push(self) -> None:
         first, changes = self.frame_log.changes_since(self._sent)
