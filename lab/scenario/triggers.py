@@ -89,6 +89,14 @@ class Window:
         return f"{self.begin} .. {self.end}"
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_trigger(value: object) -> object:
     """Parse a trigger: `3s`, `25% of file`, `after file + 1s`, `cut + 500ms`."""
     if isinstance(value, Trigger):
@@ -100,8 +108,8 @@ def parse_trigger(value: object) -> object:
             raise ValueError(f"{value!r} never comes; a transfer ends at 100%")
         return Trigger(fraction=fraction, traffic=match[2])
     try:
-        match = _AFTER.fullmatch(brief(value))
-        if match and (match[1] or match[3] or match[4]):
+        match = _AFTER.fullmatch(value) if isinstance(value, str) else None
+        if match and (match[1] or match[3] or match[4] or not _is_number(match[2])):
             offset = float(str(parse_duration(match[4]))) if match[4] else 0.0
             if not math.isfinite(offset):
                 raise ValueError

@@ -61,7 +61,7 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
         ("t0-p1-1", "t0-p9-1", "faults[1].link: no cable is called 'h1-p1/t0-p9-1'; there are 'h1-p1/t0-p1-1' to '"),
         ("of file", "of fil", "faults[1].at: no traffic is named 'fil'; did you mean 'file'?"),
         ("50% of", "150% of", "never comes"),
-        ("50% of file", "soon", "'soon' is not a time"),
+        ("50% of file", "soon", "no traffic or fault is named 'soon'"),
         ("link_down", "link_dwon", "x.yaml:6: faults[1]: kind 'link_dwon' is unknown; did you mean 'link_down'?"),
         ("traffic: file", "traffic: fiel", "no traffic is named 'fiel'; did you mean 'file'?"),
         ("integrity", "intergity", "x.yaml:8: expect[1]: kind 'intergity' is unknown; did you mean 'integrity'?"),
