@@ -226,6 +226,15 @@ def test_integrity_is_known_when_the_last_flow_ends():
     assert run.expectations[0]["when"] == f"at {max(run.flows.column('ended')) * 1e6:.1f} µs"
 
 
+def test_null_removes_a_section_a_field_or_an_entry(scenario):
+    changed = scenario.with_values(
+        {"faults": None, "transport": None, "fabric.queue": None, "traffic.b": None, "linger": None}
+        | {"traffic": [FILE, FILE | {"name": "b"}, FILE | {"name": "c", "qps": None}]}
+    )
+    assert changed.loaded.scenario.faults == []
+    assert [entry.name for entry in changed.loaded.scenario.traffic] == [FILE["name"], "c"]
+
+
 def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
         scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})

@@ -6,7 +6,7 @@ and so does `set` a whole entry of a list.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -65,17 +65,34 @@ def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Pl
     for field, values in (("replace", variant.replace), ("set", variant.set)):
         for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
             places[field, path] = _set(changed, path, field, copy.deepcopy(value))
+    gone = {place for (field, path), place in places.items() if getattr(variant, field)[path] is None}
+    for place in sorted(gone, key=_depth_and_index, reverse=True):
+        _remove(changed, place)
     return changed, places
+
+
+def _depth_and_index(place: Place) -> tuple[int, int]:
+    return len(place), place[-1] if isinstance(place[-1], int) else 0
+
+
+def _remove(node: Any, place: Place) -> None:
+    """Remove a field or an entry; what is left out has its default."""
+    *parents, last = place
+    for part in parents:
+        node = node[part]
+    del node[last]
 
 
 def named(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
     """Return the dotted paths, as `leaves` has them, of every single value that a variant sets."""
     given = {"set": variant.set, "replace": variant.replace}
     return tuple(
-        name
-        for (field, path), place in places.items()
-        for name in leaves(given[field][path], ".".join(_names(data, place)))
+        name for (field, path), place in places.items() for name in _leaves_at(data, path, place, given[field][path])
     )
+
+
+def _leaves_at(data: Any, path: str, place: Place, value: Any) -> Iterable[str]:
+    return [path] if value is None else leaves(value, ".".join(_names(data, place)))
 
 
 def _names(node: Any, place: Place) -> Iterator[str]:
@@ -153,7 +170,8 @@ def _merged(there: Any, value: Any) -> Any:
     kind = there.get("kind", _KIND_LEFT_OUT)
     if value.get("kind", kind) != kind:
         return value
-    return {**there, **{key: _merged(there.get(key), part) for key, part in value.items()}}
+    merged = {**there, **{key: _merged(there.get(key), part) for key, part in value.items()}}
+    return {key: part for key, part in merged.items() if part is not None}
 
 
 def _key(node: Any, part: str, path: str, field: str) -> int | str:
