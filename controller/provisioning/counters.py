@@ -47,7 +47,10 @@ def cpu_port(switch: Switch) -> int:
 
 
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
-    """Packets that came in and neither left nor were dropped by the program: tail drops, and waiting packets."""
+    """Packets that came in and neither left nor were dropped by the program: tail drops.
+
+    Waiting packets as well on the wire, where no switch says how many it holds.
+    """
     ports = range(1, len(switch.ports) + 1)
     cpu = cpu_port(switch)
     came = went = 0
@@ -57,7 +60,7 @@ def lost_in_queues(switch: Switch, reading: Reading) -> int:
         elif name == "tx" and ((port := index // len(CLASSES)) in ports or port == cpu):
             went += packets
     dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)
-    return max(0, came - went - dropped)
+    return max(0, came - went - dropped - _packets(reading, "held", 0))
 
 
 def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:

@@ -296,6 +296,10 @@ class SimSwitchPort:
         self.catch_up()
         return self.waiting
 
+    def held(self) -> int:
+        """Number of frames in all queues and in transmission now."""
+        return self.depth()
+
     def lose_waiting(self) -> None:
         """Lose all queued frames: the switch is frozen or killed."""
         self.catch_up()

@@ -393,6 +393,12 @@ class PausablePort(SimSwitchPort):
     def catch_up(self) -> None:
         """Do nothing: frames leave by events here."""
 
+    def held(self) -> int:
+        """Number of frames in both queues and in transmission; data is waiting until it was transmitted."""
+        frame = self._in_service
+        sends_control = frame is not None and TRIMMED <= kind_of(frame.dscp) <= CONTROL
+        return self.waiting + len(self._control_queue) + sends_control
+
     def _drop_data(self) -> None:
         while self._data_queue:
             frame = self._data_queue.popleft()

@@ -235,6 +235,15 @@ def test_null_removes_a_section_a_field_or_an_entry(scenario):
     assert [entry.name for entry in changed.loaded.scenario.traffic] == [FILE["name"], "c"]
 
 
+@pytest.mark.parametrize("changes", [{}, {"queue": {"pfc": True}}])
+def test_packets_on_their_way_are_not_drops(changes):
+    with mrclab.up(FABRIC | changes) as lab:
+        flow = lab.start("write", **{"from": "h1", "to": "h2"}, size="1 MiB")
+        lab.advance("20us")
+        assert flow.share < 1
+        assert sum(lab.drops().values()) == 0
+
+
 def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
     with pytest.raises(mrclab.ScenarioError, match=r"ev_profile: active_per_plane: 3 EVs and 2 uplinks .* at most 2"):
         scenario.with_values({"transport.ev_profile": {"active_per_plane": 3}})
