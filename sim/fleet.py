@@ -270,9 +270,9 @@ def reading(switch: SimSwitch) -> counters.Reading:
     found: counters.Reading = {("drops", reason): (count, 0) for reason, count in enumerate(switch.drops) if count}
     for number, received in switch.received().items():
         found["rx", number] = received
-    held = 0
+    queued = 0
     for port in switch.used:
-        held += port.held()
+        queued += port.queued()
         number = port.number
         found["trims", number] = port.trims, 0
         found["ecn_marks", number] = port.marks, 0
@@ -283,7 +283,7 @@ def reading(switch: SimSwitch) -> counters.Reading:
         for kind, sent in enumerate(port.sent()):
             if sent[0]:
                 found["tx", number * len(counters.CLASSES) + kind] = sent
-    found["held", 0] = held, 0
+    found["queued", 0] = queued, 0
     cpu = counters.cpu_port(switch.model)
     found["rx", cpu] = switch.cpu_out, 0
     found["tx", cpu * len(counters.CLASSES) + _CPU_CLASS] = switch.cpu_in, 0

@@ -49,7 +49,7 @@ def cpu_port(switch: Switch) -> int:
 def lost_in_queues(switch: Switch, reading: Reading) -> int:
     """Packets that came in and neither left nor were dropped by the program: tail drops.
 
-    Waiting packets as well on the wire, where no switch says how many it holds.
+    Waiting packets as well on the wire, where no switch reports how many wait.
     """
     ports = range(1, len(switch.ports) + 1)
     cpu = cpu_port(switch)
@@ -60,7 +60,7 @@ def lost_in_queues(switch: Switch, reading: Reading) -> int:
         elif name == "tx" and ((port := index // len(CLASSES)) in ports or port == cpu):
             went += packets
     dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)
-    return max(0, came - went - dropped - _packets(reading, "held", 0))
+    return max(0, came - went - dropped - _packets(reading, "queued", 0))
 
 
 def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:

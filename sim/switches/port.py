@@ -296,7 +296,7 @@ class SimSwitchPort:
         self.catch_up()
         return self.waiting
 
-    def held(self) -> int:
+    def queued(self) -> int:
         """Number of frames in all queues and in transmission now."""
         return self.depth()
 

@@ -393,7 +393,7 @@ class PausablePort(SimSwitchPort):
     def catch_up(self) -> None:
         """Do nothing: frames leave by events here."""
 
-    def held(self) -> int:
+    def queued(self) -> int:
         """Number of frames in both queues and in transmission; data is waiting until it was transmitted."""
         frame = self._in_service
         sends_control = frame is not None and TRIMMED <= kind_of(frame.dscp) <= CONTROL
