@@ -1,17 +1,19 @@
-"""A campaign: seeds times values on worker processes, in a folder from which the same call goes on."""
+"""A campaign: seeds times values on worker processes, in a folder from which the same call resumes."""
 
 import sys
 import tempfile
 
-from fabrics import FILE, TINY
+from fabrics import TINY
 
 import mrclab
 
 
 def main(folder: str) -> None:
-    """Run it below a folder, and print a line for each run."""
+    """Halve the T1s of a permutation below a folder, and print the slowest flow of each run."""
     scenario = mrclab.scenario(
-        fabric=TINY, traffic=[FILE], expect=[{"kind": "completion", "traffic": "file", "of": "flows", "at_most": "1ms"}]
+        fabric=TINY,
+        traffic=[{"name": "jobs", "kind": "permutation", "size": "1 MiB"}],
+        expect=[{"kind": "completion", "traffic": "jobs", "of": "flows", "percentile": 100, "at_most": "1ms"}],
     )
     rows = mrclab.campaign(scenario, folder, seeds=[1, 2], sweep={"fabric.t1s": [1, 2]}, workers=1)
     for row in rows:
