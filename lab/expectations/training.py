@@ -80,7 +80,7 @@ class TimeLostExpectation(BaseExpectation):
         passed = Bounds(self.at_least, self.at_most).hold(lost.seconds)
         passed = passed and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
         against = "the same run without faults" if lost.twin else "the median step before"
-        observed = f"{show_seconds(lost.seconds)} = {lost.steps:.2f} steps, against {against}"
+        observed = f"{lost}, against {against}"
         return self.verdict(passed, expected, observed, "", lost.seconds, "s")
 
     def _why_none(self, measures: "Measures", since: float) -> str:

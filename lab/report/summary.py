@@ -174,7 +174,7 @@ def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     lost = f", {sum(loss.packets for loss in measures.paths.losses)} packets lost"
     lost = lost if measures.scenario.history == "full" else ""
     cost = "".join(
-        f"; faults cost {job} {show_seconds(found.seconds)} = {found.steps:.2f} steps"
+        f"; faults cost {job} {found}"
         for job in measures.training.jobs
         if (found := lost_by_faults(measures, job)) is not None
     )

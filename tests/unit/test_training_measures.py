@@ -4,6 +4,7 @@ import pytest
 
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure import Measures
+from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.scenario.scenario import loads
 
 TEXT = """
@@ -67,6 +68,10 @@ def test_a_step_ends_with_its_last_rank_and_what_ranks_did_not_compute_is_expose
     first, second = training.stragglers("job")
     assert (first.rank, first.last, second.rank) == (1, 5, 0)
     assert first.exposed == pytest.approx(1.1 - 0.6)
+
+
+def test_time_lost_of_less_than_a_hundredth_of_a_step_has_no_sign():
+    assert str(TimeLost(-1.74e-6, 7.9e-4, True)) == "-1.74 µs = 0.00 steps"
 
 
 def test_a_step_that_a_rank_did_not_end_is_none():

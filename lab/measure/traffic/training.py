@@ -13,6 +13,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from mrclab.lab.history import History
+from mrclab.lab.scenario.units import show_seconds
 
 
 class JobStep(NamedTuple):
@@ -42,6 +43,9 @@ class TimeLost(NamedTuple):
     def steps(self) -> float:
         """Time lost in steps."""
         return self.seconds / self.step if self.step else 0.0
+
+    def __str__(self) -> str:
+        return f"{show_seconds(self.seconds)} = {round(self.steps, 2) + 0.0:.2f} steps"  # + 0.0: no -0.00
 
 
 class RankSteps(NamedTuple):

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from mrclab.lab.measure import Measures
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import lost_by_faults
-from mrclab.lab.scenario.units import show_seconds
 
 _MAX_JOBS = 4
 
@@ -39,7 +38,7 @@ def _draw(axes: Axes, measures: Measures, job: str) -> None:
     title = f"step time of {job}, {unit.time if unit.seconds < 1 else 's'}"
     lost = lost_by_faults(measures, job)
     if lost is not None:
-        title += f"; faults cost {show_seconds(lost.seconds)} = {lost.steps:.2f} steps"
+        title += f"; faults cost {lost}"
     late = [row for row in training.stragglers(job) if row.last][:1]
     if late and training.ranks(job) > 1:
         title += f"; rank {late[0].rank} was last in {late[0].last} of {len(found)} steps"
