@@ -114,15 +114,21 @@ class Survey:
     def work(self, seconds: float, notify: Notify) -> bool:
         """Run experiments for about `seconds`; return True if all are done."""
         deadline = time.monotonic() + seconds
-        jobs: list[tuple[str, Callable[[], None]]] = [("case", lambda: self._localise(deadline, notify))]
-        jobs += [(f"healing {number}", self._healing(number)) for number in range(1, REPEATS + 1)]
-        jobs += [("startup", self._start_up("startup", None))]
-        jobs += [("startup-denied", self._start_up("startup-denied", MapperSpec(cycle=STARTUP_CYCLE, deny="all")))]
-        for name, job in jobs:
+        mapper = MapperSpec(cycle=STARTUP_CYCLE, deny="all")
+        jobs: list[tuple[str, str, Callable[[], None]]] = [
+            ("case", f"{len(self._cases)} cases", lambda: self._localise(deadline, notify)),
+            *(
+                (f"healing {number}", f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}", self._healing(number))
+                for number in range(1, REPEATS + 1)
+            ),
+            ("startup", "job on a faulty fabric", self._start_up("startup", None)),
+            ("startup-denied", "the same with denials", self._start_up("startup-denied", mapper)),
+        ]
+        for name, text, job in jobs:
             if not self._is_done(name) and time.monotonic() < deadline:
-                notify(name)
+                notify(text)
                 job()
-        return all(self._is_done(name) for name, _job in jobs)
+        return all(self._is_done(name) for name, _text, _job in jobs)
 
     def _is_done(self, name: str) -> bool:
         if name == "case":
@@ -141,8 +147,9 @@ class Survey:
                 busy()
                 found = runner.work(case)
                 self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
-                named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g}" for v in found["verdicts"])
-                notify(f"case {case.number}: {' and '.join(i.element for i in case.faults)}: {named or 'no verdict'}")
+                faulty = " and ".join(each.element for each in case.faults)
+                named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g} cycles" for v in found["verdicts"])
+                notify(f"case {case.number}: faulty: {faulty}; verdict: {named or 'none'}")
 
     def _healing(self, number: int) -> Callable[[], None]:
         def job() -> None:

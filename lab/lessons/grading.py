@@ -14,7 +14,7 @@ def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = Non
     lines = [f"Lesson {number}: {lesson.title}"]
     lines += [f"✓ {check.expected}" if check.ok else f"✗ {check.expected}: {check.missing}" for check in checks]
     missing = sum(not check.ok for check in checks)
-    lines.append(f"{missing} of {len(checks)} are missing" if missing else "done")
+    lines.append(f"{missing} of {len(checks)} missing" if missing else "done")
     return lines, not missing
 
 
@@ -54,7 +54,7 @@ def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
     except LabError as error:
         return str(error)
     missing = sum(not check.ok for check in checks)
-    return f"{missing} of {len(checks)} are missing" if missing else ""
+    return f"{missing} of {len(checks)} missing" if missing else ""
 
 
 def examined(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[Lesson, list[Check]]:

@@ -275,7 +275,7 @@ def test_progress_is_told_of_every_lesson(tmp_path):
     missing = {one.lesson: one.missing for one in found}
     assert "answers.yaml is not YAML" in missing[1]
     assert missing[9] == "no ecn.yaml"
-    assert re.fullmatch(r"\d of \d are missing", missing[4])
+    assert re.fullmatch(r"\d of \d missing", missing[4])
     assert missing[5] == "asks the running lab or a result: mrclab grade 5"
     shutil.copy(FOLDERS[4] / "spray.yaml", tmp_path / "mine")
     with pytest.raises(LabError, match="both of lesson 4"):

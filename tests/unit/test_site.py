@@ -295,7 +295,7 @@ def test_lessons_are_graded_in_the_page_a_wrong_answer_refused_and_what_is_done_
     page.locator("#story", has_text="1 of 4").wait_for()
     file, check = page.locator(".lesson textarea"), page.locator(".lesson button", has_text="Check it")
     check.click()
-    page.locator(".lesson [role=status]", has_text="3 of 3 are missing.").wait_for()
+    page.locator(".lesson [role=status]", has_text="3 of 3 missing.").wait_for()
     hint = page.locator(".lesson li.failed").first
     assert not hint.locator("details span").is_visible()
     hint.locator("summary").click()

@@ -101,7 +101,7 @@ export class Lessons {
     }
     if (told.done) { this.kept[number] = { ...this.kept[number], done: true }; keep(this.kept); }
     const open = told.checks.filter(({ ok }) => !ok).length;
-    this.said.replaceChildren(made("p", told.done ? "Done." : `${open} of ${told.checks.length} are missing.`, told.done ? "passed" : ""), list);
+    this.said.replaceChildren(made("p", told.done ? "Done." : `${open} of ${told.checks.length} missing.`, told.done ? "passed" : ""), list);
     this.root.querySelector("select").selectedOptions[0].textContent = this.#name(this.shown);
     this.root.querySelector(".progress").replaceWith(this.#progress());
   }
