@@ -50,7 +50,7 @@ def campaign(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
-    """Run every seed with every combination of values in virtual time; the same command goes on where it was ended.
+    """Run every seed with every combination of values in virtual time; the same command resumes it.
 
     Exit status 0: all passed, 1: some did not.
     """
@@ -72,7 +72,7 @@ def campaign(
     try:
         _work(planned, table, workers, ray)
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {len(table.rows)} runs are kept, and the same command goes on") from None
+        raise Interrupted(f"interrupted; {len(table.rows)} runs are kept; the same command resumes") from None
     raise typer.Exit(_report(planned, table, as_json))
 
 

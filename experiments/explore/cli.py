@@ -34,8 +34,8 @@ def explore(
 ) -> None:
     """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
 
-    A violated invariant is shown with the run that leads there, and the command that shows it again. Exit status 1
-    then, 2 where a world was given up before its end.
+    A violated invariant is shown with the run that leads to it and the command that replays that run. Exit status 1: an
+    invariant is violated, 2: a world was not explored to its end.
     """
     terminal = err if as_json else out
     if names:

@@ -53,15 +53,15 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many")] = 100,
     first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, help="the first seed")] = 0,
-    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with what it holds")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="worker processes")] = 1,
     world: World = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
 
-    A seed defines the whole run: a failing one is printed with the command that replays it. Exit status 1 where one
-    failed.
+    A seed defines the whole run: one that fails is printed with the command that replays it. Exit status 1 if
+    one failed.
     """
     if world == "wire":
         raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")

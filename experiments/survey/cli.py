@@ -53,7 +53,7 @@ def survey(
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
-    seconds: Annotated[float, typer.Option(min=1, help="end after about this time; the same command goes on")] = 7200.0,
+    seconds: Annotated[float, typer.Option(min=1, help="end after about this time; the same command resumes")] = 7200.0,
     out: Annotated[Path, typer.Option(help="where the records go, in one folder per target")] = Path("results/survey"),
     write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
     as_json: answer.AsJson = False,
@@ -77,7 +77,7 @@ def survey(
         records = list(record.store(folder).rows.values())
         answer.give("survey", status, done=done, directory=str(folder), **page.as_json(records))
     if not done:
-        err.print("there is more to do; the same command goes on where this one ended")
+        err.print("cases are left; the same command resumes")
         raise typer.Exit(status)
 
 
@@ -148,7 +148,9 @@ class Survey:
                 found = runner.work(case)
                 self._write(lab.world, "case", found | {"cycle": CYCLE, "controller_cpu": busy()})
                 faulty = " and ".join(each.element for each in case.faults)
-                named = ", ".join(f"{v['element']} {v['state']} after {v['cycles']:g} cycles" for v in found["verdicts"])
+                named = ", ".join(
+                    f"{v['element']} {v['state']} after {v['cycles']:g} cycles" for v in found["verdicts"]
+                )
                 notify(f"case {case.number}: faulty: {faulty}; verdict: {named or 'none'}")
 
     def _healing(self, number: int) -> Callable[[], None]:

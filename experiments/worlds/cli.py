@@ -28,46 +28,40 @@ def compare_worlds(
     context: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SCENARIO]...", help="files, directories, or names below scenarios/; none: all there"),
+        typer.Argument(metavar="[SCENARIO]...", help="files, directories, or names below scenarios/; default: all"),
     ] = None,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, 1,2,7")] = "1,2,3",
     sim_seeds: Annotated[
         str,
-        typer.Option("--sim-seeds", help="in virtual time with all of these as well: it shows how far seeds lie apart"),
+        typer.Option("--sim-seeds", help="further seeds in virtual time, which show the spread of seeds"),
     ] = "",
     jitter: Annotated[
         str,
         typer.Option(
-            help="in virtual time once more with hosts that take up to this longer for a packet that arrives, e.g. 8ms"
+            help="run virtual time again with hosts that take up to this much longer for each arriving packet, e.g. 8ms"
         ),
     ] = "",
     slower: Slower = 1.0,
-    only: Annotated[
-        str, typer.Option("--only", help="of the runs, those called like this, e.g. '*[roce-*-loss*'")
-    ] = "*",
+    only: Annotated[str, typer.Option("--only", help="only runs with names like this, e.g. '*[roce-*-loss*'")] = "*",
     target: Target = None,
     world: World = None,
-    results_dir: Annotated[
-        Path, typer.Option("--results", help="where runs are, and those go that are missing")
-    ] = Path("results/worlds"),
+    results_dir: Annotated[Path, typer.Option("--results", help="where runs are kept")] = Path("results/worlds"),
     written: Annotated[
         Path | None, typer.Option("--page", help="write the page of all these runs to this file")
     ] = None,
-    only_page: Annotated[bool, typer.Option("--only-page", help="run nothing")] = False,
+    only_page: Annotated[bool, typer.Option("--only-page", help="run nothing, write the page")] = False,
     figures: Annotated[
         Path | None,
-        typer.Option(
-            "--from", help="judge the figures in this file, which --page wrote; run only scenarios that are named"
-        ),
+        typer.Option("--from", help="judge the figures in this file, which --page wrote; run only the scenarios named"),
     ] = None,
     note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
     as_json: answer.AsJson = False,
 ) -> None:
     """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
 
-    Runs that are there are not repeated; `--world` does those of one world alone. `--page` also writes all figures
-    beside the page, as a page of details and as JSON. With `--from` and scenarios these are run, and take their place
-    among the figures of that file. Exit status 1 where a figure of both worlds differs and nothing explains it.
+    Existing runs are not repeated; `--world` limits runs to one world. `--page` also writes all figures beside the
+    page, as a page of details and as JSON. With `--from`, figures of the scenarios named replace those in that file.
+    Exit status 1: a figure differs between the worlds, and nothing explains it.
     """
     worlds.check_target(target, world or "wire")
     terminal = err if as_json else out

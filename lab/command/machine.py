@@ -55,7 +55,7 @@ def doctor(
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def bench(
-    part: Annotated[str, typer.Argument(help="host, lab, switch, verbs or sim; all where left out")] = "",
+    part: Annotated[str, typer.Argument(help="host, lab, switch, verbs or sim; default: all")] = "",
     options: Annotated[list[str] | None, typer.Argument(help="options of that benchmark; -- --help lists them")] = None,
 ) -> None:
     """Measure how fast the parts of the lab are on this machine."""
@@ -72,7 +72,7 @@ def bench(
 @app.command()
 def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
     """Remove the processes, namespaces, cables and files of a killed lab; its history is kept, and its place is
-    printed. Nothing that is not the lab's.
+    printed. Removes nothing else.
     """
     from mrclab.topo.linux import killed, state  # noqa: PLC0415 - Linux alone has what it removes
 

@@ -29,7 +29,7 @@ What = Annotated[
 Port = Annotated[int, typer.Option(min=0, max=65535, help="on the loopback address; 0: any that is free")]
 Open = Annotated[bool, typer.Option("--open", help="open it in the browser as well")]
 Results = Annotated[
-    Path, typer.Option(help="the folder of results: of runs from the scenario editor, and of those to be played again")
+    Path, typer.Option(help="folder of finished runs to play again, and for runs from the scenario editor")
 ]
 Attended = Annotated[bool, typer.Option("--attended", hidden=True, help="end with standard input")]
 

@@ -57,7 +57,7 @@ def up(
     browser: Open = False,
     force: Force = False,
 ) -> None:
-    """Bring a lab up and open a prompt; the lab goes when the prompt ends."""
+    """Bring a lab up and open a prompt; the lab is taken down when the prompt ends."""
     loaded = scenario.load(suite.find_one(path)) if path else None
     spec = loaded.scenario if loaded else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())

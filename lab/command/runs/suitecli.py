@@ -28,7 +28,7 @@ def run_suite(
         list[str] | None,
         typer.Argument(
             metavar="[PATH|NAME]...",
-            help=f"files, directories, or names below scenarios/; none: all but {' and '.join(suite.EXCLUDED)}",
+            help=f"files, directories, or names below scenarios/; default: all but {', '.join(suite.EXCLUDED)}",
         ),
     ] = None,
     target: Target = None,

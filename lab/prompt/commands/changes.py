@@ -36,7 +36,7 @@ def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(views.denied(response), response)
 
 
-@command("undeny WHAT", "lift that", least=1)
+@command("undeny WHAT", "lift a denial", least=1)
 def undeny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Lift a denial."""
     response = session.ask("undeny", what=" ".join(arguments))
@@ -50,7 +50,7 @@ def drain(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(views.drained(response), response)
 
 
-@command("undrain SWITCH", "return it to service", words=1)
+@command("undrain SWITCH", "return a drained switch to service", words=1)
 def undrain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
     response = session.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
@@ -72,7 +72,7 @@ def down(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(f"{link.name} is down", {"link": link.name, "up": False})
 
 
-@command("up CABLE", "bring it back")
+@command("up CABLE", "bring a cut cable back")
 def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Bring a cable back."""
     link = _link(session, arguments, "up")
