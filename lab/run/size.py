@@ -87,7 +87,7 @@ def shortage(spec: FabricSpec, machine: MachineCapacity, load: Load = IDLE) -> s
 def _too_large(required: Need, machine: MachineCapacity) -> str:
     lacks = []
     if required.memory > _USABLE_SHARE * machine.memory:
-        lacks.append(f"{_gib(required.memory)} of memory, of which {_gib(machine.memory)} are free")
+        lacks.append(f"{gib(required.memory)} of memory, of which {gib(machine.memory)} are free")
     if required.threads > _USABLE_SHARE * machine.threads:
         lacks.append(f"{required.threads} processes and threads, of which the kernel allows {machine.threads} more")
     if not lacks:
@@ -130,5 +130,6 @@ def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
     return problem or warning(spec, load, machine)
 
 
-def _gib(size: int) -> str:
+def gib(size: int) -> str:
+    """Return a number of bytes as text."""
     return f"{size / (1 << 30):.1f} GiB"

@@ -122,8 +122,8 @@ def shortage(loaded: Loaded, free: int) -> str:
     hosts = f"{required.hosts:,} hosts with {required.qps:,} QPs"
     what = f"{loaded.scenario.name}: {hosts} and {required.ports:,} switch ports"
     return (
-        f"{what} need some {_gib(required.memory)} of memory in virtual time, of which {_gib(free)} are free; lower t0s"
-        " or hosts_per_t0, or have fewer hosts take part"
+        f"{what} need some {size.gib(required.memory)} of memory in virtual time, of which {size.gib(free)} are free;"
+        " lower t0s or hosts_per_t0, or have fewer hosts take part"
     )
 
 
@@ -135,7 +135,3 @@ def check(loaded: Loaded, *, force: bool = False) -> str:
     if problem and not force:
         raise Refused(f"{problem}; --force starts it even so")
     return problem
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"

@@ -16,7 +16,7 @@ from mrclab import HOME
 from mrclab.lab.expectations import Expectation
 from mrclab.lab.faults.base import Fault
 from mrclab.lab.faults.losses import LossModel
-from mrclab.lab.kinds import OneKind
+from mrclab.lab.kinds import OneKind, kind_of
 from mrclab.lab.report.grid import markdown
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.sections.mapper import MapperSpec
@@ -128,7 +128,9 @@ class Described(NamedTuple):
 def fields(model: type[BaseModel]) -> list[Described]:
     """Yield the fields of a model, without the one that only names its kind."""
     named = (
-        (info.alias or name, info) for name, info in model.model_fields.items() if name != "kind" or not _tag(info)
+        (info.alias or name, info)
+        for name, info in model.model_fields.items()
+        if name != "kind" or kind_of(model) is None
     )
     return [_field(name, info) for name, info in named]
 
@@ -141,10 +143,6 @@ def _described(model: type[BaseModel]) -> Iterator[str]:
     ]
     if rows:
         yield "\n" + markdown(("Field", "Value", "Default", ""), rows)
-
-
-def _tag(info: FieldInfo) -> bool:
-    return get_origin(info.annotation) is Literal and len(get_args(info.annotation)) == 1
 
 
 def _overrides(title: str, model: type[BaseModel]) -> Iterator[str]:

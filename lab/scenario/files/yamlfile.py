@@ -3,11 +3,10 @@
 import datetime
 import io
 import re
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from ruamel.yaml import YAML
@@ -15,7 +14,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.kinds import OneKind
+from mrclab.lab.kinds import OneKind, kind_of
 from mrclab.topo import fabricfile
 from mrclab.topo.input import files, sentences
 from mrclab.topo.input.sentences import nearest
@@ -318,7 +317,7 @@ def _step(kind: Any, part: int | str) -> Iterator[Any]:
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
-    if _tag(kind) == part:  # a kind may have a field with that name
+    if kind_of(kind) == part:  # a kind may have a field with that name
         yield kind
     elif part in fields:
         for inner in (fields[part].annotation, *fields[part].metadata):
@@ -335,14 +334,6 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     elif get_origin(annotation) in {list, tuple, dict, Union, UnionType, Annotated}:
         for inner in get_args(annotation):
             yield from _models(inner)
-
-
-def _tag(kind: type[BaseModel]) -> str | None:
-    """Return the `kind` of a model of a tagged union."""
-    field = kind.model_fields.get("kind")
-    if field is None or typing.get_origin(field.annotation) is not Literal:
-        return None
-    return str(get_args(field.annotation)[0])
 
 
 class ScenarioContent:
