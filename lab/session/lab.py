@@ -41,6 +41,14 @@ _REST = 0.1  # seconds between two polls of what has no event, at most
 TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
+def _seconds(duration: float | str) -> float:
+    """Return a duration in seconds; ValueError for an invalid one."""
+    seconds = parse_duration(duration)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"{duration!r} is not a duration; write seconds, or, for example, 2ms, 500us or 1.5s")
+    return seconds
+
+
 class Transferred(NamedTuple):
     """Outcome of a workload. `seconds`: first post to last completion; `error`: empty if all went well."""
 
@@ -69,8 +77,11 @@ class StartedTraffic:
         self._lab.step(self._lab.now)
         return self._running.share(self._lab.now)
 
-    def reach(self, share: float, timeout: float = TIMEOUT) -> None:
-        """Wait until so much of it is done; RunError where that takes longer."""
+    def reach(self, share: float, timeout: float | str = TIMEOUT) -> None:
+        """Wait until so much of it is done, from 0 to 1; RunError where that takes longer."""
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+            raise ValueError(f"{share!r} is not a share; write a number from 0 to 1, such as 0.25")
+        timeout = _seconds(timeout)
         deadline = self._lab.now + timeout
         while self._running.ended is None and self._running.share(self._lab.now) < share:
             if self._lab.now > deadline:
@@ -78,7 +89,7 @@ class StartedTraffic:
                 raise RunError(f"{self._running.name} is at {done * 100:.0f}% after {timeout:g} s")
             self._lab.go_on(deadline)
 
-    def wait(self, timeout: float = TIMEOUT) -> Transferred:
+    def wait(self, timeout: float | str = TIMEOUT) -> Transferred:
         """Wait for its end; RunError where that takes longer."""
         self.reach(1.0, timeout)
         return self._outcome()
@@ -214,10 +225,7 @@ class Lab:
 
     def advance(self, duration: float | str) -> float:
         """Let time pass, in seconds or as `"10ms"`; returns the time after it. ValueError for an invalid duration."""
-        seconds = parse_duration(duration)
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-            raise ValueError(f"{duration!r} is not a duration; write seconds, or, for example, 2ms, 500us or 1.5s")
-        return self.advance_to(self.now + seconds)
+        return self.advance_to(self.now + _seconds(duration))
 
     def advance_to(self, until: float) -> float:
         """Let time pass to a time on the lab's clock; returns the time after it."""
@@ -226,8 +234,9 @@ class Lab:
         self.apply_due()
         return self.now
 
-    def wait_until(self, happened: Callable[[], bool], timeout: float = TIMEOUT, what: str = "") -> None:
+    def wait_until(self, happened: Callable[[], bool], timeout: float | str = TIMEOUT, what: str = "") -> None:
         """Let time pass until something happened; RunError where it takes longer."""
+        timeout = _seconds(timeout)
         deadline = self.now + timeout
         rest = _REST * self.fabric.spec.time_scale
         while not happened():
@@ -341,12 +350,12 @@ class Lab:
     # --- traffic ----------------------------------------------------------------------------------------------------
 
     def transfer(
-        self, source: str, destination: str, size: str | int, timeout: float = TIMEOUT, **fields: Any
+        self, source: str, destination: str, size: str | int, timeout: float | str = TIMEOUT, **fields: Any
     ) -> Transferred:
         """Write random bytes from host to host, and compare them."""
         return self.run("write", timeout, size=size, **{"from": source, "to": destination}, **fields)
 
-    def run(self, kind: str, timeout: float = TIMEOUT, **fields: Any) -> Transferred:
+    def run(self, kind: str, timeout: float | str = TIMEOUT, **fields: Any) -> Transferred:
         """Any traffic of a scenario, with its fields, to its end; `from` is written `**{"from": "h1"}`."""
         return self.start(kind, **fields).wait(timeout)
 
