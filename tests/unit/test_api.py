@@ -215,6 +215,10 @@ def test_stopped_traffic_sends_nothing_more():
         flow = lab.start("write", **{"from": "h1", "to": "h2"}, size="8 MiB")
         lab.advance("20us")
         assert 0 < lab.qps("h1")[0]["acked_bytes"] < 1 << 20
+        with pytest.raises(ValueError, match="25 is not a share; write a number from 0 to 1"):
+            flow.reach(25)
+        with pytest.raises(mrclab.RunError, match=r"write-1 is at [0-9]+% after 1e-06 s"):
+            flow.wait("1us")
         assert not flow.stop().intact
         assert lab.qps("h1") == lab.qps("h2") == []
         assert lab.transfer("h1", "h2", "64 KiB").intact
