@@ -394,6 +394,10 @@ def made_with(**sections):
         (lambda: made_with(traffic=[FILE | {"size": object}]), "traffic[1].size: <class 'object'> cannot be in a"),
         (lambda: made_with(traffic=[FILE | {"size": True}]), "traffic[1].size: 'true' is not a size"),
         (lambda: made_with(fabric=FABRIC | {"planes": True}), "whole number is expected here (got 'true'"),
+        (
+            lambda: made_with(faults=[{"name": "x", "kind": "loss", "link": "h1-p1", "rate": "200%", "at": 0}]),
+            "faults[1].rate: this must be at most 100% (got '200%')",
+        ),
         (lambda: made_with(fabric=FABRIC | {"planes": "2"}), "planes: a whole number is expected here, without quotes"),
         (lambda: made_with(transport={"ev_profile": {"active_per_plane": True}}), "whole number is expected here"),
         (lambda: mrclab.Scenario.from_yaml(3), "source is the path of a file or folder as text, not 3"),

@@ -49,8 +49,15 @@ def mistake(item: Any) -> str:
         return str(item["msg"]).removeprefix("Value error, ")
     if item["type"] in {"int_parsing", "float_parsing"} and str(item.get("input")).startswith('"'):
         text += ", without quotes"
-    given = item.get("ctx", {}).items()  # whole numbers are written with all of their digits
-    return text.format(**{name: f"{value:.15g}" if isinstance(value, float) else value for name, value in given})
+    percent = str(item.get("input")).rstrip().endswith("%")
+    return text.format(**{name: _limit(value, percent) for name, value in item.get("ctx", {}).items()})
+
+
+def _limit(value: Any, percent: bool) -> Any:
+    """Return a limit as the value was given, in percent or not; whole numbers with all of their digits."""
+    if percent and isinstance(value, (int, float)):
+        return f"{100 * value:g}%"
+    return f"{value:.15g}" if isinstance(value, float) else value
 
 
 def first(error: ValidationError) -> str:
