@@ -124,7 +124,10 @@ class BaseExpectation(OfKind):
     def check(self, measures: "Measures") -> Verdict:
         """Judge a run; an error in judging it fails this expectation alone."""
         try:
-            return self.judge(measures)
+            found: object = self.judge(measures)
+            if isinstance(found, Verdict):
+                return found
+            raise TypeError(f"it returned {found!r}, not a verdict")
         except NoEvidence as error:
             return self.verdict(False, self.expected_outcome, str(error), error.when)
         except Exception as error:

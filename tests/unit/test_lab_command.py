@@ -86,6 +86,7 @@ def test_a_sink_keeps_why_and_goes_on():
         (OSError(28, "No space left on device", "/run/x/log"), 1, "mrclab: /run/x/log: No space left on device;"),
         (PermissionError(13, "Permission denied", "/run/x"), 2, "run the same command with sudo"),
         (KeyboardInterrupt(), 130, "mrclab: interrupted"),
+        (algorithms.KindError("fault 'x' of y cannot be loaded"), 2, "mrclab: fault 'x' of y cannot be loaded\n"),
         (ZeroDivisionError("by zero"), 1, "mrclab: internal error: ZeroDivisionError: by zero; its trace"),
     ],
 )

@@ -3,6 +3,7 @@
 import pytest
 from lab_flows_history import END, FREEZE, INCAST, QP, RTT, START, ev, judge, measures
 
+from mrclab.lab.expectations.base import EXPECTATIONS
 from mrclab.lab.history import Record
 
 
@@ -153,6 +154,12 @@ def test_an_expectation_that_cannot_be_judged_fails_and_leaves_the_others_alone(
     verdict = judge(line("kind: injected, fault: gray, at_most: 9"), changed("fault.counters", {"dropped": "many"}))
     assert not verdict.ok
     assert "could not be judged" in verdict.observed
+
+
+def test_an_expectation_that_returns_no_verdict_fails(monkeypatch):
+    monkeypatch.setattr(EXPECTATIONS["qp_errors"], "judge", lambda *_: "well")
+    verdict = judge(line("kind: qp_errors, at_most: 0"))
+    assert (verdict.ok, verdict.observed[-34:]) == (False, "it returned 'well', not a verdict")
 
 
 def test_the_evs_of_receivers_are_no_evidence_for_those_of_senders():

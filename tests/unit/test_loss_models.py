@@ -13,6 +13,7 @@ from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.sim.clock import Clock
 from mrclab.sim.links.faults import decider
 from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle
+from mrclab.topo.errors import TopoError
 
 FILE = {"name": "a", "kind": "write", "from": "h1", "to": "h3", "size": "64 KiB"}
 
@@ -58,6 +59,14 @@ def test_a_rare_loss_ends_with_the_longest_cycle():
 def test_impossible_bursts_are_refused(fields, words):
     with pytest.raises(ValidationError, match=words):
         model(**fields)
+
+
+@pytest.mark.parametrize("numbers", [[5, 3], ["5"]])
+def test_a_model_that_does_not_count_upwards_is_refused(monkeypatch, numbers):
+    made = model(rate=0.1, burst=2)
+    monkeypatch.setattr(type(made), "lost", lambda *_: iter(numbers))
+    with pytest.raises(TopoError, match="loss model gilbert_elliott draws packet '?[35]'? after .*; let it count up"):
+        cycle(made, "1", 10)
 
 
 def test_a_loss_of_zero_loses_nothing():

@@ -17,11 +17,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from mrclab.topo.errors import TopoError
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import listed, nearest
 
 
-class KindError(RuntimeError):
+class KindError(TopoError):
     """A kind that cannot be registered, or a package outside this tree that cannot be loaded."""
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from mrclab.lab.kinds import Kinds
+from mrclab.lab.kinds import KindError, Kinds
 from mrclab.lab.scenario.base import OfKind
 from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle
 
@@ -50,7 +50,7 @@ def cycle(model: LossModelBase, seed: str, draws: int) -> LossCycle:
 def _ascending(model: LossModelBase, seed: str) -> Iterator[int]:
     before = -1
     for number in model.lost(random.Random(seed)):
-        if number <= before:
-            raise ValueError(f"loss model {model.kind_name} draws packet {number} after {before}; let it count upwards")
+        if not isinstance(number, int) or number <= before:
+            raise KindError(f"loss model {model.kind_name} draws packet {number} after {before}; let it count upwards")
         yield number
         before = number
