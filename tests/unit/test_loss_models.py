@@ -65,7 +65,7 @@ def test_impossible_bursts_are_refused(fields, words):
 def test_a_model_that_does_not_count_upwards_is_refused(monkeypatch, numbers):
     made = model(rate=0.1, burst=2)
     monkeypatch.setattr(type(made), "lost", lambda *_: iter(numbers))
-    with pytest.raises(TopoError, match="loss model gilbert_elliott draws packet '?[35]'? after .*; let it count up"):
+    with pytest.raises(TopoError, match=r"loss model gilbert_elliott draws packet '?[35]'? after .*; let it count up"):
         cycle(made, "1", 10)
 
 
