@@ -9,9 +9,10 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from mrclab.lab.kinds import KindError, Kinds
+from mrclab.lab.kinds import Kinds
 from mrclab.lab.scenario.base import OfKind
 from mrclab.topo.cables.cablefaults import LONG_CYCLE, LossCycle
+from mrclab.topo.config.registry import KindError
 
 
 class LossModelBase(OfKind):
