@@ -16,7 +16,19 @@ from mrclab import HOME
 from mrclab.lab.scenario.scenario import Scenario
 
 FILE = HOME / "docs" / "scenario.schema.json"
-_BEFORE = ("parse_duration", "parse_delay", "parse_size", "parse_percent", "parse_line_share", "one_or_list")
+_TEXT = {"type": "string"}
+_ALSO = {  # validator that converts a value → what it takes besides
+    "parse_duration": _TEXT,
+    "parse_delay": _TEXT,
+    "parse_size": _TEXT,
+    "parse_percent": _TEXT,
+    "parse_line_share": _TEXT,
+    "parse_bit_rate": _TEXT,
+    "parse_length": _TEXT,
+    "one_or_list": _TEXT,
+    "some_hosts": {"const": "all"},
+    "chosen": {"type": "boolean"},
+}
 
 
 class _Schema(GenerateJsonSchema):
@@ -24,10 +36,8 @@ class _Schema(GenerateJsonSchema):
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         inner = super().function_before_schema(schema)
-        name = getattr(schema["function"]["function"], "__name__", "")
-        if name in _BEFORE:
-            return {"anyOf": [{"type": "string"}, inner]}
-        return inner
+        also = _ALSO.get(getattr(schema["function"]["function"], "__name__", "").strip("_"))
+        return {"anyOf": [also, inner]} if also else inner
 
     def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
         return {"type": ["string", "number"]}

@@ -192,11 +192,35 @@ def test_three_mistakes_in_three_sections_get_three_messages():
     assert [line.split(": ")[0] for line in mistakes(text)] == ["x.yaml:3", "x.yaml:9", "x.yaml:17"]
 
 
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
+
+
+def fits(node, value, whole):
+    """Return True if a value fits a schema, of which it knows the words that `schema.build` uses."""
+    if "$ref" in node:
+        return fits(whole["$defs"][node["$ref"].removeprefix("#/$defs/")], value, whole)
+    options = node.get("anyOf") or node.get("oneOf") or [{}]
+    types = [node["type"]] if isinstance(node.get("type"), str) else node.get("type", [])
+    known, more = node.get("properties", {}), node.get("additionalProperties", True)
+    inner = [(node.get("items", {}), one) for one in value] if isinstance(value, list) else []
+    if isinstance(value, dict) and "object" in types:
+        inner = [(known.get(name, more), one) for name, one in value.items()]
+    return (
+        (len(options) == 1 or any(fits(one, value, whole) for one in options))
+        and value in node.get("enum", [node.get("const", value)])
+        and (not types or any(value is None if one == "null" else isinstance(value, TYPES[one]) for one in types))
+        and (not isinstance(value, dict) or set(node.get("required", ())) <= set(value))
+        and all(fits(one, part, whole) if isinstance(one, dict) else one for one, part in inner)
+    )
+
+
 def test_all_committed_scenarios_are_valid_and_described():
-    paths = sorted(SCENARIOS.rglob("*.yaml"))
+    paths, whole = sorted(SCENARIOS.rglob("*.yaml")), json.loads(schema.FILE.read_text())
     assert paths
     for path in paths:
         loaded = load(path)
+        assert fits(whole, loaded.content.data, whole), f"{path} does not fit the schema"
+        assert not fits(whole, {**loaded.content.data, "traffic": "all"}, whole)
         assert loaded.scenario.title, f"{path} needs a title"
         assert loaded.scenario.expect or all(one.scenario.expect for one in loaded.runs), f"{path} expects nothing"
 
