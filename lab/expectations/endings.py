@@ -48,6 +48,8 @@ class Integrity(BaseExpectation):
         flows = [end for end in ends if "flow" in end.data]
         count = sum(bool(end.get("sent_sha256")) for end in flows)
         observed = f"sha256 {digest[:12]}… at both ends" if len(flows) < 2 else f"{count} flows, each intact by sha256"
+        if not flows and not any(end.get("bytes") for end in ends):
+            observed = "nothing was sent"
         if counted and count < len(flows):
             observed = (
                 f"of {len(flows)} flows {count} intact by sha256, of the others all bytes acknowledged and counted"

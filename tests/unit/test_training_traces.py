@@ -318,6 +318,15 @@ def test_a_microbenchmark_takes_what_an_analytical_network_says_within_five_perc
     assert beyond.startswith("+")
 
 
+def test_a_job_that_sends_nothing_takes_its_longest_computation(tmp_path):
+    (tmp_path / "job.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5000\n}\nrank 1 {\nl1: calc 10000\n}\n")
+    outcome, records = run(tmp_path, [{"name": "job", "kind": "trace", "file": "job.goal", "steps": 2}])
+    assert outcome.state == "passed"
+    ended = max(record["ended"] for record in records if record["kind"] == "training.step")
+    assert ended == pytest.approx(20e-6)
+    assert "nothing was sent" in [verdict.observed for verdict in outcome.verdicts]
+
+
 def test_a_job_whose_host_is_killed_ends_and_names_it_once(tmp_path):
     both = TEXT.replace("from 0 tag 7\n", "from 0 tag 7\nsend 9b to 0 tag 1\n")
     (tmp_path / "job.goal").write_text(both.replace("calc 20\n", "calc 20\nrecv 9b from 1 tag 1\n"))

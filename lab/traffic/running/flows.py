@@ -145,15 +145,15 @@ class Running:
             }
             for state in self._flows.values()
         ]
-        first = next(iter(self._flows.values()))
+        first = next(iter(self._flows.values()), None)  # a job may compute and send nothing
         self._world.record(
             TrafficStart(
                 traffic=self.name,
                 traffic_kind=self.entry.kind_name,
-                source=first.flow.source,
-                destination=first.flow.destination,
+                source=first.flow.source if first else "",
+                destination=first.flow.destination if first else "",
                 size=self.size or 0,
-                qps={host: qps[0] for host, qps in first.qps.items()},
+                qps={host: qps[0] for host, qps in first.qps.items()} if first else {},
                 flows=flows,
             ),
             at,
