@@ -17,7 +17,6 @@ from pydantic import (
     ValidationInfo,
     WrapValidator,
     field_validator,
-    model_validator,
 )
 
 from mrclab.lab.errors import ScenarioError
@@ -119,14 +118,6 @@ class Scenario(LabSetting):
     @classmethod
     def _at_least_the_least(cls, entries: Any) -> Any:
         return entries if entries != [] else [{"kind": kind} for kind in _DEFAULT_EXPECTATIONS]
-
-    @model_validator(mode="after")
-    def _paths_need_evs(self) -> "Scenario":
-        for entry in self.traffic:
-            kind = (entry.transport or self.transport).kind
-            if entry.paths and kind != "mrc":
-                raise ValueError(f"traffic {entry.name} names paths, but {kind} has no EVs; leave paths out")
-        return self
 
     @property
     def figures(self) -> list[Expectation]:

@@ -258,6 +258,18 @@ def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
         )
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "traffic[1].paths: uplink 0 does not lead from h1 to h2; those of plane 1 are 1 and 2"),
+        ({"transport": {"kind": "roce"}}, "traffic[1].paths: roce has no EVs; leave paths out"),
+    ],
+)
+def test_paths_that_lead_elsewhere_are_refused_at_the_check(changes, said):
+    with pytest.raises(mrclab.ScenarioError, match=re.escape(said)):
+        mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"paths": [{"plane": 1, "uplink": 0}]}], **changes)
+
+
 def test_counted_bytes_are_judged_as_counted(tmp_path):
     matrix = tmp_path / "one.cm"
     matrix.write_text("Nodes 2\nConnections 1\n0->1 id 1 start 0 size 100000\n", encoding="utf-8")

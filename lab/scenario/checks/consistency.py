@@ -18,7 +18,7 @@ from mrclab.lab.scenario.checks import overlaps, timeorder
 from mrclab.lab.scenario.checks.timeorder import Mistake
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.topo.errors import TopoError
-from mrclab.topo.input.sentences import nearest
+from mrclab.topo.input.sentences import listed, nearest
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
     found = [*timeorder.mistakes(scenario), *overlaps.mistakes(scenario, fabric), *_taken_by_parts(scenario)]
     found += _transports(scenario, fabric)
     found += _evs(scenario, fabric)
+    found += _pinned(scenario, fabric)
     found += _pods(scenario, fabric)
     found += _traced(scenario, fabric)
     faults = {fault.name: fault for fault in scenario.faults}
@@ -115,6 +116,23 @@ def _evs(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
     elif (evs := min(profile.ev_count, fabric.most_paths) * fabric.planes) > MAX_EVS:
         text = f"{profile.ev_count} EVs per plane, active and backup, make {evs}, but a QP has at most {MAX_EVS}"
         yield place, f"{text}; give at most {MAX_EVS // fabric.planes} per plane"
+
+
+def _pinned(scenario: "Scenario", fabric: Fabric) -> Iterator[Mistake]:
+    """Yield paths of a workload that do not lead from one of its senders to its receiver, or need EVs."""
+    for index, entry in enumerate(scenario.traffic):
+        kind = (entry.transport or scenario.transport).kind
+        if entry.paths and kind != "mrc":
+            yield ("traffic", index, "paths"), f"{kind} has no EVs; leave paths out"
+            continue
+        for flow in entry.flows(fabric, scenario.seed) if entry.paths else ():
+            known = fabric.paths(flow.source, flow.destination)
+            wrong = next((path for path in entry.paths if (path.plane, path.uplink) not in known), None)
+            if wrong is not None:
+                uplinks = listed([str(uplink) for plane, uplink in known if plane == wrong.plane])
+                text = f"uplink {wrong.uplink} does not lead from {flow.source} to {flow.destination}"
+                yield ("traffic", index, "paths"), f"{text}; those of plane {wrong.plane} are {uplinks}"
+                break
 
 
 Rows = Iterator[tuple[str, str]]  # field, what is wrong with it
