@@ -222,7 +222,7 @@ class Detect(BaseExpectation):
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
         rtts = seconds / measures.rtt
-        observed = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EVs went out"
+        observed = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EV{'s' if len(out) != 1 else ''} went out"
         observed += f", {stayed} stayed in use" if stayed else ""
         when = (
             f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"
@@ -249,7 +249,9 @@ class Recover(Selected):
     within_rtts: float | None = Field(default=None, gt=0)
     within: Duration | None = Field(default=None, gt=0)
     after: Annotated[Literal["begin", "clear"], BeforeValidator(_edge)] = "begin"
-    sample: Duration = Field(default=0.1, gt=0, description="seconds over which goodput is averaged")
+    sample: Duration | None = Field(
+        default=None, gt=0, description="seconds over which goodput is averaged; default: fabric.sample_every"
+    )
     keep: int = Field(default=3, ge=1, description="samples for which the level must be kept")
 
     _complete = model_validator(mode="after")(needs_one("within_rtts", "within", example="within_rtts: 5"))
@@ -265,7 +267,8 @@ class Recover(Selected):
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "began" if self.after == "begin" else "was cleared"
         expected = f"goodput{self.subject} ≥ {self.to}{self._limit()} after {self.fault} {what}"
-        at = [t for t in edges(moment, measures.end, self.sample / _STARTS) if t <= measures.end + 1e-9]
+        sample = self.sample or measures.fabric.spec.sample_interval
+        at = [t for t in edges(moment, measures.end, sample / _STARTS) if t <= measures.end + 1e-9]
         fine = binned_total(measures.rates.counters(chosen), at) if len(at) > 1 else []
         sums = [0.0, *accumulate(fine)]
         rates = [(last - first) / _STARTS for first, last in zip(sums, sums[_STARTS:], strict=False)]

@@ -97,7 +97,7 @@ class GoodputFloor(_InWindow):
 
     kind: Literal["goodput_floor"]
     plane: int | None = Field(default=None, ge=1)
-    sample: Duration = Field(default=0.1, gt=0, description="seconds per sample")
+    sample: Duration | None = Field(default=None, gt=0, description="seconds per sample; default: fabric.sample_every")
     at_least: LevelField | None = None
     allow: int = Field(default=0, ge=0, description="samples that may lie below")
 
@@ -107,10 +107,11 @@ class GoodputFloor(_InWindow):
         """Goodput of every sample of the window."""
         begin, end = measures.window(self.window)
         chosen, expected = self.selection(self.plane), self._expected
-        if end < begin + self.sample:
+        sample = self.sample or measures.fabric.spec.sample_interval
+        if end < begin + sample:
             return self.verdict(False, expected, "the window is shorter than a sample", span(measures, begin, end))
         receivers_sampled(measures, chosen, begin, end)
-        at = [t for t in edges(begin, end, self.sample) if t <= end + 1e-9]
+        at = [t for t in edges(begin, end, sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
         mean = measures.goodput(begin, end, chosen)
         level = self.at_least or Level(0.0, "")
@@ -131,7 +132,8 @@ class GoodputFloor(_InWindow):
     def _expected(self) -> str:
         chosen = str(self.selection(self.plane))
         what = f" of {chosen}" if chosen else ""
-        expected = f"every {show_seconds(self.sample)} sample of goodput{what}"
+        length = f"{show_seconds(self.sample)} " if self.sample else ""
+        expected = f"every {length}sample of goodput{what}"
         expected += f" ≥ {self.at_least}" if self.at_least else ""
         return expected + (f", except for {self.allow}" if self.allow else "")
 

@@ -270,6 +270,16 @@ def test_paths_that_lead_elsewhere_are_refused_at_the_check(changes, said):
         mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"paths": [{"plane": 1, "uplink": 0}]}], **changes)
 
 
+def test_a_recovery_on_fast_links_is_measured_in_samples_of_its_hosts(scenario):
+    expect = [{"kind": "recover", "fault": "cut", "to": "80% of line", "within": "1ms", "keep": 1}]
+    expect += [{"kind": "goodput_floor", "window": "cut .. cut.end", "at_least": "10% of line"}]
+    cut = {"name": "cut", "kind": "link_down", "link": "h1-p1", "at": "60us", "until": "cut + 120us"}
+    changes = {"expect": expect, "faults": [cut], "traffic.file.size": "8 MiB"}
+    run = mrclab.run(scenario.with_values(changes))
+    assert all(verdict.ok for verdict in run.verdicts)
+    assert 100e-6 < run.verdicts[0].value * 9.2e-6 < 150e-6
+
+
 def test_counted_bytes_are_judged_as_counted(tmp_path):
     matrix = tmp_path / "one.cm"
     matrix.write_text("Nodes 2\nConnections 1\n0->1 id 1 start 0 size 100000\n", encoding="utf-8")

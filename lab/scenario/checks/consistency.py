@@ -276,5 +276,5 @@ def _recorded(entry: Any, scenario: "Scenario") -> Rows:
 def _sampled(entry: Any, fabric: Fabric) -> Rows:
     """Yield sample intervals that are shorter than half of the time between two looks at a host."""
     least = 0.5 * fabric.spec.sample_interval
-    if getattr(entry, "sample", least) < least * (1 - 1e-9):
+    if (getattr(entry, "sample", None) or least) < least * (1 - 1e-9):
         yield "sample", f"hosts are sampled every {show_seconds(2 * least)}; make it {show_seconds(least)} at least"
