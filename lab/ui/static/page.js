@@ -328,13 +328,18 @@ function paced() {
 function speed() { if (layout.paced && following) operate("pace", { value: Number(at("speed").value) }); }
 
 function find() {
-  const word = at("find").value.trim(), named = (entries) => entries.some((each) => each.name === word);
+  const field = at("find"), word = field.value.trim(), named = (entries) => entries.some((each) => each.name === word);
   const plane = /^(?:plane )?(\d+)$/.exec(word);
-  if (named(layout.links)) selection.choose({ kind: "cable", name: word });
-  else if (named(layout.switches)) selection.choose({ kind: "switch", name: word });
+  const cable = layout.links.find(({ name }) => [name, name.split("/").reverse().join("/"), name.split("/")[0]].includes(word));
+  if (named(layout.switches)) selection.choose({ kind: "switch", name: word });
   else if (named(layout.hosts)) selection.choose({ kind: "host", name: word });
+  else if (cable) selection.choose({ kind: "cable", name: cable.name });
   else if (plane && layout.planes.includes(Number(plane[1]))) selection.choose({ kind: "plane", name: plane[1] });
-  else return;
+  else {
+    field.setCustomValidity(word && `Nothing here is called ${word}.`);
+    field.reportValidity();
+    return;
+  }
   at("selection").querySelector("button")?.focus();
 }
 
@@ -379,6 +384,7 @@ function wire() {
     if (!document.fullscreenElement && document.documentElement.classList.contains("projector")) projector();
   });
   at("find").addEventListener("change", find);
+  at("find").addEventListener("input", () => at("find").setCustomValidity(""));
   addEventListener("resize", refit);
   const keys = {
     " ": () => pause(!playing), p: projector, u: change, b: () => layout.rivals && beside(), "?": () => at("help").showModal(), r: () => layout.replays && shelf.open(), l: toLive, h: () => layout.operable && selection.clear(),
