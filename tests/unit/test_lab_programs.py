@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ from mrclab.lab.run import worlds
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.scenario import scenario
+from mrclab.topo.linux import processes
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -105,3 +108,16 @@ def test_virtual_time_refuses_programs(tmp_path):
     with pytest.raises(ScenarioError) as error:
         worlds.check(scenario.load(path))
     assert "--world wire" in " ".join(error.value.mistakes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="marks are read from /proc")
+def test_a_program_carries_the_marks_by_which_clean_finds_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "LIBRARY", tmp_path)
+    marks = {processes.TOKEN_VARIABLE: "token", processes.BASE_VARIABLE: str(tmp_path)}
+    agent = subprocess.Popen(["sleep", "60"], env=marks)
+    try:
+        found = programs.environment(World(tmp_path), "h1", agent.pid)
+    finally:
+        agent.kill()
+        agent.wait()
+    assert {name: found.get(name) for name in marks} == marks

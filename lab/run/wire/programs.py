@@ -14,7 +14,7 @@ from mrclab import HOME
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.wire.attach import LabClients
-from mrclab.topo.linux.processes import HOST_VARIABLE, TOKEN_VARIABLE
+from mrclab.topo.linux.processes import BASE_VARIABLE, HOST_VARIABLE, TOKEN_VARIABLE
 from mrclab.topo.linux.state import namespace
 
 LIBRARY = HOME / "hosts" / "libmrc" / "build" / "lib_mrc.so"
@@ -34,7 +34,7 @@ def environment(lab: LabClients, host: str, pid: int) -> dict[str, str]:
     preload = [str(LIBRARY), *os.environ.get("LD_PRELOAD", "").split()]
     return {
         **os.environ,
-        **_token(pid),
+        **_marks(pid),
         "LD_PRELOAD": ":".join(preload),
         "MRCLAB_VERBS": str(lab.run_dir / f"{host}{SUFFIX}"),
         "MRCLAB_ADDRESS": address(lab.fabric.host(host).number),
@@ -114,10 +114,8 @@ def _call(*command: str, quiet: bool = False) -> bool:
     return not done.returncode
 
 
-def _token(pid: int) -> Mapping[str, str]:
-    """Return the run's token, as its agents have it: processes that carry it are ended with the lab."""
-    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-        name, _, value = entry.decode(errors="replace").partition("=")
-        if name == TOKEN_VARIABLE:
-            return {name: value}
-    return {}
+def _marks(pid: int) -> Mapping[str, str]:
+    """Return the run's token and base directory, as its agents have them: the lab and `mrclab clean` end by these."""
+    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    found = dict(word.decode(errors="replace").partition("=")[::2] for word in words)
+    return {name: found[name] for name in (TOKEN_VARIABLE, BASE_VARIABLE) if name in found}
