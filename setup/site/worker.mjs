@@ -49,7 +49,8 @@ globalThis.fetch = (wanted, ...more) => parts.get(new URL(wanted.url ?? wanted, 
 
 const SNAPSHOT = `${engine}snapshot`; // memory of the interpreter once it has imported the lab
 const NATIVE = "import importlib.util\nif importlib.util.find_spec('mrclab_native'): import mrclab_native\n"; // compiled modules
-const IMPORTS = NATIVE + "import mrclab.lab.ui.browser.tab, mrclab.lab.ui.browser.shortrun, gc\ngc.collect()";
+const IMPORTS = NATIVE + "import mrclab.lab.ui.browser.tab, mrclab.lab.ui.browser.shortrun, gc, importlib\n"
+  + "importlib.invalidate_caches()\ngc.collect()"; // closes the archives that importlib.metadata keeps open
 const options = { indexURL: engine, stdLibURL: `${engine}std.zip`, env: { HOME: "/home/web_user", PYTHONDONTWRITEBYTECODE: "1" } };
 
 async function unpack(python) {

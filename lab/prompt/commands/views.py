@@ -134,11 +134,12 @@ def paths(session: LabSession, arguments: Sequence[str]) -> Answer:
             "faults": [name for link in crossed for name in degraded.get(link.name, [])],
         }
         entries.append(entry)
-    made = grid("plane", "uplink", "destination address", "hop by hop", "state", "faults", fold=True)
+    faulty = ["faults"] * any(entry["faults"] for entry in entries)
+    made = grid("plane", "uplink", "destination address", "hop by hop", "state", *faulty, fold=True)
     for entry in entries:
         made.add_row(
             str(entry["plane"]), str(entry["uplink"] or "–"), str(entry["address"]), " → ".join(entry["hops"]),
-            str(entry["state"]), ", ".join(entry["faults"]) or "–",
+            str(entry["state"]), *[", ".join(entry["faults"]) or "–" for _ in faulty],
         )  # fmt: skip
     return Answer(made, {"source": source, "destination": destination, "paths": entries})
 
