@@ -163,7 +163,7 @@ def _counted(measures: Measures, senders: Iterable[tuple[str, int]], name: str) 
 
 
 def messages(measures: Measures) -> Table:
-    """Messages of streams and ping-pongs in the order in which they completed."""
+    """Messages of traffic whose messages are timed in the order in which they completed."""
     since = measures.since_start
     return Table(
         ("traffic", "flow", "posted", "done", "seconds", "bytes"),

@@ -65,13 +65,14 @@ class TrafficBase(OfKind):
 
     `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
     and do not wait between messages, `iterates` where its hosts record iterations, `keeps_qps` where the history has
-    its QPs.
+    its QPs, `keeps_messages` where it has the time of each message.
     """
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
     bulk: ClassVar[bool] = False
     iterates: ClassVar[bool] = False
     keeps_qps: ClassVar[bool] = True
+    keeps_messages: ClassVar[bool] = True
 
     name: NewName
     start: KnownTrigger = Field(default=Trigger(), description="when it begins; 0s: with the run")

@@ -258,16 +258,28 @@ def test_evs_that_cannot_be_are_refused_at_the_check(scenario):
         )
 
 
+EVERY_MESSAGE = {"kind": "completion", "traffic": "file", "at_most": "1s"}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({}, "traffic[1].paths: uplink 0 does not lead from h1 to h2; those of plane 1 are 1 and 2"),
+        (
+            {"traffic": [FILE | {"kind": "pingpong", "size": 8}], "expect": [EVERY_MESSAGE]},
+            "expect[1].of: the history has no messages of file; write of: flows, or expect its latency",
+        ),
+        (
+            {"traffic": [{"name": "file", "kind": "all_to_all", "size": 8}], "expect": [EVERY_MESSAGE]},
+            "expect[1].of: the history has no messages of file; write of: iterations or of: flows",
+        ),
         ({"transport": {"kind": "roce"}}, "traffic[1].paths: roce has no EVs; leave paths out"),
     ],
 )
-def test_paths_that_lead_elsewhere_are_refused_at_the_check(changes, said):
+def test_what_no_run_could_do_is_refused_at_the_check(changes, said):
+    astray = [FILE | {"paths": [{"plane": 1, "uplink": 0}]}]
     with pytest.raises(mrclab.ScenarioError, match=re.escape(said)):
-        mrclab.scenario(fabric=FABRIC, traffic=[FILE | {"paths": [{"plane": 1, "uplink": 0}]}], **changes)
+        mrclab.scenario(**{"fabric": FABRIC, "traffic": astray} | changes)
 
 
 def test_a_recovery_on_fast_links_is_measured_in_samples_of_its_hosts(scenario):

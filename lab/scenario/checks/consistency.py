@@ -249,11 +249,13 @@ def _timed(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:
                 )
     named = workloads.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
     if named is not None and not named.iterates:
-        yield "of", f"{entry.traffic} has no iterations; write of: messages or of: flows"
+        yield "of", f"{entry.traffic} has no iterations; write {'of: messages or ' * named.keeps_messages}of: flows"
     if entry.kind == "completion" and entry.of == "messages":
         named = workloads.get(entry.traffic)
-        if named is not None and not named.keeps_qps:
-            yield "of", f"the history has no messages of {entry.traffic}; write of: flows"
+        if named is not None and not named.keeps_messages:
+            other = "of: iterations or of: flows" if named.iterates else "of: flows"
+            other += ", or expect its latency" if named.kind_name == "pingpong" else ""
+            yield "of", f"the history has no messages of {entry.traffic}; write {other}"
 
 
 def _with_qps(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:

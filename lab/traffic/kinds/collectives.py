@@ -20,6 +20,8 @@ class AllToAll(CollectiveTraffic):
 
     bulk: ClassVar[bool] = True
 
+    keeps_messages: ClassVar[bool] = False
+
     kind: Literal["all_to_all"]
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
@@ -69,6 +71,8 @@ class RingAllReduce(CollectiveTraffic):
 @TRAFFIC.register
 class SendRecvRing(CollectiveTraffic):
     """Every host sends `size` bytes to its right neighbour and receives as many from the left."""
+
+    keeps_messages: ClassVar[bool] = False
 
     kind: Literal["send_recv_ring"]
 

@@ -28,6 +28,7 @@ _MIN_MESSAGE = 64  # bytes: one for each QP that a flow can have
 class JobTraffic(TrafficBase):
     """Common part of both kinds: ranks on hosts, and steps."""
 
+    keeps_messages: ClassVar[bool] = False
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     placement: Literal["packed", "spread"] = Field(

@@ -28,6 +28,7 @@ class OpenLoop(TrafficBase):
 
     content: ClassVar[str] = "counted"
     keeps_qps: ClassVar[bool] = False
+    keeps_messages: ClassVar[bool] = False
 
     kind: Literal["open_loop"]
     sizes: Literal["ai", "data_mining", "hadoop", "web_search"] | None = Field(

@@ -49,6 +49,8 @@ class Stream(BoundedTraffic, PairTraffic):
 class PingPong(PairTraffic):
     """One message at a time; latency is half the time to its completion, as ib_write_lat counts it."""
 
+    keeps_messages: ClassVar[bool] = False
+
     kind: Literal["pingpong"]
     size: Annotated[Size, Field(ge=1, le=2**30)] = 2
     count: int = Field(default=100, ge=1, le=100_000)

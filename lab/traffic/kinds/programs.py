@@ -73,6 +73,7 @@ class Programs(TrafficBase):
     receives; or the `ranks` of a job, such as training, which start together."""
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})
+    keeps_messages: ClassVar[bool] = False
 
     kind: Literal["program"]
     programs: list[ProgramSpec] = Field(default=[], description="programs, in the order of their start")
