@@ -15,11 +15,23 @@ from mrclab.topo.errors import TopoError
 
 if TYPE_CHECKING:
     from mrclab.sim.fabric import SimFabric
+    from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import Cable, HalfLink
     from mrclab.topo.nodecontrol import Cleared, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4
+
+
+class _FromElsewhere:
+    """Has the T0 check the source of each frame, which it takes for its host's own otherwise."""
+
+    def on_frame(self, frame: SimFrame, _half_link: HalfLink) -> SimFrame:
+        """Return the frame as bytes: these are checked."""
+        return of_bytes(frame.to_bytes())
+
+
+_FROM_ELSEWHERE: Final = _FromElsewhere()
 
 
 class _Injected:
@@ -159,8 +171,12 @@ class SimFaultInjector:
             here, there = half_link.end, twin.end
             half_link.attach(*there)
             twin.attach(*here)
-        for cable in (first, second):
+        for name, cable in ((one, first), (other, second)):
             cable.swapped = not cable.swapped
+            up = cable.half_links[0]
+            up.faults = tuple(fault for fault in up.faults if fault is not _FROM_ELSEWHERE)
+            if cable.swapped and self._fabric.model.link(name).kind == "nic":
+                up.faults = (*up.faults, _FROM_ELSEWHERE)
 
     def background(
         self, source: str, destination: str, path: tuple[int, int], rate_pps: float, size: int, name: str

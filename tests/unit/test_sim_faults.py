@@ -6,7 +6,7 @@ import pytest
 from sim_pair import Sim, Write, finish
 
 from mrclab.sim.clock import SECOND, Clock, ticks
-from mrclab.sim.frame import SimFrame
+from mrclab.sim.frame import WRONG_SOURCE, SimFrame
 from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.links.capturepoint import CapturePoint
 from mrclab.sim.links.faults import decider
@@ -207,6 +207,21 @@ def test_swapped_cables_lead_to_each_others_ends_and_back():
     assert sum(sim.fabric.switches[f"t1-p1-{n}"].drops[4] for n in (1, 2)) > 0
     injector.swap("t0-p1-1/t1-p1-1", "t0-p1-1/t1-p1-2")
     assert (one.half_links[0].end, other.half_links[1].end) == before
+
+
+def test_a_t0_drops_what_comes_by_the_cable_of_another_host():
+    sim = Sim(hosts_per_t0=2)
+    injector = broken(sim)
+    injector.swap("h1-p1", "h2-p1")
+    write = Write(sim, "h1", "h3", 1 << 20)
+    finish(sim, write)
+    assert write.received == write.sent
+    assert sim.fabric.switches["t0-p1-1"].drops[WRONG_SOURCE] > 0
+    dropped = sim.fabric.switches["t0-p1-1"].drops[WRONG_SOURCE]
+    injector.swap("h1-p1", "h2-p1")
+    assert sim.fabric.cable("h1-p1").half_links[0].faults == ()
+    finish(sim, Write(sim, "h1", "h3", 1 << 20))
+    assert sim.fabric.switches["t0-p1-1"].drops[WRONG_SOURCE] == dropped
 
 
 def test_background_traffic_takes_its_rate_and_says_how_many():
