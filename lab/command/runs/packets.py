@@ -11,6 +11,7 @@ from mrclab.lab import console
 from mrclab.lab.capture import packets as table
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError, naming
+from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.sections.trace import COLUMNS, PacketFilter
 from mrclab.topo import fabricfile
 from mrclab.topo.input import sentences
@@ -64,7 +65,10 @@ def _filter(words: list[str]) -> PacketFilter:
         if not equals or field not in PacketFilter.model_fields:
             fields = ", ".join(PacketFilter.model_fields)
             raise LabError(f"{word}: no such condition; expected FIELD=VALUE with one of {fields}")
-        found[field] = value.split(",") if field == "kind" else value
+        try:
+            found[field] = value.split(",") if field == "kind" else yamlfile.parse_value(value)
+        except ValueError as error:
+            raise LabError(f"{word}: {error}") from None
     try:
         return PacketFilter.model_validate(found)
     except ValidationError as error:

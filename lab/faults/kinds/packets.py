@@ -80,7 +80,7 @@ def _lost(fault: "GrayLoss | HostLoss") -> str:
     """Return the lost share, in words."""
     if fault.model is not None:
         return fault.model.text
-    return f"every {fault.every}. packet" if fault.rate is None else f"{fault.rate * 100:g}% of packets"
+    return f"1 of every {fault.every} packets" if fault.rate is None else f"{fault.rate * 100:g}% of packets"
 
 
 @FAULTS.register
