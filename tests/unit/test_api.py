@@ -273,6 +273,10 @@ EVERY_MESSAGE = {"kind": "completion", "traffic": "file", "at_most": "1s"}
             {"traffic": [{"name": "file", "kind": "all_to_all", "size": 8}], "expect": [EVERY_MESSAGE]},
             "expect[1].of: the history has no messages of file; write of: iterations or of: flows",
         ),
+        (
+            {"faults": [{"name": "slow", "kind": "delay", "link": "h1-p1", "delay": "0s", "at": 0}]},
+            "faults[1].delay: this must be greater than 0",
+        ),
         ({"transport": {"kind": "roce"}}, "traffic[1].paths: roce has no EVs; leave paths out"),
     ],
 )

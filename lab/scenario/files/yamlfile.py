@@ -108,9 +108,9 @@ class Document:
         """Return the line, counted from 1, of the innermost part of `location` that the file has."""
         node: Any = self._root
         line = 0
-        for part in location:
+        for position, part in enumerate(location):
             try:
-                if isinstance(node, CommentedMap) and part in node:
+                if _is_field(node, location, position):
                     line = node.lc.key(part)[0]
                 elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
                     line = node.lc.item(part)[0]
@@ -132,7 +132,7 @@ class Document:
         text = ""
         node: Any = self._root
         for position, part in enumerate(location):
-            known = isinstance(node, CommentedMap) and part in node
+            known = _is_field(node, location, position)
             if isinstance(part, int):
                 text += f"[{part + 1}]"
             elif known or (position == len(location) - 1 and not _is_tag(node, part)):
@@ -141,6 +141,13 @@ class Document:
                 continue
             node = _child(node, part)
         return text or "scenario"
+
+
+def _is_field(node: Any, location: Location, position: int) -> bool:
+    """Return True if a part of a place is a field that the file has, not the tag of a union of the same name."""
+    part = location[position]
+    last = position == len(location) - 1
+    return isinstance(node, CommentedMap) and part in node and (last or isinstance(node[part], (dict, list)))
 
 
 def read(path: Path, *, follow: bool = True) -> Document:

@@ -5,6 +5,7 @@ merges a value into an existing section, field by field, unless its `kind` diffe
 and so does `set` a whole entry of a list.
 """
 
+import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -136,11 +137,13 @@ def _without_tags(node: Any, location: Place) -> Place:
     """Return a pydantic location without the tags of unions."""
     real: list[int | str] = []
     for position, part in enumerate(location):
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            if position < len(location) - 1:
-                continue
+        child = None
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            child = node[part]
+        if isinstance(child, (dict, list)):
+            node = child
+        elif position < len(location) - 1:
+            continue  # a tag, which may be the name of a field too
         real.append(part)
     return tuple(real)
 
