@@ -127,7 +127,8 @@ class Clean(BaseExpectation):
             if state not in USABLE and key[:2] not in broken
         ]
         if bad:
-            problems.append(f"{len(bad)} EVs are still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
+            still = "one EV is" if len(bad) == 1 else f"{len(bad)} EVs are"
+            problems.append(f"{still} still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
         for r in measures.history.of("faults.cleared"):  # cables probed and entries audited after the last fault
             if not r.get("verified", True):
                 problems.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
