@@ -118,14 +118,20 @@ def exhausted_by_log(log: Path) -> str:
     return "" if number is None else f"this machine has run out of {_EXHAUSTED[number]} (see log/{log.name})"
 
 
+def plain(error: BaseException) -> str:
+    """Return an error's text; of the operating system's the file, where it is known, and what is wrong."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 def no_result(directory: Path, error: Exception) -> str:
     """One sentence on a directory that is no run's, with the remedy."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         there = directory.is_dir()
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"
         return f"{directory} is not the result directory of a finished run: {why}; name one that `mrclab run` printed"
-    why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    return f"{directory} is not the result directory of a finished run: {why}; run its scenario again"
+    return f"{directory} is not the result directory of a finished run: {plain(error)}; run its scenario again"
 
 
 @contextmanager

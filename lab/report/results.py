@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrclab import compiled
 from mrclab.lab import history
-from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, no_result
+from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, no_result, plain
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
@@ -104,7 +104,7 @@ def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
             return _collect(world, loaded, place, reason, world.collect)
         except (OSError, LabError) as again:
             shutil.rmtree(place, ignore_errors=True)
-            raise RunError(f"nothing of the run could be kept: {error}; nor elsewhere: {again}") from None
+            raise RunError(f"nothing of the run could be kept: {plain(error)}; nor elsewhere: {plain(again)}") from None
 
 
 def elsewhere(directory: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted
+from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted, plain
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.report import results
@@ -356,7 +356,7 @@ def _taken(
                 world.record(MachineSlow(why=str(error)))
                 notify(str(error))
             except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
-                reason = exhausted(error) or str(error)
+                reason = exhausted(error) or plain(error)
                 if type(error) is RuntimeError and not exhausted(error):
                     raise  # a bug of the lab itself
                 notify(reason)
