@@ -17,11 +17,13 @@ from typer.testing import CliRunner
 
 from mrclab.lab.command import cli, ending
 from mrclab.lab.command.live import shortcut
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, Unreachable
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.config import registry as algorithms
 from mrclab.topo.linux import state
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 PLAN = [sys.executable, "-c", "from mrclab.lab.command.entry import main; main()", "plan"]
 
@@ -342,3 +344,10 @@ def test_a_command_whose_module_raises_a_key_error_is_not_called_unknown(tmp_pat
     commands._places["run"] = ("Run", "broken_command")
     with pytest.raises(ImportError, match="broken_command cannot be imported: KeyError 'left out'"):
         commands.get("run")
+
+
+def test_a_host_without_an_agent_is_unreachable(tmp_path):
+    clients = attach.LabClients(tmp_path, Fabric(FabricSpec()))
+    for reach in (lambda: clients.call("h1", "hello"), lambda: attach.Listener(clients, ["h1"])):
+        with pytest.raises(Unreachable, match="its process is not running"):
+            reach()
