@@ -79,6 +79,8 @@ def test_three_tiers():
     [
         ("Radix_Up 2", "Radix_Upp 2", "x.topo:8: 'Radix_Upp' is not a keyword here; did you mean 'radix_up'?"),
         ("Radix_Up 2", "Radix_Up two", "x.topo:8: a word and a number are expected here"),
+        ("Nodes 32\n", "", "x.topo: Nodes is missing or 0; add, for example, Nodes 16"),
+        ("Gbps 100", "Gbps 0", "Downlink_speed_Gbps of tier 0 is 0; give, for example, 100"),
         ("Radix_Up 2\n", "", "x.topo: tier 0 has no Radix_Up; add it"),
         ("Radix_Down 4", "Radix_Down 5", "Radix_Down of tier 1 is 5, and there are 4 T0s of a pod"),
         ("Nodes 32", "Nodes 33", "Nodes 33 is not a multiple of Radix_Down of tier 0, 8"),

@@ -26,7 +26,9 @@ from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences
 from mrclab.topo.input.sentences import nearest
 
-_WHOLE: Final = ("nodes", "tiers", "podsize")
+_WHOLE: Final = {"nodes": 16, "tiers": 2, "podsize": 16}
+"""Fields of the whole fabric, each with an example."""
+
 _OF_TIER: Final = (
     "downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns", "oversubscribed",
     "bundle", "queue_up", "queue_down",
@@ -78,9 +80,9 @@ def _number(words: list[str], where: str) -> int:
 
 
 def _fabric(whole: Mapping[str, int], tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
-    for key in _WHOLE:
+    for key, example in _WHOLE.items():
         if not whole.get(key):
-            raise ValueError(f"{name}: there is no {key.title()}, or it is 0; give, for example, Tiers 2")
+            raise ValueError(f"{name}: {key.title()} is missing or 0; add, for example, {key.title()} {example}")
     if whole["tiers"] not in _TIERS or len(tiers) != whole["tiers"]:
         raise ValueError(
             f"{name}: Tiers {whole['tiers']} with {len(tiers)} sections; there are topologies of 2 and 3 tiers"
@@ -104,6 +106,8 @@ def _check_tier(tier: Mapping[str, int], number: int, count: int, name: str) -> 
     for key in needed:
         if key not in tier:
             raise ValueError(f"{name}: tier {number} has no {key.title()}; add it")
+    if not tier["downlink_speed_gbps"]:
+        raise ValueError(f"{name}: Downlink_speed_Gbps of tier {number} is 0; give, for example, 100")
     if tier.get("bundle", 1) != 1:
         raise ValueError(
             f"{name}: tier {number} has bundles of {tier['bundle']} cables, and two switches have one here"
