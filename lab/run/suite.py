@@ -123,7 +123,7 @@ def _meant(word: str, home: Path) -> str:
     if near := difflib.get_close_matches(Path(word).stem, names, 1):
         return f"; did you mean {near[0]}?"
     first = sorted(path.stem for path in home.iterdir() if path.suffix in _SUFFIXES)
-    return f", such as {', '.join(first)}; `mrclab suite --dry-run` lists more"
+    return f"; choose {', '.join(first)}, or one that `mrclab suite --dry-run` lists"
 
 
 def find_one(word: Path) -> Path:
