@@ -233,10 +233,15 @@ def test_no_run_stays_in_memory_when_the_next_begins(tmp_path):
     traffic, expect = "[{name: file, kind: write, from: h1, to: h3, size: 64 KiB}]", "[{kind: integrity}]"
     text = f"name: small\nworld: sim\ntraffic: {traffic}\nexpect: {expect}\n"
     loaded = scenario.loads(text, "small.yaml")
+    others = _worlds()
     result = suite.Suite(tmp_path, lambda *_: None, lambda _: None).run([loaded])
     assert [entry.state for entry in result.entries] == ["passed"]
+    assert not [found for found in _worlds() if not any(found is other for other in others)]
+
+
+def _worlds():
     gc.unfreeze()  # else what reading the history hid is in no list
-    assert not [found for found in gc.get_objects() if isinstance(found, SimWorld)]
+    return [found for found in gc.get_objects() if isinstance(found, SimWorld)]
 
 
 def test_a_scenario_of_a_folder_is_found_by_its_name_alone():
