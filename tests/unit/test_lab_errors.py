@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 MISTAKES = {
     "run link-failrue": 'no scenario "link-failrue" .*; did you mean link-failure',
-    "run xyzzy": 'no scenario "xyzzy" .*; choose chaos, .*; `mrclab suite',
+    "run xyzzy": 'no scenario "xyzzy" .*; choose chaos, .*, or one that `mrclab suite',
     "campaign permutatoin": "did you mean permutation?",
     "run tabs.yaml": "tabs.yaml:3: this is not valid YAML: .*; indent with spaces",
     "report nothere": "nothere is not the result directory of a finished run: there is no such directory; name one",
