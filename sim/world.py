@@ -130,6 +130,10 @@ class SimWorld:
         at = self._clock.not_before(until)
         if not self._events:
             self._clock.run(at)
+        return self.published()
+
+    def published(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the (host, event) pairs that were published since the last call."""
         events, self._events = self._events, []
         return events
 

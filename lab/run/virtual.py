@@ -105,11 +105,18 @@ class VirtualWorld:
         """Let virtual time pass until an event occurs, at most until `until`, and for one slice only."""
         self._check_interrupt()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
-        for host, event in self._sim.run(max(least, min(until, self.now + self._slice))):
-            for hearing in self._event_queues:
-                hearing.take(host, event)
+        self._pass_on(self._sim.run(max(least, min(until, self.now + self._slice))))
         if self._mirror is not None:
             self._mirror.write_now_and_then()
+
+    def publish(self) -> None:
+        """Queue all events that hosts have published, without letting time pass."""
+        self._pass_on(self._sim.published())
+
+    def _pass_on(self, events: Iterable[Event]) -> None:
+        for host, event in events:
+            for hearing in self._event_queues:
+                hearing.take(host, event)
 
     def _check_interrupt(self) -> None:
         """Report an interrupt, once."""
@@ -131,7 +138,7 @@ class VirtualWorld:
         try:
             answer: dict[str, Any] | None = self._sim.call(node, op, **arguments)
         except RpcUnavailable as error:
-            raise Unreachable(f"{node} could not {op}: {error.message}") from None
+            raise Unreachable(error.message) from None
         except RpcError as error:
             raise RunError(f"{node} could not {op}: {error.message}") from None
         return answer or {}
@@ -229,6 +236,14 @@ class _EventQueue:
             self._world.advance(until)
         while not self._queue and self._world.now < until:
             self._world.advance(until)
+        return self._all_queued()
+
+    def taken(self) -> list[Event]:
+        """Return all events until now."""
+        self._world.publish()
+        return self._all_queued()
+
+    def _all_queued(self) -> list[Event]:
         found = list(self._queue)
         self._queue.clear()
         return found

@@ -59,6 +59,9 @@ class EventQueue(Protocol):
     def is_subscribed(self, host: str) -> bool:
         """Return True if a host is subscribed to and not gone."""
 
+    def taken(self) -> list[Event]:
+        """Return the events that came and that `wait` has not returned yet."""
+
     def wait(self, until: float) -> list[Event]:
         """Let time pass until an event comes, at most until a time; return all that have come."""
 

@@ -451,6 +451,8 @@ class Lab:
 
     def subscribe_to(self, hosts: Iterable[str]) -> None:
         """Take in the events of hosts from now on, again where an agent was restarted."""
+        for node, event in self._events.taken():  # such as the end of an agent, before what begins now
+            self._take(node, event)
         for host in hosts:
             if not self._events.is_subscribed(host):
                 self._events.join(host)

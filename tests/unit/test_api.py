@@ -221,6 +221,8 @@ def test_stopped_traffic_sends_nothing_more():
             flow.wait("1us")
         assert not flow.stop().intact
         assert lab.qps("h1") == lab.qps("h2") == []
+        with lab.fault("agent_crash", host="h2"), pytest.raises(mrclab.RunError, match=r"^the agent of h2 is down$"):
+            lab.transfer("h1", "h2", "64 KiB")
         assert lab.transfer("h1", "h2", "64 KiB").intact
 
 

@@ -157,6 +157,10 @@ class Listener:
         """Return True if a host is connected."""
         return host in self._clients
 
+    def taken(self) -> list[Event]:
+        """Return nothing: `wait` returns what it has read."""
+        return []
+
     def wait(self, until: float) -> list[Event]:
         """Return (host, event) of all that arrived; returns at the first arrivals, or at a monotonic time."""
         found: list[Event] = []
