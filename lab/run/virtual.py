@@ -6,7 +6,7 @@ effect between two events, never within one.
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -223,7 +223,7 @@ class _EventQueue:
         """Return True if a host's events are subscribed to."""
         return host in self._joined
 
-    def take(self, host: str, event: dict[str, Any]) -> None:
+    def take(self, host: str, event: Mapping[str, Any]) -> None:
         """Queue an event."""
         if host in self._joined and event["kind"] in self._kinds:
             self._queue.append((host, event))
