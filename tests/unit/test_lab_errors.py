@@ -148,7 +148,7 @@ def test_what_is_there_and_no_file_is_not_said_to_be_missing(tmp_path, name):
     [
         ("seed={", "--set seed: this is not valid YAML: expected the node content"),
         ("seed=[1", "--set seed: this is not valid YAML: expected ',' or ']'"),
-        ("traffic=null", "with traffic=null: traffic: a list is expected here"),
+        ("traffic=null", "with traffic=null: traffic: this field is missing"),
     ],
 )
 def test_a_value_that_is_no_yaml_is_explained(text, said):
