@@ -2,19 +2,17 @@
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from mrclab.lab import console
-from mrclab.lab.command.display import answer, terminal
+from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.options import Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
-from mrclab.lab.console import plain
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.run import runner, suite, worlds
@@ -27,9 +25,10 @@ from mrclab.topo.linux import killed
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 app = typer.Typer()
-out = console.standard()
-err = console.console(stderr=True)
 
 ScenarioPath = Annotated[
     Path, typer.Argument(metavar="SCENARIO", help="a scenario file, e.g. scenarios/link-failure.yaml")
@@ -74,7 +73,7 @@ def run(
             answer.give("run", 0, dry_run=True, runs=[planning.as_json(one.fabric, one.scenario) for one in chosen])
         else:
             for one in chosen:
-                planning.show(one.fabric, one.scenario, out)
+                planning.show(one.fabric, one.scenario, _console())
         _warn(worlds.check_size(*chosen, force=True))
         return
     _warn(worlds.check_machine(*chosen, force=force))
@@ -83,18 +82,20 @@ def run(
             raise LabError("the live page shows one run; choose one with --variant")
         from mrclab.lab.report import suitereport  # noqa: PLC0415 - single runs do without
 
-        with progressbar.shown(err) as progress:
+        with progressbar.shown() as progress:
             made = suite.Suite(results_dir, progress, progressbar.notifier(progress), target, context.obj)
-            result = suitereport.run(made, chosen, loaded.scenario.name, err)
-        suitereport.show(result, err if as_json else out)
+            result = suitereport.run(made, chosen, loaded.scenario.name, _console(stderr=True))
+        suitereport.show(result, _console(stderr=as_json))
         if as_json:
             answer.give("run", result.status, directory=str(result.directory), **suitereport.as_json(result))
         raise typer.Exit(result.status)
-    watching = Watched(context.obj, place, err, results_dir, ui=ui, browser=browser)
-    with progressbar.shown(err) as progress, watching as shown:
+    with (
+        progressbar.shown() as progress,
+        Watched(context.obj, place, progress.notify, results_dir, ui=ui, browser=browser) as shown,
+    ):
 
         def verdict(outcome: runner.Outcome) -> None:
-            progress.bar.stop()
+            progress.stop()
             _verdict(outcome, as_json)
             progress("drawing the report", 0, 0)
 
@@ -108,7 +109,7 @@ def run(
             show=shown.show,
             on_verdict=verdict,
         )
-        progress.bar.stop()
+        progress.stop()
         status = _report("run", outcome, as_json)
         if outcome.state == "invalid" and not outcome.measures.machine.stopped:
             again = f"--slower {2 * slower:g}"
@@ -143,7 +144,7 @@ def plan(
     if as_json:
         answer.give("plan", 0, **planning.as_json(fabric, spec, entries))
     else:
-        planning.show(fabric, spec, out, entries)
+        planning.show(fabric, spec, _console(), entries)
 
 
 @app.command()
@@ -160,7 +161,7 @@ def report(
         if as_json:
             answer.give("report", 0, page=str(page))
         else:
-            out.print(f"The paper's figures: {page}", soft_wrap=True)
+            _console().print(f"The paper's figures: {page}", soft_wrap=True)
         return
     with results.foreign(directory):
         outcome = runner.finish(directory, lambda judged: _verdict(judged, as_json))
@@ -172,20 +173,31 @@ def report(
 def _warn(warnings: list[str]) -> None:
     for text in warnings:
         if text:
-            console.plain(err, f"mrclab: {text}")
+            progressbar.line(f"mrclab: {text}")
+
+
+def _console(stderr: bool = False) -> "Console":
+    """Return the console of standard error or output. rich takes long to load, and tables come after the run."""
+    from mrclab.lab import console  # noqa: PLC0415
+
+    return console.console(stderr=True) if stderr else console.standard()
 
 
 def _verdict(outcome: runner.Outcome, as_json: bool) -> None:
     """Print tables and verdict as soon as they are known."""
     if outcome.facts:
-        terminal.show(outcome.facts, err if as_json else out)
+        from mrclab.lab.command.display import terminal  # noqa: PLC0415 - it loads rich
+
+        terminal.show(outcome.facts, _console(stderr=as_json))
 
 
 def _report(command: str, outcome: runner.Outcome, as_json: bool) -> int:
     """Print where the report is; return the exit status."""
     status = 0 if outcome.ok else 3 if outcome.state == "invalid" else 1
     if outcome.facts:
-        terminal.show_place(outcome.directory, err if as_json else out)
+        from mrclab.lab.command.display import terminal  # noqa: PLC0415 - it loads rich
+
+        terminal.show_place(outcome.directory, _console(stderr=as_json))
     if as_json:
         verdicts = [dataclasses.asdict(verdict) for verdict in outcome.verdicts]
         directory = str(outcome.directory)
@@ -202,13 +214,19 @@ class Watched:
     """
 
     def __init__(
-        self, run_dir: Path, place: Path | None, err: Console, results: Path, *, ui: bool, browser: bool
+        self,
+        run_dir: Path,
+        place: Path | None,
+        notify: Callable[[str], None],
+        results: Path,
+        *,
+        ui: bool,
+        browser: bool,
     ) -> None:
         self._run_dir, self._place = run_dir, place
-        self._err = err
         self._with_page = ui or browser
         self._stack = ExitStack()
-        self._page = PageProcess(run_dir, self._print, browser=browser, results=results)
+        self._page = PageProcess(run_dir, notify, browser=browser, results=results)
 
     def show(self, world: LiveWorld) -> None:
         """The lab is up."""
@@ -226,9 +244,6 @@ class Watched:
     def keep_open(self) -> None:
         """The run is over and reported."""
         self._page.keep_open("the live page stays until Ctrl-C")
-
-    def _print(self, text: str) -> None:
-        plain(self._err, text)
 
     def __enter__(self) -> "Watched":
         self._stack.enter_context(self._page)
