@@ -22,8 +22,9 @@ from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
 from mrclab.lab.measure import Measures
 from mrclab.lab.report import results as directories
-from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario as files
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.session.lab import Lab, lab_up
 from mrclab.lab.tables import Table
@@ -47,7 +48,7 @@ class Scenario:
         """
         if isinstance(source, str) and "\n" in source:
             return cls(files.loads(source))
-        return cls(files.load(suite.find_one(path_of(source, "source"))))
+        return cls(files.load(finding.find_one(path_of(source, "source"))))
 
     @property
     def name(self) -> str:

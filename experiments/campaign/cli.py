@@ -17,9 +17,9 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import Variant
 from mrclab.lab.errors import Interrupted, Refused, ScenarioError, naming
-from mrclab.lab.run import suite, worlds
+from mrclab.lab.run import worlds
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.scenario.files import finding, yamlfile
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 app = typer.Typer()
@@ -54,7 +54,7 @@ def campaign(
 
     Exit status 0: all passed, 1: some did not.
     """
-    given = read(path) or CampaignFile(scenario=suite.find_one(path))
+    given = read(path) or CampaignFile(scenario=finding.find_one(path))
     given = with_sets(given, plan.parse_sweeps(sets or []))
     planned = plan.make(
         scenario.load(given.scenario),

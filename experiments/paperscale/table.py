@@ -18,10 +18,10 @@ from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.run import suite
 from mrclab.lab.run.suite import Suite, SuiteEntry, SuiteResult
-from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.scenario.files import finding, yamlfile
 from mrclab.lab.scenario.scenario import Loaded
 
-SCENARIOS = suite.SCENARIOS / "paper-scale"
+SCENARIOS = finding.SCENARIOS / "paper-scale"
 _ENTRIES, _RUNS = "entries.jsonl", "runs"
 _NOT_COMPARED = {"title", "description", "variants"}
 

@@ -15,6 +15,7 @@ from mrclab.lab.command.options import Slower, Target, World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.topo.input import files
 
@@ -73,7 +74,7 @@ def compare_worlds(
         jitter = jitter or about.jitter
         about = replace(about, note=note or about.note, jitter=jitter)
     if about is None or words:
-        found = work.comparable(suite.load_all(suite.find(words or [])))
+        found = work.comparable(suite.load_all(finding.find(words or [])))
         runs = [scenario.slower(run, slower) for run in found if work.called(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])

@@ -10,6 +10,7 @@ from topo_helpers import run_dir
 from mrclab.experiments.paper import page
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import suite
+from mrclab.lab.scenario.files import finding
 
 pytestmark = [
     pytest.mark.root,
@@ -33,7 +34,7 @@ def slower(path: Path, directory: Path) -> Path:
 def test_the_shapes_of_the_paper_come_out_here(tmp_path: Path) -> None:
     planned = []
     for name, variant in EXPERIMENTS:
-        (path,) = suite.find([f"paper/{name}"])
+        (path,) = finding.find([f"paper/{name}"])
         (loaded,) = suite.load_all([slower(path, tmp_path)])
         planned.append(loaded.pick(variant) if variant else loaded)
     made = suite.Suite(tmp_path, lambda *_: None, lambda _: None, "soft", run_dir("paper"), again=4)

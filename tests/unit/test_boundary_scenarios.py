@@ -9,8 +9,8 @@ import pytest
 
 from mrclab.lab.command import cli
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.run import suite
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 
 BASE = "name: x\ntraffic:\n  - {name: a, kind: write, from: h1, to: h3, size: 1 MiB}\n"
 LINK = "t0-p1-1/t1-p1-2"
@@ -129,4 +129,4 @@ def test_files_that_never_end_are_one_sentence(tmp_path, capsys, kind):
 @pytest.mark.parametrize(("word", "what"), [("/dev/zero", "is not a regular file"), ("", "holds no scenario file")])
 def test_what_is_there_and_no_scenario_is_not_said_to_be_missing(tmp_path, word, what):
     with pytest.raises(ScenarioError, match=what):
-        suite.find_one(Path(word or tmp_path))
+        finding.find_one(Path(word or tmp_path))

@@ -11,7 +11,7 @@ from mrclab.lab.command import cli, ending
 from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
 from mrclab.lab.run import mirror as places
-from mrclab.lab.run import suite
+from mrclab.lab.scenario.files import finding
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,15 +49,15 @@ def test_a_mistake_is_answered_with_what_is_wrong_and_the_remedy(line, tmp_path,
 def test_a_folder_that_goes_while_it_is_searched_is_passed_over(tmp_path, monkeypatch):
     (tmp_path / "kept.yaml").write_text("")
     (tmp_path / "gone").mkdir()
-    walk = suite.os.walk
+    walk = finding.os.walk
 
     def losing(top):
         for place, folders, names in walk(top):
             (tmp_path / "gone").rmdir() if (tmp_path / "gone").exists() else None
             yield place, folders, names
 
-    monkeypatch.setattr(suite.os, "walk", losing)
-    assert suite._below(tmp_path) == [tmp_path / "kept.yaml"]
+    monkeypatch.setattr(finding.os, "walk", losing)
+    assert finding._below(tmp_path) == [tmp_path / "kept.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_an_option_that_says_nothing_sensible_is_refused_in_either_world(line, s
 
 
 def test_a_folder_of_very_many_folders_is_not_searched_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(suite, "_MAX_FOLDERS", 3)
+    monkeypatch.setattr(finding, "_MAX_FOLDERS", 3)
     for number in range(4):
         (tmp_path / str(number)).mkdir()
     with pytest.raises(LabError, match="has more than 3 folders; name one that holds scenarios"):
-        suite.find([str(tmp_path)])
+        finding.find([str(tmp_path)])
 
 
 @pytest.mark.parametrize("name", ["folder", "fifo"])

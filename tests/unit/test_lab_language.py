@@ -6,8 +6,8 @@ import pytest
 
 from mrclab.hosts.workloads.schedules import chunk
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.run.suite import SCENARIOS
 from mrclab.lab.scenario import reference, schema
+from mrclab.lab.scenario.files.finding import SCENARIOS
 from mrclab.lab.scenario.scenario import load, loads, with_seed
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.traffic.base import Traffic

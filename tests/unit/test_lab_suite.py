@@ -17,6 +17,7 @@ from mrclab.lab.report import suitereport
 from mrclab.lab.run import suite
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 from mrclab.sim.world import SimWorld
 from mrclab.topo.linux import state
 
@@ -45,21 +46,21 @@ def names(paths: list[Path]) -> list[str]:
 
 
 def test_words_are_files_directories_or_names_below_scenarios(home):
-    assert names(suite.find([], home)) == ["a", "b", "e1", "e2"]
-    assert names(suite.find(["paper", "b"], home)) == ["e1", "e2", "b"]
-    assert names(suite.find([str(home / "paper" / "e2.yaml"), "paper/e1", "paper"], home)) == ["e2", "e1"]
+    assert names(finding.find([], home)) == ["a", "b", "e1", "e2"]
+    assert names(finding.find(["paper", "b"], home)) == ["e1", "e2", "b"]
+    assert names(finding.find([str(home / "paper" / "e2.yaml"), "paper/e1", "paper"], home)) == ["e2", "e1"]
     with pytest.raises(ScenarioError, match=r"no scenario .papier. .*; did you mean paper\?"):
-        suite.find(["papier"], home)
+        finding.find(["papier"], home)
 
 
-@pytest.mark.parametrize("apart", suite.EXCLUDED)
+@pytest.mark.parametrize("apart", finding.EXCLUDED)
 def test_what_takes_a_machine_for_itself_runs_only_when_it_is_named(home, apart):
     path = home / apart / "huge.yaml"
     path.parent.mkdir()
     path.write_text(TEXT.replace("NAME", "huge"))
-    assert names(suite.find([], home)) == ["a", "b", "e1", "e2"]
-    assert names(suite.find([apart], home)) == names(suite.find([f"{apart}/huge"], home)) == ["huge"]
-    assert (suite.SCENARIOS / apart).is_dir()
+    assert names(finding.find([], home)) == ["a", "b", "e1", "e2"]
+    assert names(finding.find([apart], home)) == names(finding.find([f"{apart}/huge"], home)) == ["huge"]
+    assert (finding.SCENARIOS / apart).is_dir()
 
 
 def test_mistakes_of_all_files_are_said_together(home):
@@ -67,12 +68,12 @@ def test_mistakes_of_all_files_are_said_together(home):
         path = home / f"{name}.yaml"
         path.write_text(path.read_text().replace("size:", "siz:"))
     with pytest.raises(ScenarioError) as error:
-        suite.load_all(suite.find([], home))
+        suite.load_all(finding.find([], home))
     assert {Path(line.split(":")[0]).stem for line in error.value.mistakes} == {"b", "e1"}
 
 
 def test_every_seed_runs_all_variants_before_the_next_one(home):
-    loaded = suite.load_all(suite.find(["a", "b"], home))
+    loaded = suite.load_all(finding.find(["a", "b"], home))
 
     def planned(**options):
         return [(one.scenario.name, one.scenario.seed) for one in suite.runs(loaded, **options)]
@@ -245,5 +246,5 @@ def _worlds():
 
 
 def test_a_scenario_of_a_folder_is_found_by_its_name_alone():
-    (found,) = suite.find(["e10-all-to-all"])
-    assert found == suite.SCENARIOS / "paper" / "e10-all-to-all.yaml"
+    (found,) = finding.find(["e10-all-to-all"])
+    assert found == finding.SCENARIOS / "paper" / "e10-all-to-all.yaml"

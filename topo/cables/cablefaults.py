@@ -13,8 +13,7 @@ headers.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mrclab.topo import srv6
 from mrclab.topo.srv6 import USID_BITS, USIDS_PER_ADDRESS
@@ -31,8 +30,7 @@ LONG_CYCLE = 2**20  # packets; a longer one only for tiny rates
 _FEW_LOSSES = 100  # from here on whole losses of such a cycle are within 0.5 % of the rate
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """Packets that a fault concerns; the empty match is every packet.
 
     `usids`: the uSID is still ahead in the destination address. `evs`: whole EVs. `paths`: (plane, uplink) of the EV,
@@ -80,7 +78,6 @@ def _ev_expression(ev: int, mask: int) -> str:
     return " ".join(parts)
 
 
-@dataclass(frozen=True)
 class Drop:
     """Lose every packet that matches; carrier stays up."""
 
@@ -89,21 +86,20 @@ class Drop:
         return f"{counter} drop"
 
 
-@dataclass(frozen=True)
 class Loss:
     """Lose each packet with a probability (0…1, resolution one in a million), drawn by the kernel: not repeatable."""
 
-    probability: float
+    __slots__ = ("probability",)
 
-    def __post_init__(self) -> None:
-        _check_probability(self.probability)
+    def __init__(self, probability: float) -> None:
+        _check_probability(probability)
+        self.probability = probability
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
         return f"{_chance(self.probability)}{counter} drop"
 
 
-@dataclass(frozen=True)
 class SeededLoss:
     """Lose each packet with a probability, drawn in advance from a seed: the same packet numbers every time.
 
@@ -111,14 +107,15 @@ class SeededLoss:
     numbers, each counting its own packets.
     """
 
-    probability: float
-    seed: str
-    draws: int = 2048  # each takes the kernel some hundred bytes
+    __slots__ = ("draws", "probability", "seed")
 
-    def __post_init__(self) -> None:
-        _check_probability(self.probability)
-        if self.draws < 1:
-            raise ValueError(f"a seeded loss needs at least one draw, not {self.draws}")
+    def __init__(self, probability: float, seed: str, draws: int = 2048) -> None:
+        _check_probability(probability)
+        if draws < 1:
+            raise ValueError(f"a seeded loss needs at least one draw, not {draws}")
+        self.probability = probability
+        self.seed = seed
+        self.draws = draws  # each takes the kernel some hundred bytes
 
     def numbers(self) -> tuple[int, tuple[int, ...]]:
         """The cycle in packets, and which of it are lost, counted from 0."""
@@ -134,16 +131,15 @@ class SeededLoss:
         return f"{counter} drop" if self.probability >= 1 else LossCycle(*self.numbers()).rule(counter)
 
 
-@dataclass(frozen=True)
 class LossCycle:
     """Lose the packets of these numbers, counted from 0, in each cycle: repeatable."""
 
-    packets: int
-    lost: tuple[int, ...]
+    __slots__ = ("lost", "packets")
 
-    def __post_init__(self) -> None:
-        if self.packets < 1 or not all(0 <= number < self.packets for number in self.lost):
-            raise ValueError(f"a cycle of {self.packets} packets cannot lose those of other numbers")
+    def __init__(self, packets: int, lost: tuple[int, ...]) -> None:
+        if packets < 1 or not all(0 <= number < packets for number in lost):
+            raise ValueError(f"a cycle of {packets} packets cannot lose those of other numbers")
+        self.packets, self.lost = packets, lost
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
@@ -152,31 +148,30 @@ class LossCycle:
         return f"numgen inc mod {self.packets} {{ {', '.join(map(str, self.lost))} }} {counter} drop"
 
 
-@dataclass(frozen=True)
 class EveryNth:
     """Lose packets number first, first + n, first + 2n… counted from 1: repeatable."""
 
-    n: int
-    first: int = 1
+    __slots__ = ("first", "n")
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.first <= self.n:
-            raise ValueError(f"every n-th packet needs 1 ≤ first ≤ n, not first {self.first} and n {self.n}")
+    def __init__(self, n: int, first: int = 1) -> None:
+        if not 1 <= first <= n:
+            raise ValueError(f"every n-th packet needs 1 ≤ first ≤ n, not first {first} and n {n}")
+        self.n, self.first = n, first
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
         return f"numgen inc mod {self.n} {self.first - 1} {counter} drop" if self.n > 1 else f"{counter} drop"
 
 
-@dataclass(frozen=True)
 class Packets:
     """Lose exactly these packets, counted from 1 from the moment the fault begins: repeatable."""
 
-    numbers: tuple[int, ...]
+    __slots__ = ("numbers",)
 
-    def __post_init__(self) -> None:
-        if not self.numbers or min(self.numbers) < 1:
+    def __init__(self, numbers: tuple[int, ...]) -> None:
+        if not numbers or min(numbers) < 1:
             raise ValueError("a list of packets to lose needs numbers from 1 on")
+        self.numbers = numbers
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
@@ -184,20 +179,18 @@ class Packets:
         return f"numgen inc mod {_MAX_COUNT} {{ {listed} }} {counter} drop"
 
 
-@dataclass(frozen=True)
 class Corrupt:
     """Flip bits of one byte with a probability. `offset` is in bytes from the outer IPv6 header."""
 
-    probability: float = 1.0
-    offset: int = 160  # inside an MRC payload
-    flip: int = 0x55
+    __slots__ = ("flip", "offset", "probability")
 
-    def __post_init__(self) -> None:
-        _check_probability(self.probability)
-        if not (1 <= self.flip <= 0xFF and 0 <= self.offset < 2**13):
-            raise ValueError(
-                f"corruption needs a byte offset of 0…8191 and bits 1…255, not {self.offset} and {self.flip}"
-            )
+    def __init__(self, probability: float = 1.0, offset: int = 160, flip: int = 0x55) -> None:
+        _check_probability(probability)
+        if not (1 <= flip <= 0xFF and 0 <= offset < 2**13):
+            raise ValueError(f"corruption needs a byte offset of 0…8191 and bits 1…255, not {offset} and {flip}")
+        self.probability = probability
+        self.offset = offset  # inside an MRC payload
+        self.flip = flip
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
@@ -205,34 +198,31 @@ class Corrupt:
         return f"{_chance(self.probability)}{counter} {byte} set {byte} ^ {self.flip:#04x}"
 
 
-@dataclass(frozen=True)
 class RateLimit:
     """Drop packets beyond a rate (a policer: nothing is queued)."""
 
-    packets_per_second: int
-    burst: int = 5
+    __slots__ = ("burst", "packets_per_second")
 
-    def __post_init__(self) -> None:
-        if self.packets_per_second < 1 or self.burst < 1:
+    def __init__(self, packets_per_second: int, burst: int = 5) -> None:
+        if packets_per_second < 1 or burst < 1:
             raise ValueError("a rate limit needs a rate and a burst of at least one packet")
+        self.packets_per_second, self.burst = packets_per_second, burst
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
         return f"limit rate over {self.packets_per_second}/second burst {self.burst} packets {counter} drop"
 
 
-@dataclass(frozen=True)
 class LoadLoss:
     """Lose packets by chance, none up to a load `above`, from there on in proportion, `rate` of them at full load.
 
     Load is the mean over a `window` in seconds, as a share of `bits_per_second`. Virtual time only.
     """
 
-    rate: float
-    above: float
-    bits_per_second: float
-    window: float
-    seed: str
+    __slots__ = ("above", "bits_per_second", "rate", "seed", "window")
+
+    def __init__(self, rate: float, above: float, bits_per_second: float, window: float, seed: str) -> None:
+        self.rate, self.above, self.bits_per_second, self.window, self.seed = rate, above, bits_per_second, window, seed
 
     def rule(self, counter: str) -> str:
         """Refuse: nftables cannot lose packets by load."""

@@ -21,9 +21,10 @@ from mrclab.lab.errors import Interrupted, LabError
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service
 from mrclab.lab.prompt.session import LabSession
-from mrclab.lab.run import size, suite, worlds
+from mrclab.lab.run import size, worlds
 from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.ui.web.pageprocess import PageProcess
@@ -58,7 +59,7 @@ def up(
     force: Force = False,
 ) -> None:
     """Bring a lab up and open a prompt; the lab is taken down when the prompt ends."""
-    loaded = scenario.load(suite.find_one(path)) if path else None
+    loaded = scenario.load(finding.find_one(path)) if path else None
     spec = loaded.scenario if loaded else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())
     chosen: Any = world or (spec.world if spec else "wire")

@@ -15,10 +15,11 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.options import Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
-from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.seeds import MAX_SEED
 from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.linux import killed
@@ -58,7 +59,7 @@ def run(
     as_json: answer.AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
-    loaded = scenario.in_world(scenario.load(suite.find_one(path), within), world)
+    loaded = scenario.in_world(scenario.load(finding.find_one(path), within), world)
     values = scenario.parse_settings(sets or [])
     chosen = tuple(scenario.with_values(one, values) for one in ((loaded.pick(variant),) if variant else loaded.runs))
     if seed is not None:
@@ -81,6 +82,7 @@ def run(
         if ui or browser:
             raise LabError("the live page shows one run; choose one with --variant")
         from mrclab.lab.report import suitereport  # noqa: PLC0415 - single runs do without
+        from mrclab.lab.run import suite  # noqa: PLC0415
 
         with progressbar.shown() as progress:
             made = suite.Suite(results_dir, progress, progressbar.notifier(progress), target, context.obj)
@@ -133,7 +135,7 @@ def plan(
 
     if path is None and (variant or sets):
         raise LabError("--variant and --set change a scenario, but none is named; give a scenario too")
-    loaded = scenario.in_world(scenario.load(suite.find_one(path)), world) if path else None
+    loaded = scenario.in_world(scenario.load(finding.find_one(path)), world) if path else None
     if loaded is not None:
         if variant:
             loaded = loaded.pick(variant)

@@ -14,6 +14,7 @@ from mrclab.lab.command.options import FolderName, Force, Results, Target, Varia
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 app = typer.Typer()
@@ -28,7 +29,7 @@ def run_suite(
         list[str] | None,
         typer.Argument(
             metavar="[PATH|NAME]...",
-            help=f"files, directories, or names below scenarios/; default: all but {', '.join(suite.EXCLUDED)}",
+            help=f"files, directories, or names below scenarios/; default: all but {', '.join(finding.EXCLUDED)}",
         ),
     ] = None,
     target: Target = None,
@@ -44,7 +45,7 @@ def run_suite(
     as_json: answer.AsJson = False,
 ) -> None:
     """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""
-    loaded = [scenario.in_world(one, world) for one in suite.load_all(suite.find(words or []))]
+    loaded = [scenario.in_world(one, world) for one in suite.load_all(finding.find(words or []))]
     planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
     worlds.check_target(target, *(one.scenario.world for one in planned))
     worlds.check(*planned)

@@ -16,8 +16,9 @@ from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.options import Results, Sets, Slower, Target
 from mrclab.lab.errors import LabError, Refused
-from mrclab.lab.run import runner, suite, worlds
+from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.traffic.kinds.programs import Programs
 
@@ -88,7 +89,7 @@ def _loaded(script: Path, arguments: list[str], ranks: int | None, path: Path | 
             "expect": [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}],
         }  # fmt: skip
         return scenario.from_data(data, "mrclab train")
-    whole = scenario.load(suite.find_one(path))
+    whole = scenario.load(finding.find_one(path))
     loaded = whole.pick(variant) if variant else whole.runs[0]
     values: dict[str, Any] = {f"traffic.{_job(loaded).name}.ranks.command": command}
     if ranks is not None:
