@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
+from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
 
 from mrclab.lab.kinds import Kinds
 from mrclab.lab.measure.traffic.flows import Selection
@@ -62,12 +63,15 @@ def verdict_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {_OLD_FIELDS.get(name, name): value for name, value in row.items()}
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(NamedTuple):
     """A goodput: a share of the line rate (`line`), of the window's `mean` or of a named expectation's; or bytes/s."""
 
     share: float
     of: str
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> IsInstanceSchema:
+        return is_instance_schema(cls)
 
     def __str__(self) -> str:
         return f"{self.share * 100:g}% of {self.of}" if self.of else show_rate(self.share)

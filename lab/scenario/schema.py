@@ -14,6 +14,7 @@ from pydantic_core import core_schema
 
 from mrclab import HOME
 from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.triggers import Trigger
 
 FILE = HOME / "docs" / "scenario.schema.json"
 _TEXT = {"type": "string"}
@@ -38,6 +39,9 @@ class _Schema(GenerateJsonSchema):
         inner = super().function_before_schema(schema)
         also = _ALSO.get(getattr(schema["function"]["function"], "__name__", "").strip("_"))
         return {"anyOf": [also, inner]} if also else inner
+
+    def encode_default(self, dft: Any) -> Any:
+        return str(dft) if isinstance(dft, Trigger) else super().encode_default(dft)
 
     def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
         return {"type": ["string", "number"]}

@@ -9,10 +9,10 @@ times: `core-link + 5 rtt`. A window is `moment .. moment`.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
+from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
 
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import brief
@@ -23,14 +23,17 @@ _AFTER = re.compile(r"\s*(?:(after)\s+)?([A-Za-z][\w-]*)(\.end)?\s*(?:\+\s*(.+?)
 _RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
 
 
-@dataclass(frozen=True)
-class Trigger:
+class Trigger(NamedTuple):
     """Seconds after the first workload began or after a moment, or the completed fraction of a workload."""
 
     seconds: float = 0.0
     fraction: float | None = None
     traffic: str = ""
     moment: str = ""  # NAME or NAME.end
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> IsInstanceSchema:
+        return is_instance_schema(cls)
 
     def due(self, seconds: float, progress: Mapping[str, float], moments: Mapping[str, float]) -> bool:
         """Return True if the trigger is due, `seconds` after the first workload began.
@@ -57,8 +60,7 @@ class Trigger:
         return f"{self.seconds:g}s"
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """A named time and an offset from it, in seconds and round-trip times."""
 
     name: str
@@ -74,12 +76,15 @@ class Moment:
         return self.name + offset
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Interval between two moments."""
 
     begin: Moment
     end: Moment
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> IsInstanceSchema:
+        return is_instance_schema(cls)
 
     def at(self, times: Mapping[str, float], rtt: float) -> tuple[float, float]:
         """Return both times; KeyError if one of them has not come."""
