@@ -18,6 +18,7 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PURE_TOPO = {
+    "beat",
     "config",
     "errors",
     "fabricfile",

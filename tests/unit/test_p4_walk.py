@@ -62,7 +62,7 @@ def test_a_packet_goes_the_way_that_its_address_names_and_each_hop_tells_why(tab
 def test_a_changed_entry_sends_the_packet_elsewhere_and_a_deleted_one_drops_it(tab):
     params = {"port": "1", "src_mac": "02:0b:01:02:00:01", "dst_mac": "02:0a:01:01:00:04"}
     entry = {"switch": "t1-p1-2", "table": "usid_fib", "key": "fcbb:bb00:2102"}
-    assert "forward(port=1" in tab("p4/write", kind="modify", action="forward", params=params, **entry)["said"]
+    assert "forward(port=1" in tab("p4/write", kind="modify", action="forward", params=params, **entry)["message"]
     told = tab("p4/walk", **WAY)
     assert nodes(told) == ["t0-p1-1", "t1-p1-2", "t0-p1-1"]
     assert "uSID in front is not this switch's" in told["hops"][-1]["dropped"]
@@ -131,7 +131,7 @@ def test_a_controllers_mistake_is_told_with_its_line_and_a_program_that_is_missi
     empty = tab("grade", number=3, text="import p4runtime_sh.shell as sh\nsh.setup(device_id=1)\n")
     assert empty["checks"][0]["missing"] == "hand `config` to sh.setup"
     told = tab("p4/controller", switch="t1-p1-2", text=SKELETON)
-    assert told == {"printed": "", "trouble": "", "programmed": True}
+    assert told == {"printed": "", "failure": "", "programmed": True}
     assert nodes(tab("p4/walk", **WAY)) == ["t0-p1-1", "t1-p1-2"]  # it has no entries
 
 

@@ -141,7 +141,8 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
 def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
     for sweep in curves.SWEEPS:
         loaded = scenario.load(table.SCENARIOS / "curves" / f"{sweep.name}.yaml")
-        named = {f"{entry.kind} ({entry.name})" for entry in loaded.scenario.expect}
+        told = (*loaded.scenario.expect, *loaded.scenario.measure)
+        named = {f"{entry.kind} ({entry.name})" for entry in told}
         asked = {name for one in (sweep.drawn, *sweep.columns) for name in (one.expectation, one.minus) if name}
         assert asked <= named, sweep.name
         assert len({sweep.x(job.values) for job in plan.make(loaded, sweep.seeds, sweep.swept)}) > 2
