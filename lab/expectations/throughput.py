@@ -54,6 +54,9 @@ class Goodput(_InWindow):
     at_most: LevelField | None = None
     about: LevelField | None = None
     within: Percent = 0.05
+    unit: Literal["line", "B/s"] | None = Field(
+        default=None, description="unit of the figure in results; default: the limit's, without one a share of `line`"
+    )
 
     _complete = model_validator(mode="after")(needs_one(*_ONE_LEVEL, example="at_least: 90% of line"))
 
@@ -73,12 +76,13 @@ class Goodput(_InWindow):
         """Bytes that arrived in the window, over its length."""
         begin, end = measures.window(self.window)
         chosen, got = self.selection(self.plane), self.measured(measures)
-        levels = [level for level in (self.at_least, self.at_most, self.about) if level] or [Level(1.0, LINE)]
+        limits = [level for level in (self.at_least, self.at_most, self.about) if level]
+        base = Level(1.0, "" if self.unit == "B/s" else LINE) if self.unit or not limits else limits[0]
         low, high, near = (
             _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
         )
         bounds = Bounds(low, high, near, self.within)
-        share, of = _share(got, levels[0], measures, chosen, (begin, end))
+        share, of = _share(got, base, measures, chosen, (begin, end))
         observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
         when, value = span(measures, begin, end), share if of else got
         return self.verdict(bounds.hold(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")

@@ -158,7 +158,8 @@ def _algorithms(title: str, *registries: Registry) -> Iterator[str]:
     for registry in registries:
         for made in registry:
             yield f"\n### {title}: {made.name} ({registry.owner})\n"
-            yield " ".join((made.__doc__ or "").split())
+            assert made.__doc__, f"{made.__name__} has no docstring in its compiled form: set MRCLAB_COMPILED=0"
+            yield " ".join(made.__doc__.split())
             if made.settings:
                 rows = [(f"`{name}`", each.type_name, each.meaning) for name, each in made.settings.items()]
                 yield "\n" + markdown(("Setting", "Value", ""), rows)

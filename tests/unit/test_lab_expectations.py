@@ -31,6 +31,22 @@ def test_goodput_is_told_in_bytes_and_as_a_share_with_its_window():
     assert verdict.when == "4.00 to 7.00 s"
 
 
+@pytest.mark.parametrize(
+    ("section", "rest", "value", "unit"),
+    [
+        ("measure", "", 0.75, "of line"),
+        ("measure", ", unit: B/s", 3 * PLANE_RATE, "B/s"),
+        ("expect", ", at_least: 1 B/s, unit: line", 0.75, "of line"),
+        ("expect", ", at_least: 70% of line, unit: B/s", 3 * PLANE_RATE, "B/s"),
+    ],
+)
+def test_a_goodput_is_a_figure_in_the_unit_that_it_names(section, rest, value, unit):
+    entry = f"  - {{kind: goodput, window: nic-link .. nic-link.end{rest}}}\n"
+    before = "  - {kind: qp_errors, at_most: 0}\n" + ("measure:\n" if section == "measure" else "")
+    *_, verdict = judge_all(measures(scenario(before + entry)))
+    assert (verdict.value, verdict.unit) == (pytest.approx(value), unit)
+
+
 @pytest.mark.parametrize(("level", "holds"), [("74%", True), ("74.9%", True), ("75.1%", False)])
 def test_a_floor_is_kept_or_not(level, holds):
     assert judge(f"  - {{kind: goodput, window: nic-link .. nic-link.end, at_least: {level} of line}}\n").ok is holds
