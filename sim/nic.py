@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mrclab.hosts.nic import interface
-from mrclab.hosts.nic.interface import PortCounters, Taker, Transport, full_size
+from mrclab.hosts.nic.interface import MRC_OPCODE_AT, PortCounters, Taker, Transport, full_size
 from mrclab.sim.clock import NEVER, SECOND, Clock, ScheduledEvent, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.links.cable import Cable, HalfLink
@@ -22,9 +22,6 @@ from mrclab.topo.model import mac_bytes
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
-
-_ENDPOINT_REQUEST: Final = 0xD8
-_OPCODE_AT: Final = 14 + 40 + 40 + 8
 
 
 class SimNicPort(ScheduledEvent):
@@ -118,6 +115,7 @@ class SimNic:
         self._up: tuple[SimNicPort, ...] = ()
         self._pending_calls: list[Callable[[float], None]] = []
         self._taker: Taker | None = None
+        self._taken_opcode = -1
         self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
         self._deadline_at: i64 = NEVER
         self._on = True
@@ -221,9 +219,9 @@ class SimNic:
         if known is not None and known.up:
             known.injected.append(frame)
 
-    def divert(self, taker: Taker) -> None:
-        """Offer endpoint requests to `taker(frame, now)` first, as bytes."""
-        self._taker = taker
+    def divert(self, opcode: int, taker: Taker) -> None:
+        """Offer MRC packets with an opcode to `taker(frame, now)` first, as bytes."""
+        self._taker, self._taken_opcode = taker, opcode
 
     def configure(self, config: NodeConfig) -> None:
         """Apply a new link rate; ports cannot change while the NIC runs, and delays belong to the cables."""
@@ -253,7 +251,7 @@ class SimNic:
         now = self._clock.now / SECOND
         if frame.raw is not None or self._wire_format:
             self._receive_bytes(entry, frame, now)
-        elif self._taker is None or frame.opcode != _ENDPOINT_REQUEST or not self._taker(frame.to_bytes(), now):
+        elif self._taker is None or frame.opcode != self._taken_opcode or not self._taker(frame.to_bytes(), now):
             self._transport.receive(port, frame, now)
         self.serve()
 
@@ -265,7 +263,12 @@ class SimNic:
             else:
                 port.foreign += 1
             return
-        if len(data) > _OPCODE_AT and data[_OPCODE_AT] == _ENDPOINT_REQUEST and self._taker and self._taker(data, now):
+        if (
+            len(data) > MRC_OPCODE_AT
+            and data[MRC_OPCODE_AT] == self._taken_opcode
+            and self._taker
+            and self._taker(data, now)
+        ):
             return
         self._transport.receive(port.number, data, now)
 

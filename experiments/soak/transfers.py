@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
-from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import Mode, ProfileState
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ def _profile(transport: Any, flow: SoakFlow) -> dict[str, int]:
     ctl = Ctl(transport)
     ports = {port.plane: port.number for port in transport.config.ports}
     number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(flow.profile), 1)
-    ctl.modify_ev_profile(number, EvProfileState.OFFLINE)
+    ctl.modify_ev_profile(number, ProfileState.OFFLINE)
     for index, (plane, uplink) in enumerate(flow.profile):
         value = srv6.ev(plane, uplink, srv6.ev_tag(index)).to_bytes(4, "big")
         ctl.replace_ev(number, index, ports[plane], value)
-    ctl.modify_ev_profile(number, EvProfileState.ONLINE)
+    ctl.modify_ev_profile(number, ProfileState.ONLINE)
     return {"ev_profile": number}

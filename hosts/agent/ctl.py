@@ -12,7 +12,7 @@ from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
-from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
 from mrclab.hosts.nic.interface import Loop
 from mrclab.rpc.errors import RpcError
 
@@ -52,7 +52,7 @@ class CtlOperations:
         fields: list[dict[str, int]] | None = None,
     ) -> Result:
         """Make an EV profile in INIT; `fields` {width, init_val, min, max, mask} expand the EVs of a GENERATED one."""
-        fmt = _member(EvFormat, "format", format, by_name=True)
+        fmt = _member(EvFormat, "format", format)
         expansion = None if fields is None else Expansion(fmt, tuple(_field(at, f) for at, f in enumerate(fields)))
         mask = [_member(ApiState, "events", word) for word in events or ()]
         number = self._ctl.create_ev_profile(
@@ -70,13 +70,13 @@ class CtlOperations:
             "ev_count": found.ev_count,
             "ev_min_active": found.ev_min_active,
             "events": sorted(state.value for state in found.event_mask),
-            "state": found.state.value,
+            "state": found.state.name,
             "users": found.users,
         }
 
     def modify_ev_profile(self, profile: int, state: str) -> None:
         """Take one step of INIT → OFFLINE → ONLINE → OFFLINE → INIT; EBUSY while QPs use it."""
-        self._ctl.modify_ev_profile(profile, _member(EvProfileState, "state", state))
+        self._ctl.modify_ev_profile(profile, _member(ProfileState, "state", state))
 
     def destroy_ev_profile(self, profile: int) -> None:
         """Remove an EV profile; EBUSY while QPs use it."""
@@ -179,12 +179,11 @@ class CtlOperations:
         return {"port": port, **self._ctl.query_port(port)}
 
 
-def _member(kind: type[EnumT], name: str, text: str, by_name: bool = False) -> EnumT:
-    """Return a member of an enumeration by its value or its name."""
-    words = {(member.name if by_name else str(member.value)): member for member in kind}
-    if text not in words:
-        raise RpcError("EINVAL", f"{name} {text!r} is unknown; it is one of {', '.join(words)}")
-    return words[text]
+def _member(kind: type[EnumT], field: str, name: str) -> EnumT:
+    """Return a member of an enumeration by its name; RpcError for an unknown one."""
+    if name not in kind.__members__:
+        raise RpcError("EINVAL", f"{field} {name!r} is unknown; it is one of {', '.join(kind.__members__)}")
+    return kind[name]
 
 
 def _value(text: str) -> bytes:

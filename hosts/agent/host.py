@@ -18,6 +18,7 @@ from mrclab.hosts.agent.verbs import VerbOperations
 from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
+from mrclab.hosts.mrc.packets.headers import MrcOpcode
 from mrclab.hosts.nic.interface import Carrier, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
@@ -113,7 +114,7 @@ class RunningHost:
         if section is not None:
             report = functools.partial(self._log_mapper_report, config.host.name)
             mapper = Mapper(config, nic.inject, report, section.cycle, section.timeout)
-            nic.divert(mapper.receive)
+            nic.divert(int(MrcOpcode.ENDPOINT_REQUEST), mapper.receive)
             nic.every(mapper.interval, mapper.tick)
 
     def _log_mapper_report(self, host: str, record: Record) -> None:

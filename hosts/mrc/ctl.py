@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
-from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, Mode, ProfileState
 from mrclab.hosts.mrc.evs.states import EvState
 from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import VerbsError
@@ -59,7 +59,7 @@ class Ctl:
         """EINVAL if there is no such profile."""
         return self._profiles.ev(number)
 
-    def modify_ev_profile(self, number: int, state: EvProfileState) -> None:
+    def modify_ev_profile(self, number: int, state: ProfileState) -> None:
         """Take one step of INIT ⇄ OFFLINE ⇄ ONLINE."""
         self.ev_profile(number).transition(state)
 

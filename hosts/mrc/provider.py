@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import override
 
 from mrclab.hosts.mrc.cc import CONTROLS
-from mrclab.hosts.mrc.evs.evprofile import EvProfile, EvProfileState
+from mrclab.hosts.mrc.evs.evprofile import EvProfile, ProfileState
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import qp_settings, usual_settings
 from mrclab.hosts.rdma.errors import VerbsError
@@ -62,9 +62,9 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         profile: EvProfile | None = None
         if isinstance(attributes.get("ev_profile"), int):
             profile = profiles.ev(attributes.pop("ev_profile"))
-            if profile.state is not EvProfileState.ONLINE:
+            if profile.state is not ProfileState.ONLINE:
                 raise VerbsError(
-                    "EINVAL", f"EV profile {profile.number} is {profile.state.value}; bring it ONLINE first"
+                    "EINVAL", f"EV profile {profile.number} is {profile.state.name}; bring it ONLINE first"
                 )
         if isinstance(attributes.get("cc_profile"), int):
             attributes["cc_profile"], attributes["cc_config"] = profiles.cc(attributes["cc_profile"])

@@ -18,7 +18,11 @@ HEADER_BYTES: Final = FULL_HEADER_BYTES
 ROCE_HEADER_BYTES: Final = 78
 """The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
 
+MRC_OPCODE_AT: Final = 14 + 40 + 40 + 8
+"""Offset of BTH's opcode in an MRC frame: behind Ethernet, two IPv6 headers and UDP."""
+
 Taker = Callable[[bytes | memoryview, float], bool]
+"""Takes a frame, which begins with Ethernet, and the time in seconds; returns False where the frame is not for it."""
 
 
 def full_size(config: NodeConfig) -> int:
@@ -119,8 +123,8 @@ class Wire(Protocol):
     def inject(self, port: int, frame: Frame) -> None:
         """Send a frame of the NIC's own before the next of the transport's, if the port is up."""
 
-    def divert(self, taker: Taker) -> None:
-        """Offer endpoint requests to `taker(frame, now)` first; those that it accepts do not reach the transport."""
+    def divert(self, opcode: int, taker: Taker) -> None:
+        """Offer MRC packets with an opcode to `taker(frame, now)`; those it accepts do not reach the transport."""
 
     def configure(self, config: NodeConfig) -> None:
         """Apply a new delay and rate."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from mrclab.hosts.nic.carrier import CarrierWatch
 from mrclab.hosts.nic.delayline import DelayLine
-from mrclab.hosts.nic.interface import Frame, Taker, Transport
+from mrclab.hosts.nic.interface import MRC_OPCODE_AT, Frame, Taker, Transport
 from mrclab.hosts.nic.nicport import SocketPort
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
@@ -59,8 +59,6 @@ LONGEST_UNSEEN_S = 0.02
 _IPV6 = 0x86DD
 _LINK_CHECK = 0x88B5
 _HOP_LIMIT = 14 + 7
-_OPCODE = 14 + 40 + 40 + 8
-_ENDPOINT_REQUEST = 0xD8
 _FOREVER = float("inf")
 
 
@@ -98,6 +96,7 @@ class Nic:
         self._periodic: list[_Task] = []
         self._pending_calls: deque[Callable[[float], None]] = deque()
         self._taker: Taker | None = None
+        self._taken_opcode = -1
         self._running = False
         self._least_links = min((template.links for template in config.templates), default=1)
         self._set_slack()
@@ -119,9 +118,9 @@ class Nic:
             if candidate.number == port and candidate.up:
                 candidate.injected.append(frame)
 
-    def divert(self, taker: Taker) -> None:
-        """Offer endpoint requests to `taker(frame, now)` first; those that it accepts do not reach the transport."""
-        self._taker = taker
+    def divert(self, opcode: int, taker: Taker) -> None:
+        """Offer MRC packets with an opcode to `taker(frame, now)`; those it accepts do not reach the transport."""
+        self._taker, self._taken_opcode = taker, opcode
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
@@ -311,8 +310,8 @@ class Nic:
     def _deliver(self, port: int, frame: bytes | memoryview, now: float) -> None:
         if (
             self._taker is not None
-            and len(frame) > _OPCODE
-            and frame[_OPCODE] == _ENDPOINT_REQUEST
+            and len(frame) > MRC_OPCODE_AT
+            and frame[MRC_OPCODE_AT] == self._taken_opcode
             and self._taker(frame, now)
         ):
             return

@@ -132,7 +132,7 @@ def test_processes_that_end_on_purpose_are_named():
         ("kind: flap, link: h1-p1, period: 1s, down: 2s", "a flap of 1 s cannot be down for 2 s; lower duty or down"),
         ("kind: flap, link: h1-p1, period: 10ms", "a flap is down for at least 20 ms; raise period, duty or down"),
         ("kind: flap, link: h1-p1, rate: 21, down: 20ms", "a cable flaps at most 20 times a second; lower rate"),
-        ("kind: loss, link: h1-p1", "a loss needs either a rate (such as 1%), or every"),
+        ("kind: loss, link: h1-p1", "a loss needs one of rate (such as 1%), every"),
         ("kind: loss, link: h1-p1, rate: 120%", "faults[1].rate: this must be at most 100% "),
         ("kind: ev_loss, evs: [1]", "an ev_loss needs either a link or everywhere: true"),
         ("kind: ev_loss, everywhere: true", "an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids"),

@@ -8,7 +8,7 @@ from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer, node_config
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
-from mrclab.hosts.mrc.evs.evprofile import MAX_EVENTS, ApiState, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 
@@ -44,9 +44,9 @@ def explicit(host, *evs, fmt=EvFormat.STEV, min_active=1, online=True, events=()
     number = Ctl(host).create_ev_profile(Mode.EXPLICIT, fmt, len(evs), min_active, events)
     for index, (port, value) in enumerate(evs):
         Ctl(host).replace_ev(number, index, port, value)
-    Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
     if online:
-        Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
+        Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
     return number
 
 
@@ -120,12 +120,12 @@ def test_every_format_finds_its_path_again():
 def test_a_profile_goes_from_init_over_offline_to_online_and_back(host):
     number = explicit(host, (1, stev(1, 1)), online=False)
     profile = Ctl(host).ev_profile(number)
-    assert profile.state is EvProfileState.OFFLINE
-    Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
-    refused("EINVAL", Ctl(host).modify_ev_profile, number, EvProfileState.INIT)
-    refused("EINVAL", Ctl(host).modify_ev_profile, number, EvProfileState.ONLINE)
-    Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, EvProfileState.INIT)
+    assert profile.state is ProfileState.OFFLINE
+    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
+    refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.INIT)
+    refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.ONLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.INIT)
     assert [entry.value for entry in Ctl(host).query_ev_array(number)] == [None], "an explicit array is empty again"
     Ctl(host).destroy_ev_profile(number)
     refused("EINVAL", Ctl(host).ev_profile, number)
@@ -134,8 +134,8 @@ def test_a_profile_goes_from_init_over_offline_to_online_and_back(host):
 def test_unpopulated_entries_keep_a_profile_offline(host):
     number = Ctl(host).create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, 3, 1)
     Ctl(host).replace_ev(number, 1, 1, stev(1, 1))
-    Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
-    assert "2 unpopulated" in refused("EINVAL", Ctl(host).modify_ev_profile, number, EvProfileState.ONLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
+    assert "2 unpopulated" in refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.ONLINE)
     states = [entry.state for entry in Ctl(host).query_ev_array(number)]
     assert states == [ApiState.UNKNOWN, ApiState.GOOD, ApiState.UNKNOWN]
 
@@ -179,7 +179,7 @@ def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
     assert [c.status for c in host.verbs.poll_cq()] == ["SUCCESS"]
     assert {(p["plane"], p["uplink"]): p["sent_packets"] for p in host.stats()["paths"]} == {(1, 1): 25, (3, 2): 25}
     refused("EBUSY", Ctl(host).destroy_ev_profile, number)
-    refused("EBUSY", Ctl(host).modify_ev_profile, number, EvProfileState.OFFLINE)
+    refused("EBUSY", Ctl(host).modify_ev_profile, number, ProfileState.OFFLINE)
     refused("EBUSY", Ctl(host).replace_ev, number, 0, 1, stev(1, 2))
     host.verbs.destroy_qp(qa, sim.now)
     Ctl(host).destroy_ev_profile(number)
@@ -206,8 +206,8 @@ def test_a_generated_profile_draws_within_its_limits(host):
     entries = Ctl(host).query_ev_array(number)
     assert {entry.port for entry in entries} == {1, 2, 3, 4}
     assert all(entry.value[0] >> 4 == 9 for entry in entries)
-    Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     assert len(Ctl(host).query_ev_state(qp)) == 16
 
@@ -215,8 +215,8 @@ def test_a_generated_profile_draws_within_its_limits(host):
 def test_an_auto_profile_lets_the_implementation_draw(host):
     number = Ctl(host).create_ev_profile(Mode.AUTO, EvFormat.SRV6, 4, 2)
     assert "bring it ONLINE" in refused("EINVAL", host.verbs.create_qp, PEER, 0.0, ev_profile=number)
-    Ctl(host).modify_ev_profile(number, EvProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, EvProfileState.ONLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
+    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     states = Ctl(host).query_ev_state(qp)
     assert sorted(port for port, _, _ in states) == [1, 2, 3, 4]

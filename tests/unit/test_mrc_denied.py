@@ -5,7 +5,7 @@ from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
-from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import DenyRule
 
@@ -20,7 +20,7 @@ def online(ctl, mode=Mode.EXPLICIT):
         for index in range(PLANES * UPLINKS):
             plane, uplink = index // UPLINKS + 1, index % UPLINKS + 1
             ctl.replace_ev(number, index, plane, srv6.ev(plane, uplink, srv6.ev_tag(index)).to_bytes(4, "big"))
-    for state in (EvProfileState.OFFLINE, EvProfileState.ONLINE):
+    for state in (ProfileState.OFFLINE, ProfileState.ONLINE):
         ctl.modify_ev_profile(number, state)
     return number
 

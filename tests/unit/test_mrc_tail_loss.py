@@ -7,7 +7,7 @@ from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
-from mrclab.hosts.mrc.evs.evprofile import EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import Mode, ProfileState
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 
@@ -100,7 +100,7 @@ def explicit(sim, order, uplinks):
         number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(order) * len(uplinks), 1)
         for index, (plane, uplink) in enumerate(itertools.product(order, uplinks)):
             ctl.replace_ev(number, index, plane, srv6.ev(plane, uplink, srv6.ev_tag(index)).to_bytes(4, "big"))
-        for state in (EvProfileState.OFFLINE, EvProfileState.ONLINE):
+        for state in (ProfileState.OFFLINE, ProfileState.ONLINE):
             ctl.modify_ev_profile(number, state)
     return number
 

@@ -49,7 +49,7 @@ class HandNic:
     def inject(self, _port, _frame):
         raise AssertionError("nobody probes here")
 
-    def divert(self, _taker):
+    def divert(self, _opcode, _taker):
         raise AssertionError("nobody probes here")
 
     def configure(self, config):

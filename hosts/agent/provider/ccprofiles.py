@@ -6,14 +6,9 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from mrclab.hosts.agent.provider.ctlprofile import (
-    CcProfileMask,
-    CtlProfileState,
-    TransportProfile,
-    TransportProfiles,
-    invalid,
-)
+from mrclab.hosts.agent.provider.ctlprofile import CcProfileMask, TransportProfile, TransportProfiles, invalid
 from mrclab.hosts.mrc.ctl import Ctl
+from mrclab.hosts.mrc.evs.evprofile import ProfileState
 
 NSCC: Final = "uet-1.0-nscc"
 _CONFIG: Final = (
@@ -61,11 +56,9 @@ class CcProfiles(TransportProfiles[CcProfile]):
         """mrc_ctl_modify_cc_profile."""
         profile = self.profile(number)
         target = profile.target(bool(mask & CcProfileMask.STATE), to, bool(mask & CcProfileMask.CUR_STATE), current)
-        if profile.state is CtlProfileState.INIT and (
-            target is CtlProfileState.INIT or not mask & CcProfileMask.ALGORITHM
-        ):
+        if profile.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & CcProfileMask.ALGORITHM):
             raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
-        if profile.state is CtlProfileState.ONLINE:
+        if profile.state is ProfileState.ONLINE:
             self._take_offline(profile, target, mask)
             return
         made = CcProfile(
@@ -80,17 +73,17 @@ class CcProfiles(TransportProfiles[CcProfile]):
             made.config, made.configured = config, True
         if mask & CcProfileMask.VENDOR_CFG:
             made.vendor = vendor
-        if target is CtlProfileState.ONLINE:
+        if target is ProfileState.ONLINE:
             if not made.configured:
                 raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
             parameters = made.parameters() if made.algorithm else {}
             made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
-        self.profiles[number] = CcProfile(number) if target is CtlProfileState.INIT else made
+        self.profiles[number] = CcProfile(number) if target is ProfileState.INIT else made
 
-    def _take_offline(self, profile: CcProfile, target: CtlProfileState, mask: CcProfileMask) -> None:
+    def _take_offline(self, profile: CcProfile, target: ProfileState, mask: CcProfileMask) -> None:
         if mask & ~(CcProfileMask.STATE | CcProfileMask.CUR_STATE):
             raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
-        if target is CtlProfileState.OFFLINE:
+        if target is ProfileState.OFFLINE:
             self._ctl.destroy_cc_profile(profile.number_online)
             profile.number_online = 0
             profile.state = target

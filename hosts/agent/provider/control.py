@@ -15,7 +15,6 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     MAX_PROFILES,
     STATES,
     CcProfileMask,
-    CtlProfileState,
     EvFormatMask,
     EvOp,
     EvProfileMask,
@@ -29,7 +28,7 @@ from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import uplink_of
-from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent, ProfileState
 from mrclab.hosts.mrc.packets.headers import Dscp
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
@@ -165,7 +164,7 @@ class ProgramCtl(Control):
     def _modify_format(self, numbers: list[int], data: bytes) -> Answer:
         number, mask, to, current, mode, fields = numbers
         profile = self.evs.format(number)
-        if profile.state is CtlProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
+        if profile.state is ProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
             self.evs.check_format_unused(number)
         widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
         profile.modify(EvFormatMask(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])

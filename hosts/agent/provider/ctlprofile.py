@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.evs.evformat import EvFormat, check_widths
-from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode
+from mrclab.hosts.mrc.evs.evprofile import PROFILE_STEPS, ApiState, Mode, ProfileState
 from mrclab.hosts.rdma.errors import VerbsError
 
 MAX_PROFILES: Final = 64  # of each kind; numbers are 1…64
@@ -20,14 +20,6 @@ FORMATS: Final = {1: EvFormat.STEV, 2: EvFormat.SRV6, 4: EvFormat.UDP}
 MODES: Final = {1: Mode.AUTO, 2: Mode.EXPLICIT, 4: Mode.GENERATED}
 STATES: Final = {ApiState.GOOD: 1, ApiState.ASSUMED_BAD: 2, ApiState.DENIED: 4, ApiState.UNKNOWN: 1 << 31}
 VALUE_BYTES: Final = 32
-
-
-class CtlProfileState(IntEnum):
-    """enum mrc_ctl_profile_state."""
-
-    INIT = 0
-    OFFLINE = 1
-    ONLINE = 2
 
 
 class EvOp(IntEnum):
@@ -74,14 +66,6 @@ class CcProfileMask(IntFlag):
     VENDOR_CFG = 1 << 31
 
 
-_STEPS: Final = {
-    (CtlProfileState.INIT, CtlProfileState.OFFLINE),
-    (CtlProfileState.OFFLINE, CtlProfileState.ONLINE),
-    (CtlProfileState.ONLINE, CtlProfileState.OFFLINE),
-    (CtlProfileState.OFFLINE, CtlProfileState.INIT),
-}
-
-
 def invalid(text: str) -> VerbsError:
     """EINVAL."""
     return VerbsError("EINVAL", text)
@@ -92,18 +76,18 @@ class CtlProfile:
     """Common fields of the three kinds."""
 
     number: int
-    state: CtlProfileState = CtlProfileState.INIT
+    state: ProfileState = ProfileState.INIT
     vendor: bytes = bytes(wire.VENDOR_BYTES)
 
-    def target(self, named: bool, to: int, asserted: bool, current: int) -> CtlProfileState:
+    def target(self, named: bool, to: int, asserted: bool, current: int) -> ProfileState:
         """Return the state to go to; EINVAL for a step that does not exist, or if CUR_STATE differs."""
         if asserted and current != self.state:
             raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
         if not named:
             return self.state
-        if (self.state, to) not in _STEPS:
+        if (self.state, to) not in PROFILE_STEPS:
             raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
-        return CtlProfileState(to)
+        return ProfileState(to)
 
 
 @dataclass
@@ -115,7 +99,7 @@ class TransportProfile(CtlProfile):
 
     def use(self) -> int:
         """Return `number_online`; EINVAL if the profile is not ONLINE."""
-        if self.state is not CtlProfileState.ONLINE:
+        if self.state is not ProfileState.ONLINE:
             raise invalid(f"{self.title} profile {self.number} is {self.state.name}; bring it ONLINE first")
         return self.number_online
 
@@ -153,9 +137,9 @@ class FormatProfile(CtlProfile):
     ) -> None:
         """mrc_ctl_modify_ev_fmt_profile; the caller checks EV profiles that use this one."""
         target = self.target(bool(mask & EvFormatMask.STATE), to, bool(mask & EvFormatMask.CUR_STATE), current)
-        if self.state is CtlProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
+        if self.state is ProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
             raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
-        if self.state is CtlProfileState.INIT and (target is CtlProfileState.INIT or not mask & EvFormatMask.MODE):
+        if self.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & EvFormatMask.MODE):
             raise invalid(f"EV format profile {self.number} is in INIT: it needs its mode and the step to OFFLINE")
         chosen = mode if mask & EvFormatMask.MODE else self.mode
         places = tuple(widths) if mask & EvFormatMask.OP else self.widths
@@ -163,11 +147,11 @@ class FormatProfile(CtlProfile):
             raise invalid(f"there is no EV format mode {chosen}")
         if places or mask & EvFormatMask.OP:
             check_widths(FORMATS[chosen], places)
-        if target is CtlProfileState.ONLINE and not places:
+        if target is ProfileState.ONLINE and not places:
             raise invalid(f"EV format profile {self.number} has no fields yet")
         self.mode, self.widths = chosen, places
         if mask & EvFormatMask.VENDOR_CFG:
             self.vendor = vendor
-        if target is CtlProfileState.INIT:
+        if target is ProfileState.INIT:
             self.mode, self.widths, self.vendor = 0, (), bytes(wire.VENDOR_BYTES)
         self.state = target

@@ -12,7 +12,6 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     MODES,
     STATES,
     VALUE_BYTES,
-    CtlProfileState,
     EvOp,
     EvProfileMask,
     FormatProfile,
@@ -23,7 +22,7 @@ from mrclab.hosts.agent.provider.ctlprofile import (
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
-from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvEvent, EvProfile, EvProfileEntry, EvProfileState, Mode
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, ApiState, EvEvent, EvProfile, EvProfileEntry, Mode, ProfileState
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 
@@ -80,7 +79,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def check_format_unused(self, format_number: int) -> None:
         """Raise EBUSY if an ONLINE EV profile has this format."""
         for profile in self.profiles.values():
-            if profile.state is CtlProfileState.ONLINE and profile.format == format_number:
+            if profile.state is ProfileState.ONLINE and profile.format == format_number:
                 raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
 
     def free(self) -> int:
@@ -95,22 +94,22 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         target = profile.target(
             bool(mask & EvProfileMask.STATE), change.to, bool(mask & EvProfileMask.CUR_STATE), change.current
         )
-        if profile.state is CtlProfileState.INIT and (target is CtlProfileState.INIT or not mask & EvProfileMask.MODE):
+        if profile.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & EvProfileMask.MODE):
             raise invalid(f"EV profile {number} is in INIT: it needs its mode and the step to OFFLINE")
-        if profile.state is CtlProfileState.ONLINE:
+        if profile.state is ProfileState.ONLINE:
             self._modify_online(profile, target, change)
             return
         self._configure(profile, change)
         if mask & EvProfileMask.EV_OP:
             self._operate(profile, change)
-        if target is CtlProfileState.ONLINE:
+        if target is ProfileState.ONLINE:
             self._bring_online(profile)
-        if target is CtlProfileState.INIT:
+        if target is ProfileState.INIT:
             self.profiles[number] = ProgramEvProfile(number)
         else:
             profile.state = target
 
-    def _modify_online(self, profile: ProgramEvProfile, target: CtlProfileState, change: EvProfileChange) -> None:
+    def _modify_online(self, profile: ProgramEvProfile, target: ProfileState, change: EvProfileChange) -> None:
         fixed = EvProfileMask.MODE | EvProfileMask.FMT_ID | EvProfileMask.COUNT | EvProfileMask.MIN_ACTIVE
         if change.mask & fixed:
             raise invalid(f"EV profile {profile.number} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
@@ -118,7 +117,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         rebuild = change.mask & EvProfileMask.FIELDS_OP or (
             change.mask & EvProfileMask.EV_OP and change.op == EvOp.REPLACE
         )
-        if online.users and (rebuild or target is CtlProfileState.OFFLINE):
+        if online.users and (rebuild or target is ProfileState.OFFLINE):
             raise VerbsError("EBUSY", f"EV profile {profile.number} serves {online.users} QPs; destroy them first")
         if change.mask & EvProfileMask.EVENT_MASK:
             profile.events = _event_mask(change.events)
@@ -129,10 +128,10 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
             self._operate(profile, change)
         if change.mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
-        if rebuild or target is CtlProfileState.OFFLINE:
+        if rebuild or target is ProfileState.OFFLINE:
             self._ctl.destroy_ev_profile(profile.number_online)
             profile.number_online = 0
-        if target is CtlProfileState.OFFLINE:
+        if target is ProfileState.OFFLINE:
             profile.state = target
         elif rebuild:
             self._bring_online(profile)
@@ -151,7 +150,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         events = _event_mask(change.events) if mask & EvProfileMask.EVENT_MASK else profile.events
         if mode not in MODES:
             raise invalid(f"there is no EV mode {mode}")
-        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not CtlProfileState.ONLINE:
+        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not ProfileState.ONLINE:
             raise invalid(f"EV format profile {fmt} is {self.format(fmt).state.name}; bring it ONLINE first")
         if count > MAX_EVS:
             raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
@@ -212,8 +211,8 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
 
         made = self._endpoint.profiles.add_ev(make)
         profile.number_online = made.number
-        made.transition(EvProfileState.OFFLINE)
-        made.transition(EvProfileState.ONLINE)
+        made.transition(ProfileState.OFFLINE)
+        made.transition(ProfileState.ONLINE)
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion
@@ -29,12 +29,20 @@ class Mode(Enum):
     GENERATED = "GENERATED"  # drawn at random and expanded
 
 
-class EvProfileState(Enum):
-    """State of a profile."""
+class ProfileState(IntEnum):
+    """State of a profile: enum mrc_ctl_profile_state."""
 
-    INIT = "INIT"
-    OFFLINE = "OFFLINE"
-    ONLINE = "ONLINE"
+    INIT = 0
+    OFFLINE = 1
+    ONLINE = 2
+
+
+PROFILE_STEPS: Final = {
+    (ProfileState.INIT, ProfileState.OFFLINE),
+    (ProfileState.OFFLINE, ProfileState.ONLINE),
+    (ProfileState.ONLINE, ProfileState.OFFLINE),
+    (ProfileState.OFFLINE, ProfileState.INIT),
+}
 
 
 class ApiState(Enum):
@@ -83,7 +91,7 @@ class EvProfile:
     ev_min_active: int
     event_mask: frozenset[ApiState]
     expansion: Expansion | None = None
-    state: EvProfileState = EvProfileState.INIT
+    state: ProfileState = ProfileState.INIT
     users: int = 0
     entries: list[EvProfileEntry] = field(default_factory=list)
     denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller denied
@@ -147,20 +155,14 @@ class EvProfile:
             return (one[0], one[1][:2]) == (other[0], other[1][:2])
         return one == other
 
-    def transition(self, target: EvProfileState) -> None:
+    def transition(self, target: ProfileState) -> None:
         """Take a step of INIT ⇄ OFFLINE ⇄ ONLINE; EINVAL for other steps, EBUSY for going offline under QPs.
 
         In INIT an explicit array is unpopulated again.
         """
-        steps = {
-            (EvProfileState.INIT, EvProfileState.OFFLINE),
-            (EvProfileState.OFFLINE, EvProfileState.ONLINE),
-            (EvProfileState.ONLINE, EvProfileState.OFFLINE),
-            (EvProfileState.OFFLINE, EvProfileState.INIT),
-        }
-        if (self.state, target) not in steps:
-            raise VerbsError("EINVAL", f"EV profile {self.number} cannot go from {self.state.value} to {target.value}")
-        if target is EvProfileState.ONLINE:
+        if (self.state, target) not in PROFILE_STEPS:
+            raise VerbsError("EINVAL", f"EV profile {self.number} cannot go from {self.state.name} to {target.name}")
+        if target is ProfileState.ONLINE:
             empty = sum(entry.value is None for entry in self.entries)
             if empty:
                 raise VerbsError(
@@ -168,7 +170,7 @@ class EvProfile:
                 )
         else:
             self.check_unused()
-        if target is EvProfileState.INIT and self.mode is Mode.EXPLICIT:
+        if target is ProfileState.INIT and self.mode is Mode.EXPLICIT:
             self.entries = [EvProfileEntry() for _ in range(self.ev_count)]
             self.denied.clear()
         self.state = target

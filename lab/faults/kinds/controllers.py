@@ -16,8 +16,16 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.nodecontrol import Cleared
 
 
+class ControllerFault(FaultBase):
+    """A fault of the controller's process; no other may have it at the same time."""
+
+    @override
+    def claims(self, fabric: Fabric) -> frozenset[str]:
+        return frozenset({THE_CONTROLLER})
+
+
 @FAULTS.register
-class ControllerCrash(LastingFault):
+class ControllerCrash(ControllerFault, LastingFault):
     """The controller is killed. At its end: started again; it adopts the switches that run."""
 
     kind: Literal["controller_crash"]
@@ -30,10 +38,6 @@ class ControllerCrash(LastingFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return "the controller crashes"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER})
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -60,7 +64,7 @@ class RestartController(FaultAction["ControllerRestart"]):
 
 
 @FAULTS.register
-class ControllerRestart(FaultBase):
+class ControllerRestart(ControllerFault):
     """The controller ends in good order and starts again at once. Ends without being cleared."""
 
     kind: Literal["controller_restart"]
@@ -73,10 +77,6 @@ class ControllerRestart(FaultBase):
     @override
     def text(self, fabric: Fabric) -> str:
         return "the controller restarts"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER})
 
     @property
     @override
@@ -176,7 +176,7 @@ class SlowController(FaultAction["ControllerSlow"]):
 
 
 @FAULTS.register
-class ControllerSlow(LastingFault):
+class ControllerSlow(ControllerFault, LastingFault):
     """The controller gets only a part of the time: it is stopped for `pause` out of every `period`."""
 
     kind: Literal["controller_slow"]
@@ -199,10 +199,6 @@ class ControllerSlow(LastingFault):
     @override
     def stops(self, fabric: Fabric) -> tuple[str, ...]:
         return (CONTROLLER,)
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER})
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

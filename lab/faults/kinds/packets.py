@@ -59,12 +59,37 @@ def _expect_loss(
     probe.expect(probe.cross() == (FRAMES, FRAMES), "frames are lost after the fault was cleared")
 
 
+class LossFault(LastingFault):
+    """A fault that loses packets: a share, drawn from the seed or by the kernel, every n-th, or by a loss model."""
+
+    rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
+    every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each cable instead")
+    model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
+    seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
+    min_length: MinLength = 0
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> "LossFault":
+        if [self.rate, self.every, self.model].count(None) != 2:
+            raise ValueError(
+                f"a {self.kind_name} needs one of rate (such as 1%), every (such as 100, for each 100th) or model"
+            )
+        return self
+
+    @property
+    def lost_text(self) -> str:
+        """The lost share, in words."""
+        if self.model is not None:
+            return self.model.text
+        return f"1 of every {self.every} packets" if self.rate is None else f"{self.rate * 100:g}% of packets"
+
+
 class LoseShare(LossyAction):
     """Drop a share of packets: every n-th, drawn from the seed, or drawn by the kernel."""
 
     @override
     def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        fault: GrayLoss | HostLoss = self.fault
+        fault: LossFault = self.fault
         if fault.model is not None:
             return cycle(fault.model, self.seed(link), max(_MIN_DRAWS, _DRAWS // cables))
         if fault.rate is None:
@@ -76,39 +101,19 @@ class LoseShare(LossyAction):
         return cablefaults.Loss(fault.rate)
 
 
-def _lost(fault: "GrayLoss | HostLoss") -> str:
-    """Return the lost share, in words."""
-    if fault.model is not None:
-        return fault.model.text
-    return f"1 of every {fault.every} packets" if fault.rate is None else f"{fault.rate * 100:g}% of packets"
-
-
 @FAULTS.register
-class GrayLoss(PacketFault):
+class GrayLoss(LossFault, PacketFault):
     """A share of the packets is lost: drawn from the seed, drawn by the kernel, or every n-th."""
 
     kind: Literal["loss"]
     link: CableOrBusiest
-    rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
-    every: int | None = Field(default=None, ge=1, description="lose every n-th packet instead")
-    model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
-    seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
-    min_length: MinLength = 0
     example: ClassVar = {"rate": 0.5, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
     action_class: ClassVar = LoseShare
 
-    @model_validator(mode="after")
-    def _one_measure(self) -> "GrayLoss":
-        if [self.rate, self.every, self.model].count(None) != 2:
-            raise ValueError(
-                "a loss needs either a rate (such as 1%), or every (such as 100, for each 100th packet), or a model"
-            )
-        return self
-
     @override
     def text(self, fabric: Fabric) -> str:
-        return f"{self.where} loses {_lost(self)}"
+        return f"{self.where} loses {self.lost_text}"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -131,25 +136,14 @@ class LoseAtHosts(LoseShare):
 
 
 @FAULTS.register
-class HostLoss(LastingFault):
+class HostLoss(LossFault):
     """Packets towards hosts are lost on the last cable, in all planes, as by a congested or faulty NIC."""
 
     kind: Literal["host_loss"]
-    rate: ShareOrNone | None = None
-    every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each port instead")
     hosts: Literal["all"] | Annotated[tuple[HostName, ...], AfterValidator(at_least_one)] = "all"
     planes: Literal["all"] | Annotated[tuple[PlaneNumber, ...], AfterValidator(at_least_one)] = "all"
-    model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
-    seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
-    min_length: int = Field(default=0, ge=0, le=65535, description="shorter frames, in bytes, are left alone")
     example: ClassVar = {"every": 2, "min_length": LONG}
     action_class: ClassVar = LoseAtHosts
-
-    @model_validator(mode="after")
-    def _one_measure(self) -> "HostLoss":
-        if [self.rate, self.every, self.model].count(None) != 2:
-            raise ValueError("a host_loss needs either a rate (such as 0.1%), or every (such as 1000), or a model")
-        return self
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -165,7 +159,7 @@ class HostLoss(LastingFault):
     def text(self, fabric: Fabric) -> str:
         hosts = "all hosts" if self.hosts == "all" else several(self.hosts)
         where = "" if self.planes == "all" else f" in plane {several(map(str, self.planes))}"
-        return f"{hosts} lose {_lost(self)} on arrival{where}"
+        return f"{hosts} lose {self.lost_text} on arrival{where}"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
