@@ -73,7 +73,7 @@ _MEANT = {  # common names in other tools
     "break": "fault", "fix": "clear", "undo": "clear", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
     "dpctl": "tables", "tcpdump": "capture", "top": "watch", "summary": "report",
 }  # fmt: skip
-RENAMED = {"heal": "clear"}
+RENAMED = {"heal": "clear", "pace": "speed"}
 """Commands that have another name since this release, with that name."""
 
 _HELP = frozenset({"--help", "-h", "?"})

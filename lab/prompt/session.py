@@ -2,7 +2,7 @@
 
 One lock guards everything: commands take it for each step, alternating between terminals, and a thread of the session
 takes it for due events. On the wire that thread follows the machine's clock; in virtual time it advances time, at a
-configurable pace.
+configurable speed.
 """
 
 import math
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 _PARTS = 1000  # of a whole, in which progress is reported
 _REST = 0.05  # seconds of the machine's clock between two steps
-_SLICE = 0.01  # seconds of virtual time, at a pace of one, between two chances for commands
+_SLICE = 0.01  # seconds of virtual time, at a speed of one, between two chances for commands
 _LONG = 0.25  # seconds of the machine's clock that a slice may take before the next is a shorter one
 
 
@@ -32,7 +32,7 @@ class ClientGone(LabError):  # noqa: N818 - the sentence is the error
 
 
 class LabSession:
-    """A lab's faults and traffic. `pace` is seconds of virtual time per second here; None on the wire.
+    """A lab's faults and traffic. `speed` is seconds of virtual time per second of real time; None on the wire.
 
     `mirror` is called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
     connection of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the
@@ -43,7 +43,7 @@ class LabSession:
     def __init__(
         self,
         world: World,
-        pace: float | None = None,
+        speed: float | None = None,
         mirror: Callable[[], None] = lambda: None,
         controller: Callable[..., dict[str, Any]] | None = None,
         setting: Mapping[str, Any] | None = None,
@@ -56,9 +56,9 @@ class LabSession:
         self.setting = dict(setting or {})
         self.errors: list[str] = []  # errors of background work
         self.looks: list[Callable[[], None]] = []  # called after each step, as the mirror is
-        self._pace = pace
+        self._speed = speed
         self._anchor = time.monotonic(), world.now
-        self._before: tuple[float, float] | None = None  # the pace that comes back, and when on the machine's clock
+        self._before: tuple[float, float] | None = None  # the speed to return to, and when (time.monotonic)
         self.interrupted = False  # by a signal received in virtual time
         self._mirror = mirror
         self._controller = controller
@@ -111,30 +111,30 @@ class LabSession:
     # --- time -------------------------------------------------------------------------------------------------------
 
     @property
-    def pace(self) -> float | None:
-        """Seconds of virtual time per second here; None on the wire."""
-        return self._pace
+    def speed(self) -> float | None:
+        """Seconds of virtual time per second of real time; None on the wire."""
+        return self._speed
 
-    @pace.setter
-    def pace(self, value: float) -> None:
+    @speed.setter
+    def speed(self, value: float) -> None:
         with self.lock:
             self._before = None
-            self._set_pace(value)
+            self._set_speed(value)
 
-    def slow(self, pace: float, seconds: float) -> None:
-        """Slow virtual time down for `seconds` of the machine's clock, then return to the former pace.
+    def slow(self, speed: float, seconds: float) -> None:
+        """Slow virtual time down for `seconds` of the machine's clock, then return to the former speed.
 
         Where time is slower than that already, or real, nothing changes.
         """
         with self.lock:
-            usual = self._before[0] if self._before else self._pace
-            if usual is None or usual <= pace:
+            usual = self._before[0] if self._before else self._speed
+            if usual is None or usual <= speed:
                 return
             self._before = usual, time.monotonic() + seconds
-            self._set_pace(pace)
+            self._set_speed(speed)
 
-    def _set_pace(self, value: float) -> None:
-        self._pace = value
+    def _set_speed(self, value: float) -> None:
+        self._speed = value
         self._anchor = time.monotonic(), self.world.now
 
     def wait_until(
@@ -146,7 +146,7 @@ class LabSession:
     ) -> T | None:
         """Let the lab run until a condition returns a value, at most `seconds` of its clock.
 
-        Virtual time passes as fast as it can meanwhile, whatever the pace. `share` is the done share of the `stage`, 0
+        Virtual time passes as fast as it can meanwhile, whatever the speed. `share` is the done share of the `stage`, 0
         to 1; by default that of the time. ClientGone where the client has disconnected.
         """
         with self.lock:
@@ -164,7 +164,7 @@ class LabSession:
                     requester.progress(stage, round(_PARTS * done), _PARTS)
                 if found is not None or self.world.now >= deadline:
                     return found
-                if self._pace is not None:
+                if self._speed is not None:
                     at = time.monotonic()
                     self.lab.advance_to(min(deadline, self.world.now + step))
                     self._anchor = time.monotonic(), self.world.now
@@ -196,7 +196,7 @@ class LabSession:
             self._ended.wait(_REST)
 
     def step(self) -> None:
-        """Run due events; in virtual time advance it by the pace."""
+        """Run due events; in virtual time advance it by the speed."""
         with self.lock:
             try:
                 self._pass()
@@ -207,16 +207,16 @@ class LabSession:
                 look()
 
     def _pass(self) -> None:
-        if self._pace is None:
+        if self._speed is None:
             self.lab.apply_due()
             self.lab.step(self.world.now)
             return
         if self._before and time.monotonic() >= self._before[1]:
-            self.pace = self._before[0]
+            self.speed = self._before[0]
         since, began = self._anchor
-        target = began + (time.monotonic() - since) * self._pace
+        target = began + (time.monotonic() - since) * self._speed
         limit = time.monotonic() + _REST  # commands wait no longer than this
         while self.world.now < target and time.monotonic() < limit:
-            self.lab.advance_to(min(target, self.world.now + _SLICE * self._pace))
-        if self.world.now < target:  # this machine is slower than the pace: restart from here
+            self.lab.advance_to(min(target, self.world.now + _SLICE * self._speed))
+        if self.world.now < target:  # this machine is slower than the speed: restart from here
             self._anchor = time.monotonic(), self.world.now

@@ -25,7 +25,7 @@ CABLE = "t0-p1-1/t1-p1-2"
 def session() -> Iterator[LabSession]:
     """So slow that time passes only where a command waits."""
     world = virtual_world(Fabric(FabricSpec.model_validate(SPEC)))
-    with world as made, LabSession(made, pace=1e-6, setting={"world": "sim"}).open() as opened:
+    with world as made, LabSession(made, speed=1e-6, setting={"world": "sim"}).open() as opened:
         yield opened
 
 

@@ -40,7 +40,7 @@ def test_a_wait_goes_on_in_whole_slices_once_the_machine_is_idle_again(monkeypat
     clock, slices = [0.0], []
     with (
         virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world,
-        LabSession(world, pace=1e-6, threaded=False).open() as session,
+        LabSession(world, speed=1e-6, threaded=False).open() as session,
     ):
         advance = session.lab.advance_to
 
@@ -192,7 +192,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("traffic write from=h1 to=h2 sise=1", "sise"),
         ("send h1 h2 /nonexistent", "there is no file /nonexistent"),
         ("stop it", "no traffic is named 'it'"),
-        ("pace never", "'never' is not a number"),
+        ("speed never", "'never' is not a number"),
         ("wait soon", "'soon' is not a duration"),
         ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
@@ -232,7 +232,7 @@ def test_tab_offers_options_last(session, text):
 @pytest.mark.parametrize(
     ("text", "some"),
     [
-        ("pa", ["pace", "paths"]),
+        ("sp", ["speed"]),
         ("paths ", ["h1", "h2"]),
         ("paths h1 h", ["h1", "h2"]),
         ("tables t1-p2", ["t1-p2-1", "t1-p2-2"]),
@@ -288,10 +288,10 @@ def test_who_draws_packets_is_told_of_each_while_time_is_slow_and_the_watch_ends
             session.world.fabric.link(CABLE).index
         }
         assert client.ask(tmp_path, "packets", since=told["next"])["seen"] == []
-        assert client.ask(tmp_path, "slow", pace=1e-9, seconds=5)["message"]
+        assert client.ask(tmp_path, "slow", speed=1e-9, seconds=5)["message"]
         with pytest.raises(LabError, match="above 0 and at most 1000"):
-            client.ask(tmp_path, "pace", value=0)
-        client.ask(tmp_path, "pace", value=1)
+            client.ask(tmp_path, "speed", value=0)
+        client.ask(tmp_path, "speed", value=1)
         assert not client.ask(tmp_path, "packets")["slow"]
 
 

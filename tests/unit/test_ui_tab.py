@@ -40,7 +40,7 @@ def test_a_cable_is_cut_and_repaired_by_requests(lab):
     assert "h1-p1" in said["message"]
     assert ask(tab, "api/operation", operation="clear", arguments={"name": "x"})["message"]
     assert "error" in ask(tab, "api/operation", operation="inject", arguments={"kind": "meteor", "fields": {}})
-    assert "error" in ask(tab, "api/operation", operation="pace", arguments={"value": 0})
+    assert "error" in ask(tab, "api/operation", operation="speed", arguments={"value": 0})
 
 
 def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses(lab):
@@ -53,7 +53,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
         arguments={"traffic": {"kind": "stream", "from": "h1", "to": "h3", "size": "4 MiB"}},
     )
     tab.session.lab.advance_to(0.1)
-    ask(tab, "api/operation", operation="slow", arguments={"pace": 0.001, "seconds": 60})
+    ask(tab, "api/operation", operation="slow", arguments={"speed": 0.001, "seconds": 60})
     ask(
         tab,
         "api/operation",
@@ -70,11 +70,11 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     assert packets[-1]["slow"]
     events = [event for each in told if each["kind"] == "frames" for one in each["changes"] for event in one["events"]]
     assert any(event.get("new") == "ASSUMED_BAD" for event in events)  # frames come between two samples of a host
-    tab.session.pace = 1.0
+    tab.session.speed = 1.0
     tab.step()
     tab.step()
     assert not [each for each in told if each["kind"] == "packets"][-1]["slow"]
-    assert "error" in ask(tab, "api/operation", operation="slow", arguments={"pace": 0.02, "seconds": 1e9})
+    assert "error" in ask(tab, "api/operation", operation="slow", arguments={"speed": 0.02, "seconds": 1e9})
 
 
 def test_a_scenario_runs_to_the_verdict_and_history_of_the_terminal_and_is_on_the_shelf(lab, tmp_path):

@@ -77,4 +77,5 @@ def _register(name: str, hidden: bool = False) -> None:
 
 for _name in shortcut.NAMES:
     _register(_name)
-_register("heal", hidden=True)  # `clear`, as the release before had it
+for _name in ("heal", "pace"):  # names of the release before, see RENAMED in prompt/registry.py
+    _register(_name, hidden=True)

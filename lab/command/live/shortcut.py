@@ -16,7 +16,7 @@ from mrclab.lab.prompt.remote import client
 from mrclab.topo.linux.paths import RUN_DIR
 
 NAMES = (
-    "down", "fault", "clear", "traffic", "stop", "wait", "pace", "nodes", "net", "links", "paths", "evs", "trace",
+    "down", "fault", "clear", "traffic", "stop", "wait", "speed", "nodes", "net", "links", "paths", "evs", "trace",
     "pingall", "tables", "counters", "faults", "flows",
 )  # fmt: skip
 """Commands of the prompt that no other command has the name of."""

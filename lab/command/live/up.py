@@ -42,7 +42,7 @@ Mapper = Annotated[bool, typer.Option("--mapper", help="hosts probe every link: 
 Script = Annotated[
     Path | None, typer.Option(help="run the commands of a file instead of a prompt; - for standard input")
 ]
-Pace = Annotated[float, typer.Option(min=1e-9, help="virtual seconds per real second")]
+Speed = Annotated[float, typer.Option("--speed", "--pace", min=1e-9, help="virtual seconds per real second")]
 
 
 @app.command()
@@ -53,7 +53,7 @@ def up(
     world: World = None,
     mapper: Mapper = False,
     script: Script = None,
-    pace: Pace = 1.0,
+    speed: Speed = 1.0,
     ui: Ui = False,
     browser: Open = False,
     force: Force = False,
@@ -87,7 +87,7 @@ def up(
         run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
         controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, spec, probing)
-        session = stack.enter_context(LabSession(lab, pace if virtual else None, mirror, controller, setting).open())
+        session = stack.enter_context(LabSession(lab, speed if virtual else None, mirror, controller, setting).open())
         stack.enter_context(service.served(session, run_dir))
         if ui or browser:
             page.show(run_dir)

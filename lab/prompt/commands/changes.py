@@ -1,7 +1,6 @@
 """Commands that change the lab: denials, drains, cables, faults, traffic, time; and the report."""
 
 import contextlib
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from rich.markup import escape
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
+from mrclab.lab.prompt import operations
 from mrclab.lab.prompt.registry import Answer, command, fields, wrong
 from mrclab.lab.prompt.session import ClientGone, LabSession
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
@@ -154,7 +154,7 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     if name and name not in session.lab.workloads:
         seconds = parse_duration(name)
         assert isinstance(seconds, float)
-        if session.pace is not None and seconds > _LONGEST_WAIT:
+        if session.speed is not None and seconds > _LONGEST_WAIT:
             raise ValueError(f"{name} of virtual time is too long to wait for at once; at most {_LONGEST_WAIT:g} s")
         session.wait_until(lambda: None, seconds, f"wait {name}")
     else:
@@ -169,20 +169,16 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
-@command("pace [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
-def pace(session: LabSession, arguments: Sequence[str]) -> Answer:
-    """Set the pace of virtual time."""
-    if session.pace is None:
-        raise ValueError("this lab runs in real time; only mrclab up --world sim has a pace")
-    if arguments:
-        try:
-            value = float(arguments[0])
-        except ValueError:
-            raise ValueError(f"{arguments[0]!r} is not a number; write, for example, pace 0.001") from None
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError("a pace is above 0")
-        session.pace = value
-    return Answer(f"{session.pace:g} s of virtual time per second", {"pace": session.pace})
+@command("speed [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
+def speed(session: LabSession, arguments: Sequence[str]) -> Answer:
+    """Set the speed of virtual time."""
+    if not arguments:
+        return Answer(operations.speed_text(session), {"speed": session.speed})
+    try:
+        value = float(arguments[0])
+    except ValueError:
+        raise ValueError(f"{arguments[0]!r} is not a number; write, for example, speed 0.001") from None
+    return Answer(operations.set_speed(session, value), {"speed": session.speed})
 
 
 @command(

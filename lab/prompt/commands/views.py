@@ -72,8 +72,8 @@ def status(session: LabSession, _arguments: Sequence[str]) -> Answer:
     response = session.ask("status", LOOK_S, ask=LOOK_S)
     lines = [f"faults    {', '.join(session.faults) or 'none'}"]
     lines.append(f"traffic   {', '.join(each.name for each in session.lab.active) or 'none'}")
-    if session.pace is not None:
-        lines.append(f"time      {session.world.now:.6f} s of virtual time, {session.pace:g} s per second")
+    if session.speed is not None:
+        lines.append(f"time      {session.world.now:.6f} s of virtual time, {session.speed:g} s per second")
     return Answer(Group(views.status(response), escape("\n".join(lines))), {**response, "faults": session.faults})
 
 

@@ -13,10 +13,11 @@ from typing import Any
 from mrclab.lab import console
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import registry
+from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.remote.client import SOCKET
 from mrclab.lab.prompt.remote.turnlock import Caller, called_by
 from mrclab.lab.prompt.session import LabSession
-from mrclab.lab.prompt.watching.packetwatch import PacketWatch, set_pace, slow_down
+from mrclab.lab.prompt.watching.packetwatch import PacketWatch
 from mrclab.rpc.aserver import AsyncServer
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
@@ -36,14 +37,10 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "command": lambda line, width=_WIDTH: _command(session, str(line), int(width)),
-        "inject": lambda kind, fields: {"message": session.inject(str(kind), dict(fields))},
         "controller": lambda request, seconds, arguments: session.ask(str(request), float(seconds), **dict(arguments)),
-        "clear": lambda name="": {"message": "\n".join(session.clear(str(name))) or "nothing to clear"},
-        "traffic": lambda traffic: {"message": _start(session, dict(traffic))},
-        "pace": lambda value: {"message": set_pace(session, value), "now": packets.poll()["now"]},
-        "slow": lambda pace, seconds: {"message": slow_down(session, pace, seconds), "now": packets.poll()["now"]},
         "packets": lambda since=None: packets.poll(None if since is None else int(since)),
     }
+    commands |= {name: functools.partial(_operate, session, packets, name) for name in OPERATIONS}
     server = AsyncServer(
         run_dir / SOCKET, {name: _beside(session, pool, work) for name, work in commands.items()}, cancel=True
     )
@@ -103,13 +100,15 @@ def _beside(
     return operation
 
 
-def _start(session: LabSession, traffic: dict[str, Any]) -> str:
-    with session.lock:
-        return f"{session.lab.start_traffic(traffic).name} runs"
-
-
 def _command(session: LabSession, line: str, width: int) -> dict[str, Any]:
     answer = registry.run(session, line)
     text = io.StringIO()
     console.console(file=text, width=width, highlight=False).print(answer.shown)
     return {"text": text.getvalue(), "data": answer.data}
+
+
+def _operate(session: LabSession, packets: PacketWatch, name: str, **arguments: Any) -> dict[str, Any]:
+    message = OPERATIONS[name](session, **arguments)
+    if name in {"speed", "slow"}:
+        packets.poll()  # in slow time watching begins at once
+    return {"message": message}

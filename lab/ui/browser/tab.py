@@ -2,7 +2,7 @@
 
 It answers the requests of `lab.ui.web.server`, and pushes frames instead of being asked for them: `publish` gets one
 JSON object at a time, {"kind": "source", "layout", "first", "frames"}, {"kind": "frames", "changes"}, {"kind":
-"packets", "rival", "now", "pace", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside
+"packets", "rival", "now", "speed", "slow", "seen"} while time is slow, {"kind": "rival", "changes"} of the lab beside
 it, or {"kind": "outcome", "outcome"}. A scenario runs to its end within one `step`, so that requests wait meanwhile.
 """
 
@@ -20,8 +20,8 @@ from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure import Measures
+from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.session import LabSession
-from mrclab.lab.prompt.watching import packetwatch
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch
 from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
@@ -69,7 +69,7 @@ class Followed(Growing):
         """Take in the rest."""
         self.take_in()
 
-    def take_in(self, pace: float = 1.0) -> None:
+    def take_in(self, speed: float = 1.0) -> None:
         """Make frames of new records, and publish them; more often than the history's interval where time is slow."""
         if self.world is None:
             return
@@ -79,7 +79,7 @@ class Followed(Growing):
             self._take(record)
         self._model.expectations = self._judge.poll() or self._model.expectations
         self._add(self._stream.until(self.world.now - _MOMENT))
-        if pace < _SLOW and time.monotonic() >= self._due and self.world.now > self.frame_log.last.get("t", -math.inf):
+        if speed < _SLOW and time.monotonic() >= self._due and self.world.now > self.frame_log.last.get("t", -math.inf):
             self._add([self._model.frame(self.world.now)])
             self._due = time.monotonic() + _OFTEN
         self._push()
@@ -109,7 +109,7 @@ class LabSide:
         self._stack = ExitStack()
         fabric = Fabric(FabricSpec())
         world = self._stack.enter_context(virtual_world(fabric, seed=1, transport=transport))
-        self.session = self._stack.enter_context(LabSession(world, pace=1.0, threaded=False).open())
+        self.session = self._stack.enter_context(LabSession(world, speed=1.0, threaded=False).open())
         self.frames = Followed(fabric, TITLE, publish)
         self.frames.world = world
         self._packets, self._drawn = PacketWatch(self.session), 0  # packets sent to the page so far
@@ -118,15 +118,15 @@ class LabSide:
     def step(self) -> None:
         """Let time pass."""
         self.session.step()
-        self.frames.take_in(self.session.pace or 1.0)
+        self.frames.take_in(self.session.speed or 1.0)
 
     def follow(self, other: "LabSide") -> None:
-        """Let time pass as far as in another lab, at its pace."""
-        if self.session.pace != other.session.pace and other.session.pace is not None:
-            self.session.pace = other.session.pace
+        """Let time pass as far as in another lab, at its speed."""
+        if self.session.speed != other.session.speed and other.session.speed is not None:
+            self.session.speed = other.session.speed
         with self.session.lock:
             self.session.lab.advance_to(max(other.session.world.now, self.session.world.now))
-        self.frames.take_in(self.session.pace or 1.0)
+        self.frames.take_in(self.session.speed or 1.0)
 
     def packets(self) -> dict[str, Any] | None:
         """Return frames that crossed cables since the last time; None without any change."""
@@ -156,13 +156,6 @@ class Tab:
         self._runs = 0  # how often another source was shown
         self._open = False  # the source was published: frames may follow
         self._side.frames.take_in()
-        self._operations: Mapping[str, Callable[..., Any]] = {
-            "inject": lambda session, kind, fields: session.inject(str(kind), dict(fields)),
-            "clear": lambda session, name="": "\n".join(session.clear(str(name))) or "nothing to clear",
-            "traffic": lambda session, traffic: f"{session.lab.start_traffic(traffic).name} runs",
-            "pace": packetwatch.set_pace,
-            "slow": packetwatch.slow_down,
-        }
         self._requests: Mapping[str, Callable[[str], Any]] = {
             "api/operation": self._operation,
             "api/check": checked,
@@ -229,11 +222,7 @@ class Tab:
     def _layout(self) -> dict[str, Any]:
         shown, own = self._shown, self._shown is self._side.frames
         message = {"title": shown.title, "live": shown.live, "operable": own, "own": own}
-        message |= (
-            {"paced": True, "pace": self.session.pace, "rivals": True, "beside": self._comparison is not None}
-            if own
-            else {}
-        )
+        message |= {"speed": self.session.speed, "rivals": True, "beside": self._comparison is not None} if own else {}
         more = {
             "runs": True,
             "replays": True,
@@ -275,7 +264,7 @@ class Tab:
         if self._shown is not self._side.frames:
             raise LabError("this run is over; go back to the lab first")
         request = json.loads(body)
-        operation = self._operations[str(request["operation"])]
+        operation = OPERATIONS[str(request["operation"])]
         message = [operation(side.session, **request.get("arguments", {})) for side in self._sides()]
         for side in self._sides():
             side.frames.take_in()

@@ -2,13 +2,13 @@
 
 import { operate } from "./server.js";
 
-export const SLOW = { pace: 0.02, seconds: 7 };
+export const SLOW = { speed: 0.02, seconds: 7 };
 const LASTS = "60s"; // of traffic
 
 // Steps: seconds to wait before, line of the narrator (none: its own), operation. Real time cannot be slowed down.
 // `rival`: the lab with RoCEv2 beside it, if there is one; the cable that is cut is one that its queue pair uses.
 function steps(layout, rival) {
-  const { from, to, core, port } = places(layout), slow = layout.paced ? "slow" : null, plane = (name) => /-p(\d+)/.exec(name)[1];
+  const { from, to, core, port } = places(layout), slow = layout.speed ? "slow" : null, plane = (name) => /-p(\d+)/.exec(name)[1];
   const all = new Set(layout.links.map((link) => link.plane)).size;
   if (rival) {
     return [

@@ -20,10 +20,10 @@ export class Packets {
   }
 
   // What was seen since the last word; `slow`: more will come.
-  take({ now, pace, slow, seen }) {
+  take({ now, speed, slow, seen }) {
     const real = performance.now() / 1e3;
     if (!this.on) { this.time = now; this.flying = []; }
-    this.told = { now, pace, real };
+    this.told = { now, speed, real };
     this.flying.push(...seen);
     if (this.flying.length > MOST) this.flying.splice(0, this.flying.length - MOST);
     this.ends = slow ? Infinity : real + 1;
@@ -55,8 +55,8 @@ export class Packets {
   #draw() {
     const real = performance.now() / 1e3;
     if (real > this.ends && !this.falling.length) { this.on = false; this.flying = []; this.#wipe(); return; }
-    const { now, pace, real: then } = this.told;
-    this.time = Math.max(this.time, Math.min(now, now + (real - then) * pace - LAG * pace));
+    const { now, speed, real: then } = this.told;
+    this.time = Math.max(this.time, Math.min(now, now + (real - then) * speed - LAG * speed));
     const ink = this.#wipe(), style = getComputedStyle(document.documentElement), t = this.time;
     const colour = (plane) => style.getPropertyValue(`--plane-${(plane - 1) % 8 + 1}`);
     const lost = style.getPropertyValue("--bad"), edge = style.getPropertyValue("--paper");

@@ -247,7 +247,7 @@ function redraw() {
 }
 
 // Frames per second: as it was, but a run of microseconds takes ten seconds and one of hours a minute.
-function pace() {
+function frameRate() {
   const count = frames.length;
   if (count < 2) return 10;
   return Math.min(Math.max((count - 1) / (frames[count - 1].t - frames[0].t), count / 60), count / 10);
@@ -256,7 +256,7 @@ function pace() {
 let before = 0, owed = 0;
 function tick(now) {
   if (!playing || following) return;
-  owed += ((now - before) / 1e3) * pace() * Number(at("speed").value);
+  owed += ((now - before) / 1e3) * frameRate() * Number(at("speed").value);
   before = now;
   const steps = Math.floor(owed);
   owed -= steps;
@@ -318,14 +318,14 @@ function endDemo() { if (demo.runs && !layout.operable) { demo.stop(); over(); }
 
 function over() { at("demo").textContent = "Start the demo"; }
 
-function paced() {
-  const wanted = layout.paced ? layout.pace : 1, choice = at("speed");
+function showSpeed() {
+  const wanted = layout.speed ?? 1, choice = at("speed");
   if (![...choice.options].some((each) => Number(each.value) === wanted)) choice.add(new Option(`×${Number(wanted.toPrecision(2))}`, wanted));
   choice.value = String([...choice.options].find((each) => Number(each.value) === wanted).value);
 }
 
-// The pace of a lab that is followed; of frames that are played.
-function speed() { if (layout.paced && following) operate("pace", { value: Number(at("speed").value) }); }
+// Of virtual time where a lab is followed; otherwise of the replay.
+function setSpeed() { if (layout.speed && following) operate("speed", { value: Number(at("speed").value) }); }
 
 function find() {
   const field = at("find"), word = field.value.trim(), named = (entries) => entries.some((each) => each.name === word);
@@ -378,7 +378,7 @@ function wire() {
   at("back").addEventListener("click", () => post("api/back", "{}"));
   at("share").addEventListener("click", copyLink);
   at("demo").addEventListener("click", play);
-  at("speed").addEventListener("change", speed);
+  at("speed").addEventListener("change", setSpeed);
   at("slowly").addEventListener("change", (event) => { selection.slowly = event.target.checked; });
   document.addEventListener("fullscreenchange", () => {
     if (!document.fullscreenElement && document.documentElement.classList.contains("projector")) projector();
@@ -448,10 +448,10 @@ async function open() {
   drawFabric();
   if (chosen) selection.choose(chosen);
   selection.slowly = at("slowly").querySelector("input").checked;
-  at("slowly").hidden = !layout.paced;
+  at("slowly").hidden = !layout.speed;
   at("demo").hidden = !layout.operable;
   at("unseen").textContent = layout.packets ?? "";
-  paced();
+  showSpeed();
   at("live").hidden = !layout.live;
   at("back").hidden = layout.own;
   at("report").hidden = !(layout.reports && layout.outcome);

@@ -96,7 +96,7 @@ export class Selection {
   }
 
   async #inject([, kind, fields]) {
-    if (this.layout.paced && this.slowly) await operate("slow", SLOW);
+    if (this.layout.speed && this.slowly) await operate("slow", SLOW);
     this.#say(await operate("inject", { kind, fields: fields(this.target) }));
   }
 

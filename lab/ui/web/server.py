@@ -44,7 +44,7 @@ _UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
 """Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 _TERMINAL = "use the prompt, or a terminal"
-_OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "pace", "slow"})
+_OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "speed", "slow"})
 _WRITING = frozenset({"capture", "report"})
 _OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
 T = TypeVar("T")
@@ -216,13 +216,13 @@ class LivePage:
             "text": self._editor.text if self._editor else "",
         }
         if answer["operable"]:
-            answer |= await self._workers.run(self._pace)
+            answer |= await self._workers.run(self._speed)
         return JSONResponse({**source.layout(), **answer, "outcome": source.outcome()})
 
-    def _pace(self) -> dict[str, Any]:
-        """The pace of virtual time, or why single packets are not drawn."""
+    def _speed(self) -> dict[str, Any]:
+        """Speed of virtual time, or why single packets are not drawn."""
         try:
-            return {"paced": True, "pace": self._packets(None)["pace"]} if self._packets else {}
+            return {"speed": self._packets(None)["speed"]} if self._packets else {}
         except LabError as error:
             return {"packets": str(error)}
 

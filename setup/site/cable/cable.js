@@ -5,7 +5,7 @@ import { PLANES } from "./static/charts.js";
 import { FabricView } from "./static/fabric.js";
 import { merge } from "./static/merge.js";
 
-const PACE = 1 / 60; // seconds of virtual time per second
+const SPEED = 1 / 60; // seconds of virtual time per second
 const HOLD = 1.6; // seconds at the end, before it begins again
 const STEPS = 100; // frames of a figure
 const BAR = 0.012, BARS = 40; // seconds of virtual time of a bar of what arrives; bars at most
@@ -108,7 +108,7 @@ class Shown {
       const line = this.#say(t, frame);
       if (line !== this.line.textContent) this.line.textContent = line;
     }
-    this.fabric.packets.paint(t, this.run.packets, PACE * 0.9 * this.scale, DOT);
+    this.fabric.packets.paint(t, this.run.packets, SPEED * 0.9 * this.scale, DOT);
     this.#arrivals(t);
   }
 
@@ -237,7 +237,7 @@ class Figure {
       const place = made("div", "", "show");
       views.append(place);
       const one = new Shown(place, name, told.scenarios.length > 1);
-      one.scale = (told.pace ?? PACE) / PACE;
+      one.scale = (told.speed ?? SPEED) / SPEED;
       return one;
     });
     const label = made("label", told.handle), id = `${section.id}-handle`;
@@ -331,10 +331,10 @@ class Figure {
     const step = (now) => {
       if (!this.playing || !this.visible) { this.ticking = false; return; }
       if (now - this.before < FRAME) { requestAnimationFrame(step); return; }
-      const pace = (this.told.pace ?? PACE) * Number(document.getElementById("speed").value);
-      this.time += (now - this.before) / 1e3 * pace;
+      const speed = (this.told.speed ?? SPEED) * Number(document.getElementById("speed").value);
+      this.time += (now - this.before) / 1e3 * speed;
       this.before = now;
-      if (this.time > this.told.end + HOLD * pace) this.time = this.told.begin;
+      if (this.time > this.told.end + HOLD * speed) this.time = this.told.begin;
       for (const one of this.shown) one.draw(Math.min(this.time, this.told.end));
       requestAnimationFrame(step);
     };
