@@ -102,9 +102,9 @@ paper-scale: setup
 	@$(BIN)/python -m mrclab.experiments.paperscale $(ARGS)
 
 study: setup
-	@$(BIN)/mrclab campaign experiments/study/completion-campaign.yaml --out results/study $(ARGS)
+	@$(BIN)/mrclab campaign experiments/study/completion-campaign.yaml --output results/study $(ARGS)
 	@$(BIN)/mrclab figure results/study --x transport.ev_profile.active_per_plane --scale 4 --x-label "EVs of a QP" \
-		--columns faults.lossy.rate --y p50 --y p99 --y p99.9 --out docs/results/study.png --table results/study/study.md
+		--columns faults.lossy.rate --y p50 --y p99 --y p99.9 --output docs/results/study.png --table results/study/study.md
 
 training: setup
 	@$(BIN)/python -m mrclab.experiments.training $(ARGS)

@@ -15,7 +15,7 @@ _AS_ARGUMENTS = (
     (r"`?--(world|target) (\w+)`?", r'\1="\2"'),
     (r"`?--set ([\w.]+)=(\S+)`?", r'with_values({"\1": "\2"})'),
     (r"; --force starts it even so", ""),
-    (r"name another directory with --out", "choose another directory"),
+    (r"name another directory with --output", "choose another directory"),
     (r"--y ([^:]*)", r'y="\1"'),
     (r"run it with --flows, or with flows: true in its file", "run it with flows=True"),
     (r"see --(results)", r"choose another for \1="),

@@ -92,6 +92,7 @@ _LAST_WORDS = {  # of gRPC, CPython and the C++ library, in the logs of processe
     "MemoryError": errno.ENOMEM,
     "Cannot allocate memory": errno.ENOMEM,
 }
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _END_BYTES = 4096  # of a log, which tell how its process ended
 
 
@@ -104,6 +105,11 @@ def exhausted(error: BaseException) -> str:
     elif isinstance(error, RuntimeError) and _THREADS in str(error):
         number = errno.EAGAIN
     return f"this machine has run out of {_EXHAUSTED[number]}" if number in _EXHAUSTED else ""
+
+
+def by_machine(error: BaseException) -> bool:
+    """Return True if the machine, not the network, ended a run: a full disk, too many open files, too little memory."""
+    return bool(exhausted(error)) or (isinstance(error, OSError) and error.errno in _UNWRITABLE)
 
 
 def exhausted_by_log(log: Path) -> str:

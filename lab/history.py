@@ -7,6 +7,7 @@ Each process appends JSON lines to a file of its own, `<node>.jsonl`, with `t` (
 import hashlib
 import heapq
 import json
+import math
 import re
 import sys
 import time
@@ -99,9 +100,17 @@ def _record(line: str) -> Record | None:
     try:
         data = json.loads(line)
         node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
-        return Record(float(data.pop("t")), node, _OLD_KINDS.get(kind, kind), data)
+        return Record(_time(data.pop("t")), node, _OLD_KINDS.get(kind, kind), data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _time(value: Any) -> float:
+    """Return a record's time; ValueError if it is no finite number."""
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError(value)
+    return found
 
 
 def load(path: Path) -> History:
@@ -110,6 +119,7 @@ def load(path: Path) -> History:
     return History(record for file in files for record in _stored(file))
 
 
+_NUMBER = re.compile(r"-?\d{1,20}(\.\d+)?(e-?\d\d?)?", re.ASCII)  # as JSON has finite ones
 _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"sample",.*\}\n')
 
 
@@ -137,7 +147,7 @@ def _packed(lines: Iterable[str], name: str) -> Iterator[Record]:
     samples = CompressedLog()
     for number, line in enumerate(lines, 1):
         head = _STORED.fullmatch(line)
-        if head is None or not _is_whole(line):
+        if head is None or not _is_whole(line) or not _NUMBER.fullmatch(head[1]):
             if record := _record(line):
                 yield record
             elif line.endswith("\n"):
@@ -168,7 +178,7 @@ def merge(directory: Path, path: Path) -> None:
             found = lines_of_file.read().splitlines()
         for line in found:
             head = _TIME.match(line)
-            if head and line.endswith("}") and _is_whole(line):
+            if head and _NUMBER.fullmatch(head[1]) and line.endswith("}") and _is_whole(line):
                 lines.append((float(head[1]), line))
             else:
                 lines += [(record.t, _line(record)) for record in parse([line])]

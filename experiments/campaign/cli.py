@@ -36,7 +36,9 @@ def campaign(
     path: Annotated[
         Path, typer.Argument(metavar="SCENARIO", help="a scenario file, a name below scenarios/, or a campaign file")
     ],
-    seeds: Annotated[str, typer.Option(help="e.g. 1..1000, or 1,2,7; default: the campaign file's, or 1..10")] = "",
+    seeds: Annotated[
+        str | None, typer.Option(help="e.g. 1..1000, or 1,2,7; default: the campaign file's, or 1..10")
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="sweep a field, e.g. fabric.t1s=2,4,8; may be given several times")
     ] = None,
@@ -46,7 +48,9 @@ def campaign(
     ray: Annotated[
         str, typer.Option(metavar="ADDRESS", help="run on this Ray cluster (host:port, or auto), on all of its CPUs")
     ] = "",
-    out_dir: Annotated[Path, typer.Option("--out", help="where the table and the page go")] = Path("results/campaign"),
+    output: Annotated[Path, typer.Option("--output", "--out", help="where the table and the page go")] = Path(
+        "results/campaign"
+    ),
     yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
     as_json: answer.AsJson = False,
 ) -> None:
@@ -58,7 +62,7 @@ def campaign(
     given = with_sets(given, plan.parse_sweeps(sets or []))
     planned = plan.make(
         scenario.load(given.scenario),
-        parse_seeds(seeds or given.seeds),
+        parse_seeds(given.seeds if seeds is None else seeds),
         given.sweep,
         variant,
         of_variants=given.variants,
@@ -67,7 +71,7 @@ def campaign(
     worlds.check(*(setting.loaded() for setting in planned.settings))
     if len(planned) >= ASK_FROM and not yes:
         _ask(len(planned))
-    table = journal.Journal(out_dir)
+    table = journal.Journal(output)
     table.begin(planned)
     try:
         _work(planned, table, workers, ray)

@@ -81,13 +81,13 @@ def figure(
     columns: Annotated[str, typer.Option(help="a column of plots for each value of this field")] = "",
     scale: Annotated[float, typer.Option(min=1e-12, max=1e12, help="what x is multiplied by, e.g. planes")] = 1.0,
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
-    to: Annotated[Path, typer.Option("--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
+    to: Annotated[Path, typer.Option("--output", "--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
     if to.suffix not in _PICTURES:
-        raise LabError(f"--out {to}: name a picture that ends in {', '.join(_PICTURES)}")
+        raise LabError(f"--output {to}: name a picture that ends in {', '.join(_PICTURES)}")
     found = plotted(directory, x, y, by, columns, scale, x_label)
     with naming(to):
         draw(found).savefig(to, dpi=130, metadata=_NO_DATE.get(to.suffix, {}))

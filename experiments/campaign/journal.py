@@ -50,17 +50,17 @@ class Journal(RunStore):
                 fields = ", ".join(map(str, known.get("fields") or ["no field"]))
                 raise LabError(
                     f"{self.directory} holds a campaign of another {known.get('scenario')}, sweeping {fields};"
-                    " name another directory with --out"
+                    " name another directory with --output"
                 )
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
-            raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --out")
+            raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --output")
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
         self.open()
         kept = [row for row in self.of(plan) if row["state"] in _MEASURED]
         if plan.keeps_flows and not all("flows" in row for row in kept):
-            raise LabError(f"{self.directory} holds runs that kept no flows; name another directory with --out")
+            raise LabError(f"{self.directory} holds runs that kept no flows; name another directory with --output")
         return self
 
     def of(self, planned: Iterable[Job]) -> list[Row]:
@@ -71,7 +71,7 @@ class Journal(RunStore):
         """Digests of the files of all runs here, and of those to come; LabError where one is another than it was."""
         for name in known.keys() & files.keys():
             if known[name] != files[name]:
-                raise LabError(f"{self.directory} holds runs with another {name}; name another directory with --out")
+                raise LabError(f"{self.directory} holds runs with another {name}; name another directory with --output")
         return {**known, **files}
 
 
@@ -79,11 +79,11 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         known = json.loads(files.read_bytes(path, follow=False))
     except OSError as error:
-        raise LabError(f"{path} cannot be read: {error.strerror}; name another directory with --out") from None
+        raise LabError(f"{path} cannot be read: {error.strerror}; name another directory with --output") from None
     except (ValueError, RecursionError) as error:
-        raise LabError(f"{path} is damaged ({error}); name another directory with --out") from None
+        raise LabError(f"{path} is damaged ({error}); name another directory with --output") from None
     if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
-        raise LabError(f"{path} does not belong to a campaign; name another directory with --out")
+        raise LabError(f"{path} does not belong to a campaign; name another directory with --output")
     return known
 
 

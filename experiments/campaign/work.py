@@ -1,7 +1,6 @@
 """A run of a campaign, and its row."""
 
 import contextlib
-import errno
 import math
 import tempfile
 import time
@@ -14,7 +13,7 @@ from mrclab.experiments.campaign.plan import Job
 from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.batch import MACHINE_FAILED
 from mrclab.experiments.runs.store import Row
-from mrclab.lab.errors import Interrupted, LabError, NoRoom
+from mrclab.lab.errors import Interrupted, LabError, NoRoom, by_machine, exhausted
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.report import results
@@ -22,8 +21,6 @@ from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.errors import TopoError
-
-_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 def run(job: Job) -> Row:
@@ -43,14 +40,15 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
     except Interrupted:
         raise
     except OSError as error:
-        row["state"] = MACHINE_FAILED if error.errno in _MACHINE else "aborted"
+        row["state"] = MACHINE_FAILED if by_machine(error) else "aborted"
         row["error"] = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}"
     except NoRoom as error:
         row["state"], row["error"] = MACHINE_FAILED, str(error).replace("--results", "TMPDIR")
     except (LabError, TopoError) as error:
         row["error"] = "; ".join(str(error).splitlines())
     except Exception as error:  # whatever it is: the row names the run that replays it
-        row["error"] = f"{type(error).__name__}: {error}"
+        row["state"] = MACHINE_FAILED if by_machine(error) else "aborted"
+        row["error"] = exhausted(error) or f"{type(error).__name__}: {error}"
     else:
         row["state"], row["error"] = outcome.state, outcome.error
         for verdict in outcome.verdicts:

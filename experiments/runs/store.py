@@ -45,7 +45,7 @@ class RunStore:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise LabError(f"{self.path} cannot be read: {error.strerror}; name another directory with --out") from None
+            raise LabError(f"{self.path} cannot be read: {error.strerror}; name another directory with --output") from None
 
     def read(self) -> Iterator[Row]:
         """Yield the rows that are on the disk, each run once; LabError where a line is not a row."""
@@ -58,7 +58,7 @@ class RunStore:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise LabError(
                     f"{self.path}, line {number} is not a row of {self._what}; remove the line to repeat its run,"
-                    " or name another directory with --out"
+                    " or name another directory with --output"
                 ) from None
             if name not in seen:
                 seen.add(name)

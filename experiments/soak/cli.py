@@ -32,11 +32,11 @@ def judged(seed: int) -> tuple[int, list[str]]:
         return seed, [f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"]
 
 
-def _results(seeds: Iterable[int], jobs: int) -> Iterator[tuple[int, list[str]]]:
-    if jobs == 1:
+def _results(seeds: Iterable[int], workers: int) -> Iterator[tuple[int, list[str]]]:
+    if workers == 1:
         yield from map(judged, seeds)
         return
-    rows = processes.rows(seeds, jobs, judged, lambda seed: (seed, ["its worker process died"]))
+    rows = processes.rows(seeds, workers, judged, lambda seed: (seed, ["its worker process died"]))
     yield from (row for _, row in rows)
 
 
@@ -51,10 +51,10 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 
 @app.command()
 def soak(
-    seeds: Annotated[int, typer.Option(min=1, help="how many")] = 100,
+    seeds: Annotated[int, typer.Option("--runs", "--seeds", min=1, help="how many, each with a seed of its own")] = 100,
     first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, help="the first seed")] = 0,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="worker processes")] = 1,
+    workers: Annotated[int, typer.Option("--workers", "--jobs", min=1, help="worker processes")] = 1,
     world: World = None,
     as_json: answer.AsJson = False,
 ) -> None:
@@ -73,7 +73,7 @@ def soak(
     done = 0
     try:
         with progress.shown(err) as bar:
-            for done, (number, problems) in enumerate(_results(range(first, first + seeds), jobs), 1):
+            for done, (number, problems) in enumerate(_results(range(first, first + seeds), workers), 1):
                 bar("seeds", done, seeds)
                 if problems:
                     failed += _failed(number, problems)

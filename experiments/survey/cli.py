@@ -54,22 +54,27 @@ def survey(
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,
     seconds: Annotated[float, typer.Option(min=1, help="end after about this time; the same command resumes")] = 7200.0,
-    out: Annotated[Path, typer.Option(help="where the records go, in one folder per target")] = Path("results/survey"),
-    write: Annotated[Path | None, typer.Option(help="only write the page of all records so far to this file")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "--out", help="where the records go, in one folder per target")
+    ] = Path("results/survey"),
+    page_file: Annotated[
+        Path | None, typer.Option("--page", "--write", help="only write the page of all records so far to this file")
+    ] = None,
     as_json: answer.AsJson = False,
 ) -> None:
     """Try Clustermapper on many seeded faults and print its verdicts; exit status 3 while a part is left to do."""
-    if write is not None:
-        surveys = [list(record.store(folder).rows.values()) for folder in sorted(out.iterdir())] if out.is_dir() else []
-        with naming(write):
-            write.write_text(page.render(surveys, str(write)), encoding="utf-8")
+    if page_file is not None:
+        folders = sorted(output.iterdir()) if output.is_dir() else []
+        surveys = [list(record.store(folder).rows.values()) for folder in folders]
+        with naming(page_file):
+            page_file.write_text(page.render(surveys, str(page_file)), encoding="utf-8")
         if as_json:
-            answer.give("survey", 0, page=str(write), records=sum(map(len, surveys)))
+            answer.give("survey", 0, page=str(page_file), records=sum(map(len, surveys)))
         return
     where: WorldName = "sim" if world == "sim" else "wire"
     worlds.check_target(target, where)
     worlds.check_machine_for(where)
-    folder = out / _name(where, target)
+    folder = output / _name(where, target)
     work = Survey(folder, seed, singles, doubles, target, context.obj, where)
     done = work.work(seconds, lambda text: console.plain(err, text))
     status = 0 if done else 3

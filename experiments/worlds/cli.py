@@ -33,9 +33,9 @@ def compare_worlds(
     ] = None,
     seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, 1,2,7")] = "1,2,3",
     sim_seeds: Annotated[
-        str,
+        str | None,
         typer.Option("--sim-seeds", help="further seeds in virtual time, which show the spread of seeds"),
-    ] = "",
+    ] = None,
     jitter: Annotated[
         str,
         typer.Option(
@@ -79,7 +79,8 @@ def compare_worlds(
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
         numbers = parse_seeds(seeds)
-        more = [seed for seed in parse_seeds(sim_seeds, "--sim-seeds") if seed not in numbers] if sim_seeds else []
+        further = [] if sim_seeds is None else parse_seeds(sim_seeds, "--sim-seeds")
+        more = [seed for seed in further if seed not in numbers]
         late = [work.with_jitter(run, jitter) for run in runs] if jitter else []
         store = Store(results_dir)
         if not only_page:

@@ -30,6 +30,7 @@ from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.input import files
+from mrclab.topo.spec import SpecError
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -237,6 +238,8 @@ def _load(directory: Path, known: Loaded | None) -> CollectedRun:
         if info.get("history_sha256", "") not in {"", history.digest(file)}:
             raise ValueError(f"{file.name} is not the one that the run wrote")
         records = history.load(file)
+        if known is None:
+            _check_fabric(directory / "fabric.yaml")
     except (OSError, ValueError, RecursionError) as error:
         raise LabError(no_result(directory, error)) from None
     source = str(directory / "scenario.yaml")
@@ -245,6 +248,17 @@ def _load(directory: Path, known: Loaded | None) -> CollectedRun:
     else:
         loaded = loads(text, source, within=directory)
     return CollectedRun(directory, loaded, _measures(records, loaded), info)
+
+
+def _check_fabric(path: Path) -> None:
+    """Raise ValueError if a description, which replays and tables of packets read, is damaged."""
+    from mrclab.topo import fabricfile  # noqa: PLC0415 - a new run is not checked
+
+    if path.exists():
+        try:
+            fabricfile.load(path, follow=False)
+        except SpecError:
+            raise ValueError(f"{path.name} was not written by a lab") from None
 
 
 def _measures(records: history.History, loaded: Loaded) -> "Measures":

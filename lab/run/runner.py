@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
-from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, exhausted, plain
+from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, by_machine, exhausted, plain
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.faults.base import several
 from mrclab.lab.report import results
@@ -283,7 +283,7 @@ def _handed_over(
     def take(world: World, reason: str) -> tuple[CompressedLog, str]:
         return world.hand_over(), reason
 
-    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, notify, lambda _: None, references, take)
+    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, notify, lambda _: None, references, take, bare=True)
     if interrupted:
         raise Interrupted("interrupted; nothing is left of the run")
     return found
@@ -319,10 +319,13 @@ def _taken(
     show: Callable[[World], None],
     references: Sequence[Mapping[str, Any]],
     take: Callable[[World, str], T],
+    *,
+    bare: bool = False,
 ) -> tuple[T, bool]:
     """Bring the world up, run, take it down; return the result of `take` and whether a user interrupted.
 
-    `place`: of results, the P4 target, where the running lab keeps its files.
+    `place`: of results, the P4 target, where the running lab keeps its files. `bare`: the run is for its figures alone.
+    Raises OSError and MemoryError where the machine ended such a run.
     """
     spec, reason, interrupted = loaded.scenario, "", False
     parent, target, run_dir = place
@@ -356,6 +359,8 @@ def _taken(
                 world.record(MachineSlow(why=str(error)))
                 notify(str(error))
             except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
+                if bare and by_machine(error):
+                    raise  # nothing is kept of such a run, and it can be repeated
                 reason = exhausted(error) or plain(error)
                 if type(error) is RuntimeError and not exhausted(error):
                     raise  # a bug of the lab itself

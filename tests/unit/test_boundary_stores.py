@@ -33,7 +33,7 @@ KINDS = ["a link", "a FIFO", "a directory", "too large"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_earlier_runs_are_read_from_a_regular_file_only(tmp_path, kind):
     hostile(tmp_path / "runs.jsonl", kind)
-    with pytest.raises(LabError, match=r"runs\.jsonl cannot be read: .*; name another directory with --out"):
+    with pytest.raises(LabError, match=r"runs\.jsonl cannot be read: .*; name another directory with --output"):
         RunStore(tmp_path / "runs.jsonl", lambda row: row["digest"], "a table").open()
 
 

@@ -70,7 +70,7 @@ def rows_of(directory):
 
 def arguments(file, directory, seeds="1,2"):
     sets = [word for one in SWEPT for word in ("--set", one)]
-    return ["campaign", str(file), "--seeds", seeds, *sets, "--workers", "2", "--out", str(directory)]
+    return ["campaign", str(file), "--seeds", seeds, *sets, "--workers", "2", "--output", str(directory)]
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("1..4", [1, 2, 3, 4]), ("7,2..3,7", [7, 2, 3]), ("0", [0])])
@@ -126,7 +126,7 @@ def test_files_that_a_scenario_names_travel_with_its_runs_and_are_part_of_the_ca
     first = planned(file, "1", [])
     journal.Journal(tmp_path / "out").begin(first)
     (tmp_path / "pairs.cm").write_text("Nodes 2\nConnections 1\n0->1 start 0 size 30000\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"with another pairs.cm; .*--out"):
+    with pytest.raises(LabError, match=r"with another pairs.cm; .*--output"):
         journal.Journal(tmp_path / "out").begin(planned(file, "1", []))
     (tmp_path / "pairs.cm").unlink()
     monkeypatch.chdir("/")
@@ -270,10 +270,10 @@ def test_a_run_that_kills_its_worker_is_named_and_no_other_is(file):
 
 def test_a_directory_of_another_campaign_is_refused(file, tmp_path):
     journal.Journal(tmp_path / "out").begin(planned(file))
-    with pytest.raises(LabError, match="--out"):
+    with pytest.raises(LabError, match="--output"):
         journal.Journal(tmp_path / "out").begin(planned(file, swept=SWEPT[:1]))
     file.write_text(file.read_text(encoding="utf-8").replace("500ms", "600ms"), encoding="utf-8")
-    with pytest.raises(LabError, match="--out"):
+    with pytest.raises(LabError, match="--output"):
         journal.Journal(tmp_path / "out").begin(planned(file))
 
 
@@ -284,7 +284,7 @@ def test_runs_that_kept_no_flows_are_not_taken_for_those_that_do(file, tmp_path)
     job = next(iter(plain))
     table.append({**ROW, "variant": job.variant, "values": dict(job.values), "seed": job.seed})
     journal.Journal(tmp_path / "out").begin(plain)
-    with pytest.raises(LabError, match=r"kept no flows.*--out"):
+    with pytest.raises(LabError, match=r"kept no flows.*--output"):
         journal.Journal(tmp_path / "out").begin(wanted)
 
 
@@ -300,7 +300,7 @@ def test_runs_that_kept_no_flows_are_not_taken_for_those_that_do(file, tmp_path)
 def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content, said):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_bytes(content)
-    with pytest.raises(LabError, match=f"{said}.*--out"):
+    with pytest.raises(LabError, match=f"{said}.*--output"):
         journal.Journal(tmp_path / "out").begin(planned(file))
 
 
@@ -329,6 +329,17 @@ def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monk
     told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
     assert isinstance(told.exception, RunError)
     assert "No space left on device" in str(told.exception)
+    assert not rows_of(tmp_path / "out")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), MemoryError()])
+def test_a_run_that_the_machine_ended_under_way_is_no_row(file, tmp_path, monkeypatch, in_this_process, error):
+    def lacking(self):
+        raise error
+
+    monkeypatch.setattr(runner.Run, "go", lacking)
+    told = CliRunner().invoke(app, arguments(file, tmp_path / "out"))
+    assert isinstance(told.exception, RunError)
     assert not rows_of(tmp_path / "out")
 
 
@@ -470,7 +481,7 @@ def test_parquet_page_and_figure_hold_the_runs_of_the_command_and_the_journal_th
     file.write_text(text)
     for seeds in ("1..3", "1,2"):
         result = CliRunner().invoke(
-            app, ["campaign", str(file), "--seeds", seeds, "--flows", "--out", str(tmp_path / "c")]
+            app, ["campaign", str(file), "--seeds", seeds, "--flows", "--output", str(tmp_path / "c")]
         )
         assert result.exit_code == 0, result.output
     assert "2 runs: 2 passed" in result.stdout

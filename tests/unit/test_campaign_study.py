@@ -26,7 +26,7 @@ def study(tmp_path_factory) -> Path:
     """The directory of a campaign of ten runs."""
     directory = tmp_path_factory.mktemp("study")
     sets = [word for path, value in SMALL.items() for word in ("--set", f"{path}={value}")]
-    words = ["campaign", str(STUDY), "--seeds", "1,2", *sets, "--workers", "1", "--out", str(directory)]
+    words = ["campaign", str(STUDY), "--seeds", "1,2", *sets, "--workers", "1", "--output", str(directory)]
     with pytest.MonkeyPatch.context() as patch:  # no process of its own: what a worker is, test_campaign.py tests
         patch.setattr(processes, "rows", lambda jobs, *_: ((job, work.run(job)) for job in jobs))
         done = CliRunner().invoke(app, words)
@@ -73,7 +73,7 @@ def test_percentiles_are_pooled_over_seeds(study):
 def test_the_figure_and_its_table(study, tmp_path):
     pytest.importorskip("matplotlib")
     words = ["figure", str(study), "--x", "transport.ev_profile.active_per_plane", "--columns", "faults.lossy.rate"]
-    words += ["--y", "p50", "--y", "p99", "--out", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
+    words += ["--y", "p50", "--y", "p99", "--output", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "<svg" in (tmp_path / "f.svg").read_text(encoding="utf-8")
@@ -114,8 +114,8 @@ def test_mistakes_of_a_campaign_file_have_their_lines_and_no_words_of_the_librar
 
 def test_a_figure_without_a_known_format_or_a_scale_is_refused(tmp_path):
     words = ["figure", str(swept(tmp_path / "c", [1, 2])), "--x", "link.delay", "--y", "limit"]
-    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "f.foo")])
-    assert str(done.exception) == f"--out {tmp_path / 'f.foo'}: name a picture that ends in .png, .svg, .pdf"
+    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "f.foo")])
+    assert str(done.exception) == f"--output {tmp_path / 'f.foo'}: name a picture that ends in .png, .svg, .pdf"
     for scale in ("0", "nan"):
         assert CliRunner().invoke(app, [*words, "--scale", scale]).exit_code == 2
 
@@ -152,7 +152,7 @@ def test_a_figure_is_called_as_its_expectation_is_named(tmp_path):
 
 def drawn(directory, tmp_path, *more):
     words = ["figure", str(directory), "--x", "link.delay", "--y", "limit", "--json", *more]
-    words += ["--out", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
+    words += ["--output", str(tmp_path / "f.svg"), "--table", str(tmp_path / "f.md")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)

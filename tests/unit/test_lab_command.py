@@ -206,7 +206,7 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     monkeypatch.setattr("mrclab.experiments.survey.cli.time", SimpleNamespace(monotonic=lambda: next(moments)))
     surveyed = answered("survey", "--world", "sim", "--singles", "1", "--doubles", "0", "--seconds", "1")
     assert (surveyed["done"], surveyed["exit"], surveyed["cases"]) == (False, 3, 1)
-    assert answered("survey", "--write", "page.md")["records"] == surveyed["records"]
+    assert answered("survey", "--page", "page.md")["records"] == surveyed["records"]
     file.write_text(file.read_text().replace("world: sim\n", ""))
     both = answered("worlds", file, "--seeds", "1", "--world", "sim", "--results", "worlds")
     assert [(each["run"], each["states"]["sim"]) for each in both["runs"]] == [("short", {"passed": 1})]

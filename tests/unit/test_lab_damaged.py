@@ -43,6 +43,7 @@ def cut(text):
     [
         ("history.jsonl", cut, "history.jsonl is not the one that the run wrote"),
         ("history.jsonl", lambda _: "", "history.jsonl is not the one that the run wrote"),
+        ("fabric.yaml", cut, "fabric.yaml was not written by a lab"),
         ("run.json", lambda _: "[]", "run.json is not what a run writes"),
         ("run.json", lambda _: "{}", "run.json is not what a run writes"),
         ("run.json", lambda text: json.dumps({**json.loads(text), "history_sha256": ""}), ""),
@@ -66,7 +67,11 @@ def test_a_fabric_that_no_lab_wrote_is_named(whole, tmp_path, text):
         Replay(place)
 
 
-@pytest.mark.parametrize("line", ["[1, 2]", "{}", '{"kind": 3}', '"x"', "{"])
+@pytest.mark.parametrize(
+    "line",
+    ["[1, 2]", "{}", '{"kind": 3}', '"x"', "{", '{"t": NaN, "node": "lab", "kind": "start"}',
+     '{"t": 1e999, "node": "h1", "kind": "sample", "qps": []}', f'{{"t": {"9" * 400}, "node": "h1", "kind": "sample"}}'],
+)  # fmt: skip
 def test_a_line_of_a_history_that_is_no_record_is_named_but_a_last_one_that_was_cut(tmp_path, line):
     good = '{"t": 1.0, "node": "lab", "kind": "start"}\n'
     file = tmp_path / "history.jsonl"
@@ -87,7 +92,7 @@ def test_a_file_that_is_no_suites_is_named(tmp_path, text):
 @pytest.mark.parametrize("line", ["{}", "[]", "3", '{"kind": "case", "seed": 1}'])
 def test_a_line_that_is_no_record_of_a_survey_is_named(tmp_path, line):
     (tmp_path / record.FILE).write_text(line + "\n", encoding="utf-8")
-    with pytest.raises(LabError, match=r"line 1 is not a row of a survey; .*--out"):
+    with pytest.raises(LabError, match=r"line 1 is not a row of a survey; .*--output"):
         record.store(tmp_path)
 
 

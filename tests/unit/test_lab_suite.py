@@ -8,8 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import typer
 from rich.console import Console
+from typer.testing import CliRunner
 
+from mrclab.lab.command.cli import app
 from mrclab.lab.errors import RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
@@ -84,6 +87,35 @@ def test_every_seed_runs_all_variants_before_the_next_one(home):
     assert [name for name, _ in [(r.scenario.name, 0) for r in suite.runs(loaded[:1], variant="two")]] == ["a-two"]
     sizes = {one.scenario.name: one.scenario.traffic[0].size for one in suite.runs(loaded, seeds=[7])}
     assert sizes == {"a-one": 2**20, "a-two": 2**21, "b": 2**20}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["suite", "link-failure", "--seeds", ""], "'' is not a seed"),
+        (["suite", "link-failure", "--seeds", "1", "--repeat", "2"], "give one of the two"),
+        (["campaign", "link-failure", "--seeds", ""], "'' is not a seed"),
+        (["worlds", "link-failure", "--sim-seeds", ""], "'' is not a seed"),
+    ],
+)
+def test_seeds_that_name_nothing_or_twice_are_refused(words, said):
+    assert said in str(CliRunner().invoke(app, words).exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "old"),
+    [
+        ("campaign", "--output", "--out"),
+        ("figure", "--output", "--out"),
+        ("survey", "--output", "--out"),
+        ("survey", "--page", "--write"),
+        ("soak", "--runs", "--seeds"),
+        ("soak", "--workers", "--jobs"),
+    ],
+)
+def test_old_names_of_options_are_accepted(command, name, old):
+    commands = typer.main.get_command(app).commands
+    assert any({name, old} == set(param.opts) for param in commands[command].params)
 
 
 def test_the_interval_of_the_mean_is_student_s():

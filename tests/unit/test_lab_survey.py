@@ -72,7 +72,7 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     assert f"* soft, case 3: {c} at fault; said: nothing." in text
     assert f"* soft, case 4: {a} and {b} at fault; said: {c} lossy, {a} down, {b} down." in text
     assert "case 1" not in text
-    assert text.endswith("survey --target soft --seed 1\n    mrclab survey --write clustermapper.md\n")
+    assert text.endswith("survey --target soft --seed 1\n    mrclab survey --page clustermapper.md\n")
 
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
@@ -85,5 +85,5 @@ def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path
         file.write('{"kind": "ca')  # torn: it is not there
     assert list(record.store(tmp_path).rows) == ["case 1", "case 2"]
     (tmp_path / record.FILE).write_text("{\n")
-    with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is not a row of a survey; remove the line .*--out"):
+    with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is not a row of a survey; remove the line .*--output"):
         record.store(tmp_path)

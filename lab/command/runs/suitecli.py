@@ -11,6 +11,7 @@ from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import FolderName, Force, Results, Target, Variant, World
+from mrclab.lab.errors import LabError
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario, schema
@@ -36,7 +37,7 @@ def run_suite(
     world: World = None,
     variant: Variant = "",
     repeat: Annotated[int, typer.Option(min=1, help="runs of each, with seeds from the scenario's on")] = 1,
-    seeds: Annotated[str, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = "",
+    seeds: Annotated[str | None, typer.Option(help="run each with all of these seeds: 1..10, or 1,2,7")] = None,
     again: Annotated[int, typer.Option(min=0, help="repeat an invalid run at most this many times")] = 0,
     results_dir: Results = Path("results"),
     name: FolderName = "suite",
@@ -45,8 +46,10 @@ def run_suite(
     as_json: answer.AsJson = False,
 ) -> None:
     """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""
+    if seeds is not None and repeat > 1:
+        raise LabError("--repeat takes seeds from the scenario's on, and --seeds names them; give one of the two")
     loaded = [scenario.in_world(one, world) for one in suite.load_all(finding.find(words or []))]
-    planned = suite.runs(loaded, parse_seeds(seeds) if seeds else (), repeat, variant)
+    planned = suite.runs(loaded, () if seeds is None else parse_seeds(seeds), repeat, variant)
     worlds.check_target(target, *(one.scenario.world for one in planned))
     worlds.check(*planned)
     if dry_run and as_json:
