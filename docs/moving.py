@@ -153,7 +153,7 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
     late = (retired - cut) * 1e3
     rtts = (retired - cut) / fabric.spec.base_rtt(fabric.spec.longest)
     counts = (
-        f"{len(lost)} packets were lost, {'all' if len(resent) >= len(lost) else len(resent)} sent again (outlined)"
+        f"{len(lost)} packets were lost, {'all' if len(resent) >= len(lost) else len(resent)} retransmitted (outlined)"
     )
     words = [
         (

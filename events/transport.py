@@ -81,7 +81,7 @@ class ProbeLost(Event):
 class PacketLost(Event):
     """Declaration of a packet as lost: when it was sent, and how often it was retransmitted before.
 
-    RoCE, which goes back to it, has `count`: packets that are sent again from there on.
+    RoCE, which goes back to it, has `count`: packets that are retransmitted from there on.
     """
 
     kind: ClassVar[str] = "packet.lost"
@@ -108,7 +108,7 @@ class PacketRetransmitted(Event):
 
 @event
 class PacketLate(Event):
-    """Arrival of a packet that had been declared lost and was not sent again yet."""
+    """Arrival of a packet that had been declared lost and was not retransmitted yet."""
 
     kind: ClassVar[str] = "packet.late"
     qp: Qp

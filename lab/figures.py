@@ -37,7 +37,7 @@ class Plots:
         return self._drawn("evs", "ev_states")
 
     def losses(self) -> Figure:
-        """Packets declared lost, and sent again."""
+        """Packets declared lost, and retransmitted."""
         return self._drawn("losses", "losses")
 
     def completions(self) -> Figure:

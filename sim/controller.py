@@ -159,7 +159,7 @@ class SimController:
     def begin(self) -> None:
         """Start periodic work."""
         if not self.fleet.is_large:
-            self._every(TELEMETRY_S * self.fabric.spec.time_scale, self._sample)
+            self._every(TELEMETRY_S * self.fabric.spec.telemetry_scale, self._sample)
         if self.mapper is not None:
             self._every(self.mapper.interval, self._look)
         self.fleet.begin()

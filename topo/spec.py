@@ -444,6 +444,11 @@ class FabricSpec(_Strict):
         return min(1.0, self.time_scale * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))
 
     @property
+    def telemetry_scale(self) -> float:
+        """Time-scale factor of the controller's telemetry: slower where `sample_every` asks for fewer samples."""
+        return self.time_scale if self.sample_every is None else max(self.time_scale, self.display_scale)
+
+    @property
     def sample_interval(self) -> float:
         """Seconds between two samples of a host."""
         return SAMPLE_INTERVAL * self.display_scale

@@ -102,7 +102,7 @@ SHARES = {"median": table.SHARES["median"], "99 %": table.SHARES["99 %"]}
 class Compared:
     """One baseline with one traffic: completion times in µs by share, seed by seed; `there` empty without a reference.
 
-    `again` is the mean share of packets that were sent again, here and there.
+    `again` is the mean share of packets that were retransmitted, here and there.
     """
 
     traffic: str
@@ -156,7 +156,7 @@ def text(found: Sequence[Compared]) -> str:
                     line += ["–", ""]
             known = one.there and not one.name.startswith("RoCEv2")
             lines.append([*line, f"{one.again[0]:.1%}", f"{one.again[1]:.1%}" if known else "–"])
-        parts.append(markdown([*head, "sent again here", "there"], lines))
+        parts.append(markdown([*head, "retransmitted here", "there"], lines))
     return "\n\n".join(parts) + "\n"
 
 

@@ -34,7 +34,7 @@ _MPR = 255
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected time (seconds) of a flow, and packets sent again for each of its packets."""
+    """Expected time (seconds) of a flow, and packets retransmitted for each of its packets."""
 
     seconds: float
     again: float
@@ -42,7 +42,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class LossRow:
-    """One recovery at one loss: each seed's time (seconds) and share of packets sent again, and theory's."""
+    """One recovery at one loss: each seed's time (seconds) and share of packets retransmitted, and theory's."""
 
     recovery: str
     loss: float
@@ -117,7 +117,7 @@ def text(found: Sequence[LossRow]) -> str:
         ]
         for row in found
     ]  # fmt: skip
-    return markdown(["recovery", "loss", "time, ms", "theory", "", "sent again, %", "theory"], lines) + "\n"
+    return markdown(["recovery", "loss", "time, ms", "theory", "", "retransmitted, %", "theory"], lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -208,4 +208,4 @@ def _completions(both: Sequence[tuple[SimRow, SimRow]]) -> str:
             cells += [_micro(here, share), _micro(there, share), f"{difference(here, there, share):+.1%}"]
         cells += [_micro(here, 1.0), _micro(there, 1.0)]
         lines.append([*cells, *(f"{row.cost.again / row.cost.packets:.1%}" for row in (here, there))])
-    return markdown([*head, "sent again here", "there"], lines)
+    return markdown([*head, "retransmitted here", "there"], lines)

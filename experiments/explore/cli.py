@@ -34,6 +34,7 @@ def explore(
 ) -> None:
     """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
 
+    In a final state nothing more can happen; a cycle is a run that returns to a state, such as probes of a dead path.
     A violated invariant is shown with the run that leads to it and the command that replays that run. Exit status 1: an
     invariant is violated, 2: a world was not explored to its end.
     """
@@ -80,7 +81,8 @@ def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> R
     if result.found is not None:
         result.found = shortened(world, result.found)
     whole = "all" if result.whole else "not all"
-    seen = f"{result.states} states, {whole} seen, {result.steps} steps, {result.ends} ends, {result.circles} circles"
+    ends = f"{result.final_states} final states, {result.cycles} cycles"
+    seen = f"{result.states} states, {whole} seen, {result.steps} steps, {ends}"
     console.plain(terminal, f"{world.name}: {seen}; {result.seconds:.1f} s")
     if result.found is not None:
         _show(world, result.found, terminal)
@@ -123,7 +125,8 @@ def _facts(result: Result) -> dict[str, Any]:
     """A world for programs."""
     found = result.found
     return {
-        "world": result.world.name, "states": result.states, "steps": result.steps, "ends": result.ends,
-        "circles": result.circles, "whole": result.whole, "seconds": round(result.seconds, 1),
+        "world": result.world.name, "states": result.states, "steps": result.steps,
+        "final_states": result.final_states, "cycles": result.cycles, "whole": result.whole,
+        "seconds": round(result.seconds, 1),
         "found": None if found is None else {"what": found.what, "replay": again(result.world, found)},
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Depth first through all states of a world; then their graph: does everything end, does nothing turn in circles?"""
+"""Depth first through all states of a world; then their graph: does everything end, is there no cycle?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mrclab.experiments.explore.system import BEGAN, OPTIONAL, Action, Broken, S
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
-BUSY: Final = 0.25  # data packets per base RTT, sent again and again in a circle: more than this is a storm
+BUSY: Final = 0.25  # data packets per base RTT, sent again and again in a cycle: more than this is a storm
 
 
 class TraceStep(NamedTuple):
@@ -41,8 +41,8 @@ class Result:
     world: Space
     states: int = 0
     steps: int = 0
-    ends: int = 0
-    circles: int = 0
+    final_states: int = 0  # in which nothing more can happen
+    cycles: int = 0  # ways back to a state seen before
     deepest: int = 0
     seconds: float = 0.0
     whole: bool = True
@@ -144,7 +144,7 @@ class Search:
 
     def _end(self, system: System, number: int) -> None:
         """No internal action is left: unless an external one is pending, all work must be done."""
-        self.result.ends += 1
+        self.result.final_states += 1
         if system.down or system.receives or system.probes:
             return
         try:
@@ -163,12 +163,12 @@ class Search:
             found.append(action)
         return found[::-1]
 
-    # --- circles ----------------------------------------------------------------------------------
+    # --- cycles -----------------------------------------------------------------------------------
 
     def _cycle(self) -> Counterexample | None:
         """A cycle in which too much is sent, or which never ends although no external action is pending."""
         for members in components(self._steps):
-            self.result.circles += 1
+            self.result.cycles += 1
             found = self._judge_cycle(self._around(members))
             if found is not None:
                 return found
@@ -187,7 +187,7 @@ class Search:
         waiting = bool(system.down or system.receives or system.probes or system.restarted >= 0)
         sent = f"{data} data packets and {frames - data} others in {rtts:.2f} base RTTs, again and again"
         if not seconds:
-            return Counterexample(f"a circle without time: {sent}", trace, cycle)
+            return Counterexample(f"a cycle that takes no time: {sent}", trace, cycle)
         if data / rtts > BUSY:
             return Counterexample(f"a storm without end: {sent}", trace, cycle)
         if not waiting:
@@ -198,7 +198,7 @@ class Search:
         return next(step for step in self._steps[one] if step.to == two)
 
     def _around(self, members: set[int]) -> list[int]:
-        """The shortest way from a state of a circle back to it."""
+        """The shortest way from a state of a cycle back to it."""
         start = min(members)
         before: dict[int, int] = {}
         waiting = [start]
@@ -212,7 +212,7 @@ class Search:
                 if step.to in members and step.to not in before:
                     before[step.to] = one
                     waiting.append(step.to)
-        raise AssertionError("no circle")
+        raise AssertionError("no cycle")
 
     # --- is merging right? ------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Search:
 
 
 def components(steps: list[list[TraceStep]]) -> Iterator[set[int]]:
-    """Strongly connected components with a circle in them (Tarjan), without recursion."""
+    """Strongly connected components with a cycle in them (Tarjan), without recursion."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []

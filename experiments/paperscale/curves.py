@@ -123,7 +123,7 @@ SWEEPS = (
             Measured("half of them are done", "completion (half)", "µs", 1e6),
             Measured("trimmed", "trims (trimmed)", "packets"),
             Measured("dropped by full queues", "drops (dropped)", "packets"),
-            Measured("sent again", "retransmitted (again)", "% of packets", 100),
+            Measured("retransmitted", "retransmitted (again)", "% of packets", 100),
         ),
         lines=lambda values: "trimming" if values["fabric.trimming"] else "no trimming",
         seeds=(1,),

@@ -45,7 +45,8 @@ class RunStore:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise LabError(f"{self.path} cannot be read: {error.strerror}; name another directory with --output") from None
+            why = f"{self.path} cannot be read: {error.strerror}"
+            raise LabError(f"{why}; name another directory with --output") from None
 
     def read(self) -> Iterator[Row]:
         """Yield the rows that are on the disk, each run once; LabError where a line is not a row."""

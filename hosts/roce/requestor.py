@@ -1,7 +1,7 @@
 """Sending half of a RoCEv2 QP: messages to packets, go-back-N, retry timer, completion.
 
 InfiniBand RC: PSNs in order, ACKs cumulative, a NAK names the PSN that the responder expects, and everything from
-there on is sent again; with selective repeat only the missing packets (`hosts.roce.selective`). Counts in unwrapped
+there on is retransmitted; with selective repeat only the missing packets (`hosts.roce.selective`). Counts in unwrapped
 PSNs ("seq") from 0; the wire adds the QP's first PSN. Nothing is kept per packet: the content of a seq follows from
 its message.
 """
@@ -301,7 +301,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.qp.wake()
 
     def _lost(self, reason: str, seq: int, count: int) -> None:
-        """Count a lost packet and log it, with the number of packets to be sent again."""
+        """Count a lost packet and log it, with the number of packets to be retransmitted."""
         stats = self.qp.stats
         stats.lost_packets += 1
         stats.lost_nack += reason == "nack"

@@ -1,10 +1,10 @@
-"""Selective repeat of RoCEv2, as in IRN: only missing packets are sent again.
+"""Selective repeat of RoCEv2, as in IRN: only missing packets are retransmitted.
 
 Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018), §3.1: the receiver keeps what comes early and
 answers it with a NAK that names, besides the PSN that it expects, the one that came. At the first NAK the sender
 begins a recovery that lasts until all that was sent by then is acknowledged; in it, a packet below the highest one that
-came is lost, and goes before new ones. Each is sent again once; a retransmission that is lost as well waits for the
-timer, after which every ACK that does not end the recovery has the next packet sent again.
+came is lost, and goes before new ones. Each is retransmitted once; a retransmission that is lost as well waits for the
+timer, after which every ACK that does not end the recovery has the next packet retransmitted.
 A NAK here has four bytes behind its AETH for the PSN that came, and packets that came early wait in the receiver
 until they can be placed in order, where IRN's NIC places them at once.
 """

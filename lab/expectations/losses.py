@@ -1,4 +1,4 @@
-"""Expectations of losses: how many, sent again or not, and how soon a fault was noticed and overcome."""
+"""Expectations of losses: how many, retransmitted or not, and how soon a fault was noticed and overcome."""
 
 import logging
 from itertools import accumulate
@@ -145,7 +145,7 @@ class Lost(Selected):
 
 @EXPECTATIONS.register
 class Retransmitted(Selected):
-    """Every packet that was declared lost was sent again; and no more than that, where limits are given."""
+    """Every packet that was declared lost was retransmitted; and no more than that, where limits are given."""
 
     kind: Literal["retransmitted"]
     at_most: int | None = Field(default=None, ge=0, description="packets by any one QP")
@@ -185,7 +185,7 @@ class Retransmitted(Selected):
         count = sum(map(meant, measures.paths.losses))
         observed = f"{count - len(open_losses)} of {count}"
         when = ", ".join(f"PSN {x.psn} lost at {measures.time_text(x.t)}" for x in open_losses[:3])
-        expected = f"every lost packet{self.subject} is sent again"
+        expected = f"every lost packet{self.subject} is retransmitted"
         return self.verdict(not open_losses, expected, observed, when, float(len(open_losses)), "packets")
 
 

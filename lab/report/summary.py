@@ -50,7 +50,7 @@ class Facts:
     ev_changes: list[Row]
     drops: list[Row]
     ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
-    totals: Row  # RTT in seconds, goodput as a share of line; packets lost, sent again, trimmed, marked, dropped
+    totals: Row  # RTT in seconds, goodput as a share of line; packets lost, retransmitted, trimmed, marked, dropped
     processes: list[Row]
     hypervisor: Row | None  # share of all CPUs that a hypervisor took
     run: dict[str, Any] = field(default_factory=dict)

@@ -283,7 +283,8 @@ def _handed_over(
     def take(world: World, reason: str) -> tuple[CompressedLog, str]:
         return world.hand_over(), reason
 
-    found, interrupted = _taken(loaded, (parent, None, RUN_DIR), progress, notify, lambda _: None, references, take, bare=True)
+    place = (parent, None, RUN_DIR)
+    found, interrupted = _taken(loaded, place, progress, notify, lambda _: None, references, take, bare=True)
     if interrupted:
         raise Interrupted("interrupted; nothing is left of the run")
     return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mrclab.controller import nodefiles
 from mrclab.lab.errors import Refused
 from mrclab.lab.run import size
+from mrclab.lab.scenario.units import show_seconds
 from mrclab.sim.fleet import MAX_SHOWN
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _SAMPLE_PLANE, _SAMPLES = 420, 30  # of a host in a fabric that keeps samples: a
 _PROBE = 450  # of Clustermapper's memory of one path
 _CYCLES = 25  # cycles of its probes, as hosts probe ever more paths in turn
 _REPORT, _REPORT_HOST = 170 << 20, 26_000  # for verdicts and plots, besides the memory that the world frees
+_MANY_SAMPLES = 100_000  # of a host before any traffic: minutes of CPU time in fabrics of some hosts
 _USABLE_SHARE = 0.9  # of free memory; the rest is left to other programs
 
 
@@ -124,6 +126,19 @@ def shortage(loaded: Loaded, free: int) -> str:
     return (
         f"{what} need some {size.gib(required.memory)} of memory in virtual time, of which {size.gib(free)} are free;"
         " lower t0s or hosts_per_t0, or have fewer hosts take part"
+    )
+
+
+def idle(loaded: Loaded) -> str:
+    """Return a warning where a run spends very many samples on waiting for its first traffic; else empty."""
+    spec, scenario = loaded.fabric.spec, loaded.scenario
+    began = min((entry.start.seconds for entry in scenario.traffic if not entry.start.name), default=0.0)
+    samples = began / spec.sample_interval
+    if samples < _MANY_SAMPLES:
+        return ""
+    return (
+        f"{scenario.name}: nothing is sent until {show_seconds(began)}, and by then each host is sampled {samples:,.0f}"
+        f" times; begin the traffic earlier, or set fabric.sample_every, for example to {began / 1000:.2g}s"
     )
 
 

@@ -50,7 +50,9 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
     """Raise Refused if fabric or traffic of a run is too much for this machine, unless `force`; return warnings."""
     wired = [loaded for loaded in runs if loaded.scenario.world == "wire"]
     warnings = [size.check(loaded.fabric.spec, load(loaded), force=force) for loaded in wired]
-    warnings += [virtualsize.check(loaded, force=force) for loaded in runs if loaded.scenario.world == "sim"]
+    for loaded in runs:
+        if loaded.scenario.world == "sim":
+            warnings += [virtualsize.check(loaded, force=force), virtualsize.idle(loaded)]
     return [text for text in dict.fromkeys(warnings) if text]
 
 

@@ -30,7 +30,7 @@ _CONNECTING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP before RTS
 _DOWN = {"link_down", "nic_port_down", "nic_down", "plane_down", "switch_reboot", "transceiver"}
 """Kinds of faults that leave their cables without carrier while they are in force."""
 
-_LOSSES = {"packet.lost": "lost", "packet.retx": "sent again", "packet.spurious": "spurious"}
+_LOSSES = {"packet.lost": "lost", "packet.retx": "retransmitted", "packet.spurious": "spurious"}
 
 
 class _Rate:
@@ -157,7 +157,8 @@ class PageModel:
     def layout(self) -> dict[str, Any]:
         """Return the constant part: planes, switches, hosts and cables with their ends.
 
-        `line_rate` is one NIC port's, payload bytes/s; `base_rtt` the longest of an empty fabric, seconds.
+        `line_rate` is one NIC port's, payload bytes/s; `base_rtt` the longest of an empty fabric, seconds; `bits`:
+        whether rates are in bits, as in the run's report.
         """
         fabric = self._fabric
         planes = list(range(1, fabric.planes + 1))
@@ -187,6 +188,7 @@ class PageModel:
             "payload": fabric.spec.path_mtu,
             "within": 2 * self._window,
             "line_rate": fabric.spec.path_mtu * self._line,
+            "bits": fabric.spec.link.rate is not None,
             "base_rtt": fabric.spec.base_rtt(fabric.spec.longest),
         }
 

@@ -56,7 +56,7 @@ def test_an_explicit_profile_decides_which_paths_a_transfer_takes(pair: AgentPai
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
     sent = {p["plane"]: p["sent_packets"] for p in h1("stats")["paths"] if p["qp"] == ends[0]["qp"]}
     assert sent.keys() == {2}
-    assert sent[2] in range(98, 108)  # 98 packets, and what is sent again where the machine is late
+    assert sent[2] in range(98, 108)  # 98 packets, and what is retransmitted where the machine is late
     with pytest.raises(RpcError) as busy:
         h1("destroy_ev_profile", profile=number)
     assert busy.value.code == "EBUSY"

@@ -89,7 +89,7 @@ def test_every_t1_is_rebooted_in_turn_with_drain_and_no_packet_is_lost(lab: Cont
         traffic.flow(100)
         assert lab.call("controller", "undrain", switch=switch, timeout=20)["undrained"]
         traffic.flow(100)
-    lab.wait(lambda: traffic.lost == 0)  # what arrived all the same is known when it was sent again
+    lab.wait(lambda: traffic.lost == 0)  # what arrived all the same is known when it was retransmitted
 
 
 def test_a_t1_that_is_rebooted_without_drain_costs_what_was_in_flight(lab: ControlledLab, traffic: Traffic) -> None:

@@ -91,7 +91,7 @@ def test_a_dictionary_that_grows_under_a_loop_is_found(monkeypatch):
 
 
 def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
-    """An immediate that was refused for want of a receive used to be sent again every round trip."""
+    """An immediate that was refused for want of a receive used to be retransmitted every round trip."""
 
     declare_lost = MrcRequestor.declare_lost
 
@@ -153,7 +153,7 @@ def test_what_is_gone_is_not_taken_for_what_came_into_its_memory():
     assert [token for token in found.tokens[before:] if isinstance(token, tuple)] == []
 
 
-def test_circles_in_a_graph():
+def test_cycles_in_a_graph():
     def to(*states):
         return [TraceStep(("timer", 0), state, 0.0, 0, 0) for state in states]
 

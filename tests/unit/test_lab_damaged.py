@@ -70,7 +70,8 @@ def test_a_fabric_that_no_lab_wrote_is_named(whole, tmp_path, text):
 @pytest.mark.parametrize(
     "line",
     ["[1, 2]", "{}", '{"kind": 3}', '"x"', "{", '{"t": NaN, "node": "lab", "kind": "start"}',
-     '{"t": 1e999, "node": "h1", "kind": "sample", "qps": []}', f'{{"t": {"9" * 400}, "node": "h1", "kind": "sample"}}'],
+     '{"t": 1e999, "node": "h1", "kind": "sample", "qps": []}',
+     f'{{"t": {"9" * 400}, "node": "h1", "kind": "sample"}}'],
 )  # fmt: skip
 def test_a_line_of_a_history_that_is_no_record_is_named_but_a_last_one_that_was_cut(tmp_path, line):
     good = '{"t": 1.0, "node": "lab", "kind": "start"}\n'

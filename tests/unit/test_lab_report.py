@@ -222,7 +222,7 @@ def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path)
     kinds = {"packet.lost", "packet.retx"}
     made = plots.draw(measures(change=lambda rs: [r for r in rs if r.kind not in kinds]), tmp_path)
     assert not (tmp_path / "losses.png").exists()
-    assert "Packets declared lost, and sent again" not in made
+    assert "Packets declared lost, and retransmitted" not in made
 
 
 @pytest.mark.once

@@ -83,6 +83,8 @@ def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
         ("name: small", "name: small\ntimeout: 1e30s", "timeout: this must be at most 604800 (got 1e+30)"),
         ("name: small", "name: small\nmapper: {deny: some}",
          "x.yaml:2: mapper.deny: true or false is expected here, or 'all' (got 'some')"),
+        ("name: small", "name: small\nreport: yes", "x.yaml:2: report: true or false is expected here (got 'yes')"),
+        ("name: small", "name: small\nreport: 1", "x.yaml:2: report: true or false is expected here (got 1)"),
         ("name: small", "name: small\ntransport: {kind: }", "transport.kind: this field has no value; write one"),
         ("name: small", 'name: small\ntitle: "\\ud800"', "title: text is expected here"),
         ("integrity, traffic: file", "completion, traffic: file, of: flows, percentile: 101, at_most: 1s",

@@ -78,3 +78,14 @@ def test_bytes_that_are_kept_count_and_those_that_are_counted_do_not():
     loaded = permutation(2, 4, 4, 8)
     kept = loads(loaded.text.replace("counted", "random"))
     assert virtualsize.need(kept).memory - virtualsize.need(loaded).memory == 32 * 2 * 65536
+
+
+def test_a_first_traffic_after_very_many_samples_is_warned_of():
+    late = permutation(2, 2, 2, 2).text.replace("depth: 1,", "depth: 1, start: 59s,")
+    (told,) = worlds.check_size(loads(late))
+    assert "nothing is sent until 59.00 s" in told
+    assert told.endswith("set fabric.sample_every, for example to 0.059s")
+    assert not worlds.check_size(loads(late.replace("{rate: 100 Gb/s, delay: 600ns}", "{rate_pps: 500}")))
+    seldom = loads(late.replace("planes: 2,", "planes: 2, sample_every: 0.059s,"))
+    assert not worlds.check_size(seldom)
+    assert seldom.fabric.spec.telemetry_scale == seldom.fabric.spec.display_scale

@@ -61,4 +61,4 @@ def test_the_moving_picture_has_every_packet_that_was_lost_and_no_script():
     data = sum(text.count(f'class="d {name} ') for name in falling)
     missed = sum(record.kind == "packet.lost" for record in records)
     assert data == missed > 0
-    assert text.count(' r"') >= missed // 2  # sent again, and drawn so where the loop does not cut them off
+    assert text.count(' r"') >= missed // 2  # retransmitted, and drawn so where the loop does not cut them off

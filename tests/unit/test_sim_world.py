@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from mrclab.controller.metrics import names as metricnames
+from mrclab.controller.provisioning import counters
 from mrclab.rpc.errors import RpcError
 from mrclab.sim.controller import TELEMETRY_S
 from mrclab.sim.world import SimWorld
@@ -44,6 +45,20 @@ def write(made, source="h1", destination="h3", size=1 << 20):
     for host in ends:
         made.call(host, "start_workload", name="w", at=made.now + 0.001)
     return path, target
+
+
+def test_counters_that_stand_still_are_not_summed_again(tmp_path, monkeypatch):
+    made, seen = world(tmp_path), []
+    whole = counters.totals
+    monkeypatch.setattr(counters, "totals", lambda *given: seen.append(given) or whole(*given))
+    first = made._controller.fleet.totals()
+    made.run(1.0)
+    seen.clear()
+    assert made._controller.fleet.totals().keys() == first.keys()
+    assert not seen
+    write(made)
+    made.run(2.0)
+    assert made._controller.fleet.totals()["t0-p1-1"]["rx_packets"] > first["t0-p1-1"]["rx_packets"]
 
 
 def until_done(made, limit=30.0):

@@ -47,7 +47,7 @@ NARRATED = """async ([evs, goodput, events, lost, again]) => {
   const frames = goodput.map((rate, n) => ({
     t: n / 10, qps, evs: { "h1/256": evs }, goodput: { 1: rate }, means: [16, 9],
     events: events.filter(({ t }) => t > (n - 1) / 10 && t <= n / 10),
-    totals: { lost: n < 10 ? 0 : lost, "sent again": n < 10 ? 0 : again },
+    totals: { lost: n < 10 ? 0 : lost, retransmitted: n < 10 ? 0 : again },
   }));
   return narrate(frames, frames.length - 1);
 }"""
@@ -61,7 +61,7 @@ def state(t, old, new):
     return {"t": t, "kind": "ev.state", "old": old, "new": new, "text": "EV"}
 
 
-STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and sent again, what is said
+STORIES = [  # EVs, goodput of each tenth of a second, events, packets lost and retransmitted, what is said
     (BAD, [*BEGUN, *[8.0] * 14], [CUT, state(1.04, "GOOD", "ASSUMED_BAD")], 3, 3,
      "Cable cut. 3 packets lost, all retransmitted. Path out of use after 40 ms = 2.5 RTT. Goodput unchanged."),
     (BAD, [8.0] * 11, [CUT], 0, 0, "Cable cut. Senders have not detected it yet."),

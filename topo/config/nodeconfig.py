@@ -204,7 +204,7 @@ class TransportSection(_Part):
     drop_threshold: Positive  # packets queued at which a port drops
     retry_count: Annotated[int, Field(ge=0, le=7)] = 7  # RoCE: timeouts in a row after which a QP is in error
     ack_packets: Positive = 4  # RoCE: packets per ACK request
-    recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is sent again after a gap
+    recovery: Literal["go_back_n", "selective_repeat"] = "go_back_n"  # RoCE: what is retransmitted after a gap
     window_bdps: Annotated[float, Field(ge=0, le=1000)] = 0.0  # RoCE: in flight at most, in BDPs of a port; 0: the MPR
     reorder_packets: Annotated[int, Field(ge=0, le=0x7FFFFF)] = 0  # RoCE: that may overtake one that is not lost
     dcqcn: DcqcnSection = DcqcnSection.model_construct()  # RoCE: the defaults of congestion control dcqcn

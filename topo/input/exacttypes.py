@@ -1,4 +1,4 @@
-"""`true`, `false` and numbers in quotes where a number is expected: pydantic would take them for numbers."""
+"""`true` and numbers in quotes where a number is expected, `yes` and 1 where true or false is: pydantic takes them."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,8 +8,20 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 
+class _NoTruth(str):
+    """Text that pydantic takes for neither true nor false, and that messages show as the value that it was."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
 class ExactTypes(BaseModel):
-    """Model whose fields of numbers refuse `true`, `false` and, unless they parse text such as `2ms`, quoted ones."""
+    """Model whose fields of numbers refuse `true`, `false` and, unless they parse text such as `2ms`, quoted ones.
+
+    Its fields of `true` and `false` refuse all else, such as YAML 1.1's `yes`, as the JSON schema does.
+    """
 
     model_config = ConfigDict(defer_build=True)
 
@@ -29,6 +41,9 @@ def others_as_text(model: type[BaseModel], data: Any) -> Any:
             texts[name] = _text(value)
         elif _has(str, value) and _is_number(model, name) and not _parses_text(model, name):
             texts[name] = _quoted(value)
+        elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and _is_truth(model, name):
+            texts[name] = _NoTruth("neither")
+            texts[name].value = value
     return {**data, **texts} if texts else data
 
 
@@ -57,6 +72,12 @@ def _quoted(value: Any) -> Any:
 def _is_number(model: type[BaseModel], name: str) -> bool:
     kinds = set(_of_field(model, name))
     return bool(kinds & {int, float}) and not kinds & {bool, str}
+
+
+@cache
+def _is_truth(model: type[BaseModel], name: str) -> bool:
+    kinds = set(_of_field(model, name))
+    return bool in kinds and not kinds & {int, float, str}
 
 
 @cache

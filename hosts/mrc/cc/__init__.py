@@ -88,7 +88,7 @@ class CongestionController:
         raise NotImplementedError
 
     def on_settled(self, size: int, now: float) -> None:
-        """Remove bytes that are not sent again: they arrived and no SACK counted them, or were flushed."""
+        """Remove bytes that are not retransmitted: they arrived and no SACK counted them, or were flushed."""
         self.on_requeue(size)
 
     def on_cancelled(self, size: int) -> None:

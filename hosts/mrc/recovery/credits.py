@@ -159,7 +159,7 @@ class Credits:
         return 1 + int(max(_WINDOW_BDPS * bdp, chosen))
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
-        """A packet of a peer was trimmed: it will be sent again, and needs credit."""
+        """A packet of a peer was trimmed: it will be retransmitted, and needs credit."""
         state = self._state(peer)
         state.target = max(state.target, state.granted) + -(-size // h.RCVD_UNIT)
         self._enter(state, now)

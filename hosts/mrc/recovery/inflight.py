@@ -79,9 +79,9 @@ class InFlight:
             self.clear(now)
 
     def clear(self, now: float) -> None:
-        """Return all bytes to the controller; they are not sent again."""
+        """Return all bytes to the controller; they are not retransmitted."""
         self.packets = 0
         if self.detached:
-            self.cc.on_requeue(-self.bytes)  # `detach` had returned them to be sent again
+            self.cc.on_requeue(-self.bytes)  # `detach` had returned them to be retransmitted
         self.cc.on_settled(self.bytes, now)
         self.bytes = 0

@@ -281,6 +281,6 @@ def _head(queue: deque[Entry]) -> SentPacket | None:
 
 
 def _stale(entry: Entry) -> bool:
-    """Return True if this transmission is no longer in flight (acknowledged, declared lost, or sent again since)."""
+    """Return True if this transmission is no longer in flight (acknowledged, declared lost, or retransmitted since)."""
     order, packet = entry
     return packet.order != order or packet.state is not _FLIGHT

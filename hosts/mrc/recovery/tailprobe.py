@@ -1,7 +1,7 @@
 """Tail loss probe of one requestor, as RFC 8985 has it.
 
 No packet follows the last one of a flow, so none could show it lost. After a round trip and some slack the packets that
-are not acknowledged are sent again, a few at most, each in another plane.
+are not acknowledged are retransmitted, a few at most, each in another plane.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class Paths:
 
     @property
     def not_retransmitted(self) -> list[PacketLoss]:
-        """Losses after which the packet was neither sent again nor found to have arrived in the meantime."""
+        """Losses after which the packet was neither retransmitted nor found to have arrived in the meantime."""
         last: dict[tuple[str, int, int], float] = {}
         for record in self._history.of("packet.retx", "packet.late"):
             last[record.node, record["qp"], record.get("psn", 0)] = record.t

@@ -147,7 +147,7 @@ export class Transport extends Chart {
   }
 }
 
-const COUNTS = [["lost", "bad"], ["sent again", "ink", [6, 3]], ["trimmed", "soft"], ["marked", "soft", [2, 3]]];
+const COUNTS = [["lost", "bad"], ["retransmitted", "ink", [6, 3]], ["trimmed", "soft"], ["marked", "soft", [2, 3]]];
 
 export class Losses extends Chart {
   constructor(root, faults, unit) {

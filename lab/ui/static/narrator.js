@@ -50,10 +50,12 @@ export function narrate(frames, cursor) {
     if (ms < AT_ONCE) return "at once";
     return `after ${ms < 0.95 ? `${(ms * 1e3).toFixed(0)} µs` : `${ms.toFixed(ms < 10 ? 1 : 0)} ms`}${rtt ? ` = ${(ms / rtt).toFixed(1)} RTT` : ""}`;
   };
-  if (event.kind === "fault.end") return ended(frames, cursor, event, events, after);
+  const others = inForce(frames, cursor).filter((name) => name !== event.fault);
+  const also = others.length ? ` Still in force, with effects of its own: ${others.join(", ")}.` : "";
+  if (event.kind === "fault.end") return ended(frames, cursor, event, events, after) + also;
   const said = [BEGUN[event.fault_kind] ?? `${event.text}.`], sprays = sprayed(now);
   const base = frames[Math.max(0, frame - 1)].totals, flows = sum(now.goodput);
-  const lost = now.totals.lost - base.lost, again = now.totals["sent again"] - base["sent again"];
+  const lost = now.totals.lost - base.lost, again = now.totals.retransmitted - base.retransmitted;
   const usual = median(frames, event.t - BEFORE, event.t), present = mean(frames, event.t + SETTLED, now.t);
   if (lost) said.push(`${plural(lost, "packet")} lost, ${again < lost ? `${again} retransmitted` : usual && present !== null && !flows ? "retransmitted and lost again" : "all retransmitted"}.`);
   const out = events.filter((each) => each.kind === "ev.state" && each.old === "GOOD");
@@ -64,7 +66,17 @@ export function narrate(frames, cursor) {
     if (!flows) said.push("Goodput is zero.");
     else said.push(`Goodput ${Math.abs(change) < 0.05 ? "unchanged" : `${change > 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`}.`);
   }
-  return said.join(" ");
+  return said.join(" ") + also;
+}
+
+// Names of the faults that began and have not ended.
+function inForce(frames, cursor) {
+  const names = new Set();
+  for (const { kind, fault } of frames.slice(0, cursor + 1).flatMap((each) => each.events)) {
+    if (kind === "fault.begin") names.add(fault);
+    if (kind === "fault.end") names.delete(fault);
+  }
+  return [...names];
 }
 
 // The line after a fault was cleared: who uses its path again, and since when.

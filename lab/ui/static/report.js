@@ -48,7 +48,7 @@ export class Report {
       line.append(made("b", ok ? "✓ passed" : "✗ failed"), ` ${expected}`, made("small", observed));
       list.append(line);
     }
-    const places = [`Goodput, stacked by plane (${this.units.rateName})`, "Packets declared lost, and sent again", `Goodput of every flow (${this.units.rateName})`].map((title) => {
+    const places = [`Goodput, stacked by plane (${this.units.rateName})`, "Packets declared lost, and retransmitted", `Goodput of every flow (${this.units.rateName})`].map((title) => {
       const figure = document.createElement("figure"), place = document.createElement("div");
       figure.append(made("figcaption", title), place);
       return [figure, place];
@@ -57,7 +57,7 @@ export class Report {
     const name = () => unit[0], rate = (value) => this.units.rate(value), scale = this.units.rateScale;
     const rows = series.t.map((_, n) => Object.fromEntries(planes.map((plane) => [plane, series.goodput_bytes_per_second[`plane ${plane}`]?.[n] ?? 0])));
     new Goodput(places[0][1], planes, marks, name).update(times, both(rows), scale, rate);
-    const losses = { lost: series.lost_packets, "sent again": series.retransmitted_packets };
+    const losses = { lost: series.lost_packets, retransmitted: series.retransmitted_packets };
     new Lines(places[1][1], losses, marks, name, String, ["bad", "ink"]).draw([times, ...Object.values(losses).map(both)]);
     const flows = Object.fromEntries(Object.entries(series.flow_goodput_bytes_per_second).slice(0, HUES.length));
     new Lines(places[2][1], flows, marks, name, rate).draw([times, ...Object.values(flows).map((values) => both(values).map((value) => value * scale))]);

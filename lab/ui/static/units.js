@@ -1,6 +1,7 @@
-// How figures are told: as shares of the line and round trips of an empty fabric, or in bytes and seconds.
+// How figures are told: as shares of the line and round trips of an empty fabric, or in the units of the run's report.
 
-const PREFIX = [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"]];
+const BITS = [1e9 / 8, "Gb/s"], BYTES = [1e6, "MB/s"]; // on links whose rate is given in bits, and on others
+const SHORT = 1e-4; // seconds: round trips below are told in microseconds
 const KEPT = "units";
 
 export class Units {
@@ -25,9 +26,11 @@ export class Units {
 
   get #line() { return this.layout.line_rate * this.layout.planes.length * this.receivers; }
 
-  get #prefix() { return PREFIX.find(([one]) => this.#line >= one) ?? [1, "B/s"]; }
+  get #prefix() { return this.layout.bits ? BITS : BYTES; }
 
-  get name() { return this.absolute ? `${this.#prefix[1]}, ms` : "% of line, RTT"; }
+  get #time() { return this.layout.base_rtt < SHORT ? [1e3, "µs"] : [1, "ms"]; }
+
+  get name() { return this.absolute ? `${this.#prefix[1]}, ${this.#time[1]}` : "% of line, RTT"; }
 
   // Of bytes/s.
   get rateScale() { return this.absolute ? 1 / this.#prefix[0] : 100 / this.#line; }
@@ -37,11 +40,11 @@ export class Units {
   rate(scaled) { return this.absolute ? `${scaled.toFixed(2)} ${this.#prefix[1]}` : `${scaled.toFixed(1)} %`; }
 
   // Of milliseconds.
-  get tripScale() { return this.absolute ? 1 : 1e-3 / this.layout.base_rtt; }
+  get tripScale() { return this.absolute ? this.#time[0] : 1e-3 / this.layout.base_rtt; }
 
-  get tripName() { return this.absolute ? "ms" : "RTT"; }
+  get tripName() { return this.absolute ? this.#time[1] : "RTT"; }
 
-  trip(scaled) { return this.absolute ? `${scaled.toPrecision(3)} ms` : `${scaled.toFixed(2)} RTT`; }
+  trip(scaled) { return this.absolute ? `${scaled.toPrecision(3)} ${this.#time[1]}` : `${scaled.toFixed(2)} RTT`; }
 
   // Seconds as round trips of an empty fabric.
   trips(seconds) { const count = seconds / this.layout.base_rtt; return `${count < 10 ? count.toFixed(1) : Math.round(count).toLocaleString("en")} RTT`; }

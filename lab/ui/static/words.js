@@ -2,8 +2,8 @@
 
 const WORDS = {
   "lost": "packets that the sender declared lost: nobody acknowledged them in time, or a later one of their path arrived",
-  "sent again": "packets that were sent another time, over another path; only those that were lost",
-  "spurious": "packets that were sent again although the first copy had arrived",
+  "retransmitted": "packets that were sent another time, over another path; only those that were lost",
+  "spurious": "packets that were retransmitted although the first copy had arrived",
   "trimmed": "a full queue cut the packet to its headers and sent those on, so that the receiver asks for it at once",
   "marked": "a queue that was long set an ECN mark on the packet: its sender leaves that path alone for a turn",
   "dropped": "packets that a switch threw away",

@@ -166,7 +166,7 @@ class Shown {
   }
 
   #say(t, frame) {
-    const fell = this.fell.filter((when) => when <= t).length, again = frame.totals["sent again"] - this.frames[0].totals["sent again"];
+    const fell = this.fell.filter((when) => when <= t).length, again = frame.totals.retransmitted - this.frames[0].totals.retransmitted;
     if (!this.cut) {
       const trimmed = this.trims.filter((when) => when <= t).length;
       return trimmed ? `${trimmed} packets trimmed, none dropped; ${again} retransmitted.` : "The queue is not full.";
