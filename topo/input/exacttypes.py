@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
@@ -76,8 +76,8 @@ def _is_number(model: type[BaseModel], name: str) -> bool:
 
 @cache
 def _is_truth(model: type[BaseModel], name: str) -> bool:
-    kinds = set(_of_field(model, name))
-    return bool in kinds and not kinds & {int, float, str}
+    kinds = {kind for kind in _of_field(model, name) if isinstance(kind, type) or get_origin(kind)}
+    return bool in kinds and kinds <= {bool, NoneType}
 
 
 @cache
