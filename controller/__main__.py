@@ -54,7 +54,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--run-dir", type=Path, required=True, help="sockets, node configs and history are in here")
     parser.add_argument("--fabric", type=Path, help="fabric description in YAML (default: RUN_DIR/fabric.yaml)")
-    parser.add_argument("--transport", type=Path, help=f"what hosts run, JSON (default: RUN_DIR/{transport.FILE_NAME})")
+    parser.add_argument(
+        "--transport", type=Path, help=f"hosts' transport, JSON (default: RUN_DIR/{transport.FILE_NAME})"
+    )
     parser.add_argument("--p4info", type=Path, default=BUILD / "mrc.p4info.txtpb", help="P4Info text of the program")
     parser.add_argument("--p4json", type=Path, default=BUILD / "mrc.json", help="BMv2 JSON of the program")
     parser.add_argument(
@@ -153,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         asyncio.run(serve(options))
     except (ControllerError, TopoError, RpcError, OSError) as error:
-        print(f"controller: {error}", file=sys.stderr)  # noqa: T201 - the command line's last word
+        print(f"controller: {error}", file=sys.stderr)  # noqa: T201 - the reason, on standard error
         return 1
     return 0
 

@@ -28,8 +28,8 @@ COLOURS = 256
 FRAMES = "frames => Number(document.getElementById('time').max) >= frames"
 
 
-def words(*line: str) -> None:
-    """A word at the prompt that holds the lab."""
+def command(*line: str) -> None:
+    """Run a command of the lab that is up."""
     subprocess.run([*MRCLAB, *line], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -43,31 +43,31 @@ def address(process: subprocess.Popen[str]) -> str:
 
 
 def shoot(page: Page, name: str) -> None:
-    """Take a screenshot of a page, with its colours reduced where that does not show."""
+    """Take a screenshot of a page, with at most COLOURS colours."""
     keep(page.screenshot(), name)
 
 
 def keep(png: bytes, name: str) -> None:
-    """A picture, with rare colours as they are."""
+    """Save a PNG in docs/ with at most COLOURS colours; rare ones stay exact."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     small = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     small.save(DOCS / f"{name}.png", optimize=True)
 
 
 def frames_from_now(page: Page, count: int) -> None:
-    """Wait for more of them."""
+    """Wait until the live page has `count` more frames."""
     now = int(page.locator("#time").get_attribute("max") or 0)
     page.wait_for_function(FRAMES, arg=now + count)
 
 
 def live(page: Page) -> None:
-    """Idle, a fault in force, and the same in large type."""
+    """Take screenshots of the live page: idle, with a fault, and the same in projector mode."""
     frames_from_now(page, 20)
     shoot(page, "page-idle")
-    words("traffic", "stream", "from=h1", "to=h3", "size=256MiB")
+    command("traffic", "stream", "from=h1", "to=h3", "size=256MiB")
     page.wait_for_selector(".cable.full")
     frames_from_now(page, 40)
-    words("down", CABLE)
+    command("down", CABLE)
     page.wait_for_selector(f'.cable.down[data-name="{CABLE}"]')
     for host in ("h1", "h3"):
         page.locator(f'.node[data-name="{host}"]').click()
@@ -81,14 +81,14 @@ def live(page: Page) -> None:
 
 
 def replayed(page: Page) -> None:
-    """A finished run while its second fault is in force."""
+    """Take a screenshot of a replay during its second fault."""
     page.locator("#time").evaluate("slider => { slider.value = 72; slider.dispatchEvent(new Event('input')); }")
     page.wait_for_selector("#expectations .open")
     shoot(page, "page-replay")
 
 
-def glance(page: Page, results: Path) -> None:
-    """The moment of `replayed` in `mrclab watch`."""
+def watch_picture(page: Page, results: Path) -> None:
+    """Draw what `mrclab watch` shows at the time of `replayed`."""
     source = Replay(results)
     frames = list(source.frame_log.frames())[:73]
     events = [event for frame in frames for event in frame["events"]][-12:]
@@ -99,7 +99,7 @@ def glance(page: Page, results: Path) -> None:
 
 
 def main() -> None:
-    """A lab in virtual time, a finished run, and a browser on both."""
+    """Start a lab in virtual time and a replay of a finished run, and take all pictures."""
     place = Path(tempfile.mkdtemp())
     os.environ["XDG_RUNTIME_DIR"] = str(place)
     scenario = DOCS.parent / "scenarios" / "link-failure.yaml"
@@ -123,7 +123,7 @@ def main() -> None:
             page = context.new_page()
             page.goto((results / "report.html").as_uri())
             shoot(page, "report")
-            glance(page, results)
+            watch_picture(page, results)
             chromium.close()
     finally:
         replay.terminate()

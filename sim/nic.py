@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from mrclab.hosts.nic import interface
-from mrclab.hosts.nic.interface import MRC_OPCODE_AT, PortCounters, Taker, Transport, full_size
+from mrclab.hosts.nic.interface import MRC_OPCODE_AT, FrameHandler, PortCounters, Transport, full_size
 from mrclab.sim.clock import NEVER, SECOND, Clock, ScheduledEvent, ticks
 from mrclab.sim.frame import LINK_CHECK, UNCHECKED, SimFrame, of_bytes
 from mrclab.sim.links.cable import Cable, HalfLink
@@ -114,8 +114,8 @@ class SimNic:
             self._by_number[port.number] = port
         self._up: tuple[SimNicPort, ...] = ()
         self._pending_calls: list[Callable[[float], None]] = []
-        self._taker: Taker | None = None
-        self._taken_opcode = -1
+        self._handler: FrameHandler | None = None
+        self._handled_opcode = -1
         self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
         self._deadline_at: i64 = NEVER
         self._on = True
@@ -219,9 +219,9 @@ class SimNic:
         if known is not None and known.up:
             known.injected.append(frame)
 
-    def divert(self, opcode: int, taker: Taker) -> None:
-        """Offer MRC packets with an opcode to `taker(frame, now)` first, as bytes."""
-        self._taker, self._taken_opcode = taker, opcode
+    def divert(self, opcode: int, handler: FrameHandler) -> None:
+        """Offer MRC packets with an opcode to `handler(frame, now)` first, as bytes."""
+        self._handler, self._handled_opcode = handler, opcode
 
     def configure(self, config: NodeConfig) -> None:
         """Apply a new link rate; ports cannot change while the NIC runs, and delays belong to the cables."""
@@ -251,7 +251,7 @@ class SimNic:
         now = self._clock.now / SECOND
         if frame.raw is not None or self._wire_format:
             self._receive_bytes(entry, frame, now)
-        elif self._taker is None or frame.opcode != self._taken_opcode or not self._taker(frame.to_bytes(), now):
+        elif self._handler is None or frame.opcode != self._handled_opcode or not self._handler(frame.to_bytes(), now):
             self._transport.receive(port, frame, now)
         self.serve()
 
@@ -265,9 +265,9 @@ class SimNic:
             return
         if (
             len(data) > MRC_OPCODE_AT
-            and data[MRC_OPCODE_AT] == self._taken_opcode
-            and self._taker
-            and self._taker(data, now)
+            and data[MRC_OPCODE_AT] == self._handled_opcode
+            and self._handler
+            and self._handler(data, now)
         ):
             return
         self._transport.receive(port.number, data, now)

@@ -353,11 +353,11 @@ class Fabric:
         if not uplink:
             return ends[0], ends[1]
         shape, far = self.shape, self.links_between(source, destination) == 6
-        rail = (uplink - 1) // shape.fan + 1 if far else uplink
+        rail = (uplink - 1) // shape.t2s_per_t1 + 1 if far else uplink
         low = [shape.link_of_switch("t0", plane, host.group, shape.down + rail) for host in (src, dst)]
         high = []
         if far:
-            port = shape.t0s_of_pod + (uplink - 1) % shape.fan + 1
+            port = shape.t0s_of_pod + (uplink - 1) % shape.t2s_per_t1 + 1
             t1s = [shape.t1_base(host.group) + rail for host in (src, dst)]
             high = [shape.link_of_switch("t1", plane, t1, port) for t1 in t1s]
         places = [low[0], *high, low[1]]
@@ -374,7 +374,7 @@ class Fabric:
 
     def fan_between(self, one: int, other: int) -> int:
         """T2s above each T1 where the way between two T0 groups crosses one, else 0."""
-        return self.spec.fan if self.links_between_groups(one, other) == 6 else 0
+        return self.spec.t2s_per_t1 if self.links_between_groups(one, other) == 6 else 0
 
     def outer_address(self, source: str, destination: str, entropy: int) -> int:
         """Destination address on the wire between two hosts for an EV, as a 128-bit integer."""

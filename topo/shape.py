@@ -37,16 +37,16 @@ class Shape:
         self.up = spec.t1s  # uplinks of a T0, and T1s of a pod
         self.t1s = spec.pods * spec.t1s
         self.t2s = spec.t2s
-        self.fan = spec.fan
+        self.t2s_per_t1 = spec.t2s_per_t1
         self.t0s_of_pod = spec.t0s // spec.pods
         self.counts: dict[Tier, int] = {"t0": self.t0s, "t1": self.t1s, "t2": self.t2s}
         self.ports: dict[Tier, int] = {
-            "t0": self.down + self.up, "t1": self.t0s_of_pod + self.fan, "t2": self.pods,
+            "t0": self.down + self.up, "t1": self.t0s_of_pod + self.t2s_per_t1, "t2": self.pods,
         }  # fmt: skip
         self.nic_links = spec.t0s * spec.hosts_per_t0 * spec.planes
         self._low_links = self.t0s * self.up  # of a plane, between T0s and T1s
         self.low_end = self.nic_links + spec.planes * self._low_links
-        self._high_links = self.t1s * self.fan  # of a plane, between T1s and T2s
+        self._high_links = self.t1s * self.t2s_per_t1  # of a plane, between T1s and T2s
         self.links = self.low_end + spec.planes * self._high_links
 
     # --- switches ---------------------------------------------------------------------------------------------------
@@ -97,8 +97,8 @@ class Shape:
             pod, rail = self.pod("t1", number), (number - 1) % self.up
             if port <= self.t0s_of_pod:
                 return PortAt("t0", (pod - 1) * self.t0s_of_pod + port, self.down + rail + 1)
-            return PortAt("t2", rail * self.fan + port - self.t0s_of_pod, pod)
-        rail, place = divmod(number - 1, self.fan)
+            return PortAt("t2", rail * self.t2s_per_t1 + port - self.t0s_of_pod, pod)
+        rail, place = divmod(number - 1, self.t2s_per_t1)
         return PortAt("t1", (port - 1) * self.up + rail + 1, self.t0s_of_pod + place + 1)
 
     def port_for(self, tier: Tier, number: int, kind: UsidType, index: int) -> int:
@@ -111,7 +111,7 @@ class Shape:
         elif kind is UsidType.T0:
             port = index - (self.pod("t1", number) - 1) * self.t0s_of_pod
         elif kind is UsidType.T2:
-            port = self.t0s_of_pod + (index - 1) % self.fan + 1 if self.fan else 0
+            port = self.t0s_of_pod + (index - 1) % self.t2s_per_t1 + 1 if self.t2s_per_t1 else 0
         else:
             port = self.pod("t1", index)
         if not 1 <= port <= self.ports[tier]:
@@ -127,7 +127,7 @@ class Shape:
             return [pod]
         if pod == self.pod("t1", number):
             return [group - (pod - 1) * self.t0s_of_pod]
-        return range(self.t0s_of_pod + 1, self.t0s_of_pod + self.fan + 1)
+        return range(self.t0s_of_pod + 1, self.t0s_of_pod + self.t2s_per_t1 + 1)
 
     def _place_in_pod(self, t0: int) -> int:
         return (t0 - 1) % self.t0s_of_pod + 1
@@ -147,7 +147,7 @@ class Shape:
             return self.link_of_switch(far.tier, plane, far.number, far.port)
         if tier == "t0":
             return self.nic_links + (plane - 1) * self._low_links + (number - 1) * self.up + port - self.down - 1
-        place = (number - 1) * self.fan + port - self.t0s_of_pod - 1
+        place = (number - 1) * self.t2s_per_t1 + port - self.t0s_of_pod - 1
         return self.low_end + (plane - 1) * self._high_links + place
 
     def link_ends(self, index: int) -> tuple[int, PortAt, PortAt]:
@@ -165,7 +165,7 @@ class Shape:
                 self.far("t0", number + 1, self.down + up + 1),
             )
         plane, place = divmod(index - self.low_end, self._high_links)
-        number, up = divmod(place, self.fan)
+        number, up = divmod(place, self.t2s_per_t1)
         port = self.t0s_of_pod + up + 1
         return plane + 1, PortAt("t1", number + 1, port), self.far("t1", number + 1, port)
 

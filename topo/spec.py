@@ -60,19 +60,19 @@ class LinkSpec(_Strict):
         return self.model_copy(update={"rate_pps": packets})
 
 
-def _not(value: object) -> bool:
+def _is_unset(value: object) -> bool:
     return not value
 
 
-def _one(value: object) -> bool:
+def _is_one(value: object) -> bool:
     return value == 1
 
 
-def _ecmp(value: object) -> bool:
+def _is_ecmp(value: object) -> bool:
     return value == "ecmp"
 
 
-def _none(value: object) -> bool:
+def _is_none(value: object) -> bool:
     return value is None
 
 
@@ -99,7 +99,7 @@ class PfcSpec(_Strict):
     )
 
 
-def _chosen(value: object) -> object:
+def _true_or_false(value: object) -> object:
     """`true` → all defaults, `false` → none."""
     return {} if value is True else None if value is False else value
 
@@ -125,16 +125,20 @@ class QueueSpec(_Strict):
         default=0,
         ge=0,
         le=1 << 40,
-        exclude_if=_not,
+        exclude_if=_is_unset,
         description="bytes that all ports of a switch share, in place of depth; default: each port has its own."
         " Virtual time with link.rate only",
     )
     alpha: float = Field(
-        default=1.0, gt=0, le=1024, exclude_if=_one, description="a queue may hold this many times what is free of it"
+        default=1.0,
+        gt=0,
+        le=1024,
+        exclude_if=_is_one,
+        description="a queue may hold this many times the free buffer",
     )
-    pfc: Annotated[PfcSpec | None, BeforeValidator(_chosen)] = Field(
+    pfc: Annotated[PfcSpec | None, BeforeValidator(_true_or_false)] = Field(
         default=None,
-        exclude_if=_not,
+        exclude_if=_is_unset,
         description="pause senders, not drop: true, or what differs from the defaults; buffer then is that of a chip",
     )
 
@@ -169,16 +173,20 @@ class FabricSpec(_Strict):
         default=2, ge=1, le=MAX_INDEX, description="T1 switches per plane, or per pod; as many uplinks has each T0"
     )
     pods: int = Field(
-        default=1, ge=1, le=MAX_INDEX, exclude_if=_one, description="pods of each plane, with a third tier above them"
+        default=1,
+        ge=1,
+        le=MAX_INDEX,
+        exclude_if=_is_one,
+        description="pods of each plane, with a third tier above them",
     )
     t2s: int = Field(
-        default=0, ge=0, le=MAX_INDEX, exclude_if=_not, description="T2 switches per plane, with pods; default t1s"
+        default=0, ge=0, le=MAX_INDEX, exclude_if=_is_unset, description="T2 switches per plane, with pods; default t1s"
     )
     rails: int = Field(
         default=1,
         ge=1,
         le=MAX_INDEX,
-        exclude_if=_one,
+        exclude_if=_is_one,
         description="NICs of each server, which are hosts here: NIC i of a server is on the i-th T0 of its block",
     )
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
@@ -186,7 +194,7 @@ class FabricSpec(_Strict):
     link: LinkSpec = LinkSpec.model_construct()  # its validator is built where one is given
     links: tuple[LinkRule, ...] = Field(
         default=(),
-        exclude_if=_not,
+        exclude_if=_is_unset,
         description="links that are not as link says, by tier, plane or cable; later ones win. With link.rate only",
     )
     queue: QueueSpec = QueueSpec.model_construct()
@@ -197,7 +205,7 @@ class FabricSpec(_Strict):
         ge=0,
         le=1,
         description="seconds that a switch takes for a packet on its way, part of the base RTT; default 300us, which is"
-        " what a switch process takes, or 500ns where link.rate is given",
+        " the delay of a switch process, or 500ns where link.rate is given",
     )
     nic_latency: Delay = Field(
         default=0.0,
@@ -210,7 +218,7 @@ class FabricSpec(_Strict):
         default=0.0,
         ge=0,
         le=1,
-        exclude_if=_not,
+        exclude_if=_is_unset,
         description="seconds that a NIC and the host behind it take longer at most for a packet that arrives: drawn"
         " evenly for each, from the seed; packets stay in order. Not part of the base RTT. Virtual time only",
     )
@@ -218,13 +226,13 @@ class FabricSpec(_Strict):
         default=None,
         ge=1e-7,
         le=SAMPLE_INTERVAL,
-        exclude_if=_none,
+        exclude_if=_is_none,
         description="time between two samples of a host, which makes those of queues as much closer (2.5 times it);"
         " default: 0.1 s at interactive rates, else some round trips",
     )
     load_balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = Field(
         default="ecmp",
-        exclude_if=_ecmp,
+        exclude_if=_is_ecmp,
         description="how T0s choose the uplink of data packets. ecmp: a hash for RoCEv2, and MRC's sender chooses;"
         " spray, adaptive: packet by packet, of either; flowlet: of RoCEv2. Virtual time only",
     )
@@ -232,7 +240,7 @@ class FabricSpec(_Strict):
         default=None,
         ge=0,
         le=10,
-        exclude_if=_none,
+        exclude_if=_is_none,
         description="a flow that pauses for longer takes another uplink where load_balancing is flowlet; default: half"
         " of the longest base RTT",
     )
@@ -249,7 +257,7 @@ class FabricSpec(_Strict):
         object.__setattr__(self, "queue", queue)
         self._check_buffer()
         if self.flowlet_gap is not None and self.load_balancing != "flowlet":
-            raise ValueError(f"flowlet_gap means nothing with load_balancing {self.load_balancing}; leave it out")
+            raise ValueError(f"flowlet_gap has no effect with load_balancing {self.load_balancing}; leave it out")
         return self
 
     def _check_tiers(self) -> None:
@@ -274,7 +282,7 @@ class FabricSpec(_Strict):
             raise ValueError(f"{self.pods} pods of {self.t1s} T1s are more than {MAX_INDEX}; lower pods or t1s")
 
     @property
-    def fan(self) -> int:
+    def t2s_per_t1(self) -> int:
         """T2s above each T1; 0 in two tiers."""
         return self.t2s // self.t1s
 
@@ -329,7 +337,7 @@ class FabricSpec(_Strict):
         if self.link.rate is None:
             raise ValueError("queue.buffer is bytes, and links count packets: give link.rate, for example 400 Gb/s")
         full = self.path_mtu + FULL_HEADER_BYTES
-        ports = max(self.hosts_per_t0 + self.t1s, self.t0s // self.pods + self.fan, self.pods)
+        ports = max(self.hosts_per_t0 + self.t1s, self.t0s // self.pods + self.t2s_per_t1, self.pods)
         least = ports * self.headroom + 4 * full
         if not queue.buffer:
             chip = round(_CHIP_BUFFER * ports * self.worst.rate / 8)
@@ -350,8 +358,8 @@ class FabricSpec(_Strict):
         pfc = self.queue.pfc
         if pfc is None or self.link.rate is None:
             return 0
-        under_way = self.worst.rate / 8 * (2 * self.worst.delay + self.latency + self.nic_latency)
-        return pfc.headroom or round(under_way) + 3 * (self.path_mtu + FULL_HEADER_BYTES) + _PAUSE_BYTES
+        in_flight = self.worst.rate / 8 * (2 * self.worst.delay + self.latency + self.nic_latency)
+        return pfc.headroom or round(in_flight) + 3 * (self.path_mtu + FULL_HEADER_BYTES) + _PAUSE_BYTES
 
     @property
     def beyond_p4(self) -> str:
@@ -359,7 +367,7 @@ class FabricSpec(_Strict):
         most = CPU_PORT - 1  # v1model's port numbers have nine bits, and the last two are taken
         if self.hosts_per_t0 + self.t1s > most:
             what = f"hosts_per_t0 {self.hosts_per_t0} and t1s {self.t1s} together exceed the {most} ports of a T0"
-        elif self.t0s // self.pods + self.fan > most:
+        elif self.t0s // self.pods + self.t2s_per_t1 > most:
             what = f"t0s {self.t0s} exceed the {most} ports of a T1"
         else:
             return ""

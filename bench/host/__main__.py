@@ -1,8 +1,8 @@
 """Benchmark of a host, packets per second and where its CPU time goes: ``sudo python -m mrclab.bench.host``.
 
-One sender and one receiver process on a veth pair, 4 KiB path MTU, no pacing, no delay, no switch. Beside them, in the
-same run, the ceiling: bare AF_PACKET sends and receives in Python. The cost of a packet is split into codec (build or
-parse, with ICRC), transport (the rest of the endpoint, measured without sockets), and socket and loop (the rest).
+One sender and one receiver process on a veth pair, 4 KiB path MTU, no pacing, no delay, no switch. The upper bound,
+measured in the same run: bare AF_PACKET sends and receives in Python. The cost of a packet is split into codec (build
+or parse, with ICRC), transport (the rest of the endpoint, measured without sockets), and socket and loop (the rest).
 Then the same two hosts as in a lab: four links at some hundred packets per second, where most of the cost is waking up.
 """
 

@@ -23,7 +23,7 @@ def timed(buffer: torch.Tensor) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Print the median time of all-reduce for each size and algorithm."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="mrc")
     parser.add_argument("--size", type=int, help="reduce only this many bytes, and report each all-reduce as a step")

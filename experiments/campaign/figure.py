@@ -39,7 +39,7 @@ _TICKS = 8  # that fit beside each other below a plot
 
 @dataclass(frozen=True)
 class PlottedPoint:
-    """One point: its place, the runs behind it, and its figure with a 95 % interval (None of fewer than two seeds)."""
+    """One point: its x, the number of samples, and its figure with a 95 % interval (None of fewer than two seeds)."""
 
     by: str
     column: str
@@ -61,7 +61,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Plotted:
-    """Measures of a campaign against a swept field, with the words that name their places."""
+    """Measures of a campaign against a swept field, with the titles of axes and columns."""
 
     curves: Sequence[tuple[Measure, Sequence[PlottedPoint]]]
     unit: str  # of the x axis; empty where it has none
@@ -111,7 +111,7 @@ def plotted(
     scale: float = 1.0,
     x_label: str = "",
 ) -> Plotted:
-    """Return the points of a campaign's measures; LabError for a word that it does not have."""
+    """Return the points of a campaign's measures; LabError for a field or measure that it does not have."""
     rows = [row for row in journal.latest(directory) if row["state"] in {"passed", "failed"}]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
@@ -147,7 +147,7 @@ def _ranks(rows: Sequence[Row], name: str) -> dict[str, int]:
 
 
 def measure(rows: Sequence[Row], name: str) -> Measure:
-    """Return the measure of a word; LabError where the campaign has none such."""
+    """Return the measure that `--y NAME` names; LabError where the campaign has none such."""
     names = list(dict.fromkeys(verdict for row in rows for verdict in row["verdicts"]))
     called = [one for one in names if one.endswith(f" ({name})")]  # as in the scenario, without the kind
     kind, _, rest = name.rpartition("p")
@@ -198,7 +198,7 @@ def _percentile(share: float, slow: bool) -> Measure:
 def points_of(
     rows: Sequence[Row], chosen: Measure, x: str, by: str, columns: str, scale: float = 1.0
 ) -> list[PlottedPoint]:
-    """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of place."""
+    """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of x."""
     axis, lines, column_ranks = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
     groups: dict[tuple[str, str, float | str | None], list[Row]] = {}
     for row in rows:

@@ -1,8 +1,8 @@
 """State of two hosts and the frames between them; and all possible next actions.
 
 The hosts are the transport's own endpoints. A frame is due half a base RTT after it was sent, and may come at any time
-from then on, in any order with others; a timer fires when it is due. What makes it fire while frames that are due are
-still on their way, is a fault like a loss.
+from then on, in any order with others; a timer fires when it is due. A timer that fires while due frames are still in
+flight is a fault, like a loss.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIRST_PSN: Final = 0xFFFFFE  # the numbers wrap in every world
 _EXPONENT: Final = 14  # an ACK timeout of 8.4 base RTTs
 _ID_MASK: Final = endpoint_ops._ID_MASK
 BEGAN: Final = 1.000000317  # seconds: nothing was before; whole µs would be cut off to one more or less
-_TOGETHER: Final = 0.6e-9  # seconds: more than rounding to 1 ns takes off; timers closer than it fire in one step
+_SAME_TIME: Final = 0.6e-9  # seconds: more than rounding to 1 ns takes off; timers closer than it fire in one step
 _PROBES_AT_ONCE: Final = 3
 _PROBE_WAIT: Final = 0.5  # seconds, of EV probes
 _MAX_FRAMES: Final = 64  # from one event: more are a storm
@@ -51,7 +51,7 @@ _FAULTS: Final = frozenset(
 OPTIONAL: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
 
 
-class Broken(Exception):  # noqa: N818  no error: what was looked for
+class Broken(Exception):  # noqa: N818  no error, but what the search looks for
     """An invariant does not hold."""
 
 
@@ -62,7 +62,7 @@ def _all_hold(*checks: Iterator[str]) -> None:
 
 
 def no_log(record: dict[str, Any]) -> None:
-    """Nobody reads it."""
+    """Discard a record."""
 
 
 _made: dict[str, tuple[Space, tuple[NodeConfig, NodeConfig]]] = {}
@@ -176,13 +176,13 @@ class System:
                 distinct.append(one)
         behind: set[tuple[int, int, bool]] = set()
         for one in distinct:
-            way = one.destination, one.plane, one.dscp == h.Dscp.CONTROL
+            channel = one.destination, one.plane, one.dscp == h.Dscp.CONTROL
             if max(one.due, self.now) <= deadline:
-                if self.world.any_order or way not in behind:
+                if self.world.any_order or channel not in behind:
                     found.append(("deliver", one.serial))
                 elif self.budget and "overtake" in self.world.faults:
                     found.append(("overtake", one.serial))
-            behind.add(way)
+            behind.add(channel)
         if deadline < float("inf"):
             first = min((one.due for one in self.network), default=float("inf"))
             if first >= deadline:
@@ -260,7 +260,7 @@ class System:
 
     def _do_timer(self, _: int) -> None:
         self.now = max(self.now, round(self.deadline(), 9))
-        while (due := self.deadline()) <= self.now + _TOGETHER:
+        while (due := self.deadline()) <= self.now + _SAME_TIME:
             for host in self.hosts:
                 host.on_timer(max(due, self.now))
 
@@ -386,9 +386,9 @@ class System:
             self.completed[at] += 1
             if done.status == "SUCCESS" and self.restarted != 1:
                 self._check_placed(at, done.wr_id + 1)
-        account = qp.requestor.in_flight_bytes
-        if not account.packets and account.bytes and not failed:
-            raise Broken(f"{account.bytes} bytes are counted in flight, and no packet is")
+        in_flight = qp.requestor.in_flight_bytes
+        if not in_flight.packets and in_flight.bytes and not failed:
+            raise Broken(f"{in_flight.bytes} bytes are counted in flight, and no packet is")
         _all_hold(invariants.in_flight(qp), invariants.windows(host))
 
     def _check_placed(self, at: int, messages: int) -> None:

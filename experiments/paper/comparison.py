@@ -41,7 +41,7 @@ class SuiteRun:
 ENOUGH = 5
 """Seeds without which figures that differ from seed to seed are not judged by their interval."""
 
-_SAME = 0.001  # of a figure: seeds that are no further apart agree, and more of them would say the same
+_SAME = 0.001  # of a figure: seeds that differ by less count as equal
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Line:
         return "pass" if all(self.verdicts) else "fail"
 
     @property
-    def settled(self) -> bool:
+    def same_for_all_seeds(self) -> bool:
         """True if seeds, two at least, give the same figure."""
         figure = self.figure
         return figure is not None and figure.count > 1 and figure.most - figure.least <= _SAME * abs(figure.median)
@@ -75,9 +75,9 @@ class Line:
     def interval(self) -> tuple[float, float] | None:
         """Range of the mean: 95 % confidence of enough seeds, or the value of all; None without either."""
         figure = self.figure
-        if figure is None or (figure.count < ENOUGH and not self.settled):
+        if figure is None or (figure.count < ENOUGH and not self.same_for_all_seeds):
             return None
-        if self.settled or figure.low is None or figure.high is None:
+        if self.same_for_all_seeds or figure.low is None or figure.high is None:
             return figure.least, figure.most
         return figure.low if figure.least < 0 else max(0.0, figure.low), figure.high
 
@@ -153,10 +153,10 @@ def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
     )
 
 
-def hold(
+def compare(
     runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None, by_interval: bool = False
 ) -> list[Chapter]:
-    """Every experiment with its runs; those that were not run have none. A line is judged by each seed, or by all."""
+    """Return every experiment with its runs, perhaps none. A line is judged seed by seed, or `by_interval` of all."""
     chapters = []
     for experiment in experiments if experiments is not None else load():
         mine = tuple(run for run in runs if run.scenario == experiment.scenario)
@@ -180,14 +180,14 @@ def _line(row: FigureRow, runs: Sequence[SuiteRun], by_interval: bool) -> Line:
 
 
 def number(value: float | None) -> str:
-    """Three digits that matter; a dash for none."""
+    """Return a number with three significant digits; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def cell(figure: Figure | None) -> str:
-    """The median of seeds, with the least and the greatest where they differ; a dash for none."""
+    """Return the median of seeds, with least and greatest where they differ; a dash for None."""
     if figure is None:
         return "–"
     spread = f" ({number(figure.least)} … {number(figure.most)})" if figure.most > figure.least else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.paper.comparison import Chapter, Line, hold, number, read_runs
+from mrclab.experiments.paper.comparison import Chapter, Line, compare, number, read_runs
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, load
 from mrclab.lab.report import template
 
@@ -64,7 +64,7 @@ def write(
     for other in more:
         runs += read_runs(other)[0]
     layout = page_of(run.scenario for run in runs) or MINIATURE
-    chapters = hold(runs, load(layout.figures), layout.by_interval)
+    chapters = compare(runs, load(layout.figures), layout.by_interval)
     place = directory / layout.name
     place.mkdir(exist_ok=True)
     drawn = [(chapter, pictures.draw(chapter, place) if chapter.runs else {}) for chapter in chapters]
@@ -113,7 +113,7 @@ def interval(line: Line) -> str:
         return ""
     if found is None:
         return f"{number(figure.least)} … {number(figure.most)} of {figure.count}" if figure.count > 1 else "one seed"
-    return "the same in all" if line.settled else f"{number(found[0])} … {number(found[1])}"
+    return "the same in all" if line.same_for_all_seeds else f"{number(found[0])} … {number(found[1])}"
 
 
 def _counts(chapters: Sequence[Chapter]) -> dict[str, int]:

@@ -44,7 +44,7 @@ def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) 
         if digest(loaded) in store:
             continue
         notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
-        entry = made.one(loaded, directory / _RUNS)
+        entry = made.run_one(loaded, directory / _RUNS)
         notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
         if entry.state != "aborted":
             assert entry.directory is not None

@@ -20,24 +20,24 @@ LIMIT_S = 3600.0
 QUIET_S = 600.0
 """Virtual seconds in which EVs must be back and timers gone once all is done."""
 
-_LOOKS: Final = 24  # at the accounts while things break
+_CHECKS: Final = 24  # of the invariants while faults occur
 _LAST_BDPS: Final = 6.0
 _MIN_LAST, _MAX_LAST = 48, 1500  # packets of the last writes
-_MAX_TRIES: Final = {"mrc": 6, "roce": 24}  # what slowed DCQCN down is made up for by time
+_MAX_TRIES: Final = {"mrc": 6, "roce": 24}  # DCQCN recovers its rate with time alone
 # Times as many where cables are longer than configured: NSCC's window opens by what they leave of its target delay
 # (seed 1000559: 2.45 of 2.57 µs are gone, and it needs 13).
 _MORE_TRIES: Final = 3
 _TARGET_DELAY: Final = 0.75  # base RTTs: NSCC's, and least of all (hosts/mrc/cc/nscc.py)
-_SLOWER: Final = 1.2
-_RTTS_LONGER: Final = 2.0
+_SLOWER: Final = 1.2  # factor on the time of the last write in a world without faults
+_RTTS_LONGER: Final = 2.0  # base RTTs that it may take longer besides
 
 
 def run_plan(plan: SoakPlan) -> list[str]:
     """Carry out a plan; returns a sentence for each invariant that was violated."""
     harness = SoakHarness(plan)
     all_begun = _all_begun(plan)
-    for look in range(1, _LOOKS + 1):
-        harness.clock.run(ticks((all_begun + plan.rtt) * look / _LOOKS))
+    for check in range(1, _CHECKS + 1):
+        harness.clock.run(ticks((all_begun + plan.rtt) * check / _CHECKS))
         if problems := list(judge.at_any_time(harness)):
             return problems
     if problems := _until(harness, lambda: all(one.done for one in harness.connections), LIMIT_S):
@@ -49,14 +49,14 @@ def run_plan(plan: SoakPlan) -> list[str]:
 
 
 def _all_begun(plan: SoakPlan) -> float:
-    """Seconds until everything is whole and no more QPs are made."""
+    """Return the seconds until all faults are over and no more QPs are made."""
     restarted = max([at for at, _ in plan.restarts], default=0.0)
     remade = [max(flow.ends, restarted) + flow.notice_delay for flow in (*plan.flows, *plan.after) if flow.ends < NEVER]
     return max([plan.calm_at, *remade])
 
 
 def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list[str]:
-    """Let time pass until it is done, for `seconds` at most."""
+    """Let time pass until it is done, for `limit` seconds at most."""
     step = max(harness.plan.rtt, 1e-3)
     end = harness.clock.seconds + limit
     while not done() and harness.clock.seconds < end:
@@ -79,7 +79,7 @@ def _quiet(harness: SoakHarness) -> list[str]:
 
 
 def _last(harness: SoakHarness) -> list[str]:
-    """After some idle time, write once more on a QP of each pair: as fast as QPs of a world in which nothing was."""
+    """After some idle time, write once more on a QP of each pair: as fast as in a world without faults."""
     plan = harness.plan
     harness.clock.run(harness.clock.now + ticks(plan.idle))
     pairs: dict[tuple[str, str], SoakConnection] = {}
@@ -109,7 +109,7 @@ def _beyond_target(plan: SoakPlan, size: int) -> float:
 
 
 def _as_fast(harness: SoakHarness, connection: SoakConnection, size: int, expected: float) -> list[str]:
-    """Write again and again until one write is fast enough: a window that faults have closed opens by data alone."""
+    """Write again and again until one is fast enough: only data opens a window that faults have closed."""
     seconds = []
     most = _MAX_TRIES[harness.plan.transport] * (_MORE_TRIES if harness.plan.slow else 1)
     for _ in range(most):
@@ -118,7 +118,7 @@ def _as_fast(harness: SoakHarness, connection: SoakConnection, size: int, expect
             return found or _ports_known(harness, connection)
         seconds.append(needed)
     took = ", ".join(f"{one:.6g}" for one in seconds)
-    return [f"{connection.hosts}: {size} bytes take {took} s in the end, where nothing was {expected:.6g} s"]
+    return [f"{connection.hosts}: {size} bytes take {took} s in the end, and {expected:.6g} s without faults"]
 
 
 def _ports_known(harness: SoakHarness, connection: SoakConnection) -> list[str]:

@@ -1,6 +1,6 @@
 """`make training`: cost of failures for training jobs, in virtual time, and its page.
 
-Finished runs are not repeated: an end at any moment costs the run under way.
+Finished runs are not repeated: an interruption loses only the run in progress.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.hosts.agent.sampling import Sampler
-from mrclab.hosts.nic.interface import Carrier
+from mrclab.hosts.nic.interface import HostNic
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, loads
@@ -26,7 +26,7 @@ class HostOperations:
     """Methods without underscore are operations. `use_config` applies a newer node config."""
 
     def __init__(
-        self, config: NodeConfig, nic: Carrier, sampler: Sampler, use_config: Callable[[NodeConfig], None]
+        self, config: NodeConfig, nic: HostNic, sampler: Sampler, use_config: Callable[[NodeConfig], None]
     ) -> None:
         self._config = config
         self._nic = nic

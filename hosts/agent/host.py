@@ -19,7 +19,7 @@ from mrclab.hosts.mapper import Mapper
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets.headers import MrcOpcode
-from mrclab.hosts.nic.interface import Carrier, Transport
+from mrclab.hosts.nic.interface import HostNic, Transport
 from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.digests import SharedDigests
@@ -43,7 +43,7 @@ class RunningHost:
         self,
         config: NodeConfig,
         rng: random.Random,
-        make_nic: Callable[[NodeConfig, Transport], Carrier],
+        make_nic: Callable[[NodeConfig, Transport], HostNic],
         memory: Memory,
         record: Callable[[float, Record], Record],
         publish: Callable[[float, Record], None],
@@ -57,7 +57,7 @@ class RunningHost:
     ) -> None:
         self.name = config.host.name
         self._write, self._publish_at, self._began = record, publish, began
-        self.nic: Carrier | None = None
+        self.nic: HostNic | None = None
         self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
@@ -96,7 +96,7 @@ class RunningHost:
         self._publish_at(self._now, event)
 
     def _parts(
-        self, nic: Carrier, memory: Memory, time_scale: float, shared_digests: SharedDigests | None
+        self, nic: HostNic, memory: Memory, time_scale: float, shared_digests: SharedDigests | None
     ) -> list[object]:
         directory = self._base._directory  # noqa: SLF001 - underscored: not an operation
         verbs = VerbOperations(self.transport, nic, memory, directory)
@@ -108,7 +108,7 @@ class RunningHost:
             parts.append(CtlOperations(self.transport, nic, verbs._address, self.record))  # noqa: SLF001
         return parts
 
-    def _probe_links(self, config: NodeConfig, nic: Carrier) -> None:
+    def _probe_links(self, config: NodeConfig, nic: HostNic) -> None:
         """Start Clustermapper's probes if the node config has them."""
         section = config.mapper
         if section is not None:

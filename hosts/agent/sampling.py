@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Container
 from typing import Any
 
-from mrclab.hosts.nic.interface import Wire
+from mrclab.hosts.nic.interface import NicPorts
 from mrclab.hosts.transports import Endpoint
 
 INTERVAL_S = 0.1
@@ -62,7 +62,7 @@ class Sampler:
     """Takes samples of one host, and keeps the newest `kept`, of these no more than `KEPT_ROWS`."""
 
     def __init__(
-        self, nic: Wire, transport: Endpoint, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
+        self, nic: NicPorts, transport: Endpoint, record: Callable[[dict[str, Any]], dict[str, Any]], kept: int = KEPT
     ) -> None:
         self._nic = nic
         self._transport = transport

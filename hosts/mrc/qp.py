@@ -110,7 +110,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.settings = settings
         self.stats = MrcQpStats()
         self.remote_wimm = settings.wimm
-        self.in_rotation = False  # of the scheduler
+        self.in_rotation = False  # in the round robin of the scheduler
         self.pending = False  # in the list of QPs blocked by the window of their destination
         self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
         self.qpcc = peer.qpcc(settings, now, _cc_parameters(settings))

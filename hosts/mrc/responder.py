@@ -40,8 +40,8 @@ _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
 _ERROR: Final = QpState.ERROR
 
 
-class _Idle(Timer):
-    """Time after which no further packet is waited for: the delayed SACK is sent."""
+class _DelayedSackTimer(Timer):
+    """Sends the delayed SACK when no packet has come for a while."""
 
     __slots__ = ("_responder",)
 
@@ -54,8 +54,8 @@ class _Idle(Timer):
         self._responder.on_idle(now)
 
 
-class _Quiet(Timer):
-    """Time after which the QP gives up its share of the host's bitmaps."""
+class _InactivityTimer(Timer):
+    """Gives up the QP's share of the host's bitmaps when no packet has come for long."""
 
     __slots__ = ("_responder",)
 
@@ -77,7 +77,7 @@ class MrcResponder(ReceiveHalf):
     __slots__ = (
         "_ack_due",
         "_all_at",
-        "_bad_after",
+        "_always_skip_after",
         "_delayed_entropy",
         "_delayed_seq",
         "_delayed_since",
@@ -124,18 +124,18 @@ class MrcResponder(ReceiveHalf):
         self.highest = -1
         self.window = qp.settings.mpr_psns - 1
         self._echo = qp.settings.ecn_echo
-        self._bad_after = qp.settings.always_skip_after
+        self._always_skip_after = qp.settings.always_skip_after
         self._streaks = _NO_STREAKS  # EV -> ECN marks in a row
         self._grants_credit = type(qp.cc).credit_based
         self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
         self._penalised = False  # the peer got a congestion penalty
-        self._restoring_until = inf  # it is notified that it need not
+        self._restoring_until = inf  # until then SACKs say that the penalty is over
         self.rcvd_bytes = 0
         # heap of (last seq, MSN, RQMSN, immediate, length, ACK requested) of messages whose last packet arrived
         self._ends: list[tuple[int, int, int, int | None, int, int]] = []
         self._delivered = 0  # immediates, and with them receives used up
-        self._waiting: SackItem | None = None  # queued, without a mark, and still open
+        self._waiting: SackItem | None = None  # queued SACK without a mark, which may still be updated
         self._turn = 0  # of the SACKs whose bitmap cannot show everything
         self._gap_at = self._all_at = 0  # where the bitmap of the next that shows gaps, or everything, may begin
         self._unreported = 0  # bytes towards the SACK trigger
@@ -145,10 +145,10 @@ class MrcResponder(ReceiveHalf):
         self._sack_delayed = False  # a SACK is delayed; the fields that it will reflect:
         self._delayed_entropy = self._delayed_timestamp = self._delayed_seq = 0
         self._delayed_since = 0.0
-        self._idle: _Idle | None = None
+        self._idle: _DelayedSackTimer | None = None
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
-        self._receiving = False  # lately, and so it has a share of the host's bitmaps
-        self._quiet: _Quiet | None = None
+        self._receiving = False  # packets came recently: it has a share of the host's bitmaps
+        self._quiet: _InactivityTimer | None = None
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class MrcResponder(ReceiveHalf):
             return False
         return True
 
-    def _give_bitmaps(self, keep: int) -> None:
+    def _release_bitmaps(self, keep: int) -> None:
         """Give back all units but those that the remaining out-of-order packets need."""
         if self._limits is not None and keep < self._units:
             self._limits.give_bitmaps(self._units - keep)
@@ -235,7 +235,7 @@ class MrcResponder(ReceiveHalf):
         self.qp.fail("REM_INV_REQ_ERR", f"the peer broke the protocol: {reason}", now, at_fault=False)
 
     def _count(self, packet: MrcPacket, seq: int, now: float) -> None:
-        """A new packet is in memory."""
+        """Count a packet that was placed in memory."""
         stats = self._stats
         stats.placed_packets += 1
         stats.placed_bytes += packet.size
@@ -248,7 +248,7 @@ class MrcResponder(ReceiveHalf):
             self.highest = seq
 
     def _note_end(self, packet: MrcPacket, seq: int) -> None:
-        """The last packet of a message: it is complete once everything up to here has arrived."""
+        """Note the last packet of a message, which is complete once everything up to it has arrived."""
         imm = packet.imm if packet.op in h.WITH_IMM else None
         heappush(self._ends, (seq, packet.msn, packet.rqmsn, imm, packet.dma_length, packet.flags & _REQUESTS_SACK))
 
@@ -258,7 +258,7 @@ class MrcResponder(ReceiveHalf):
         self.bits >>= run
         self.base += run
         if self._units:
-            self._give_bitmaps(units_of(self.bits.bit_length()))
+            self._release_bitmaps(units_of(self.bits.bit_length()))
         ends = self._ends
         while ends and ends[0][0] < self.base:
             _, msn, rqmsn, imm, length, requested = heappop(ends)
@@ -288,9 +288,9 @@ class MrcResponder(ReceiveHalf):
     # --- feedback ---------------------------------------------------------------------------------
 
     def _trigger(self, packet: MrcPacket, seq: int, now: float) -> None:
-        """The specification's five reasons for a SACK; else one is due when the packets stop coming.
+        """Send a SACK for one of the specification's five reasons; else delay it until packets stop coming.
 
-        A request with the end of a message is for its completion: a SACK is sent then, too.
+        A request in the last packet of a message also has a SACK sent when the message is complete.
         """
         size = packet.size
         self._unreported += max(_MIN_COUNTED, size)
@@ -308,10 +308,10 @@ class MrcResponder(ReceiveHalf):
             self._await_more(now)
 
     def _await_more(self, now: float) -> None:
-        """Be called when no packet has come for a while."""
+        """Arm the timer of the delayed SACK: it fires when no packet has come for a while."""
         idle = self._idle
         if idle is None:
-            idle = self._idle = _Idle(self)
+            idle = self._idle = _DelayedSackTimer(self)
         idle.arm(now + self._idle_after)
 
     def on_idle(self, now: float) -> None:
@@ -330,7 +330,7 @@ class MrcResponder(ReceiveHalf):
 
     def _show_gaps(self, entropy: int) -> None:
         """Send SACKs for all gaps that the newest bitmap does not show, as no packet will trigger them."""
-        at, newest = 0, self._first_shown() - self.base
+        at, newest = 0, self._newest_start() - self.base
         for _ in range(_MAX_AT_ONCE):
             if at >= newest:
                 return
@@ -345,13 +345,13 @@ class MrcResponder(ReceiveHalf):
             self._await_more(now)
         elif self._idle is not None:
             self._idle.cancel()
-        mark = self._verdict(packet) if packet.ce and self._echo else _NO_MARK
+        mark = self._mark(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
 
-    def _verdict(self, packet: MrcPacket) -> int:
+    def _mark(self, packet: MrcPacket) -> int:
         """Return the action for a marked packet's EV: skip it, or always skip it after a number of marks in a row."""
-        if not self._bad_after:
+        if not self._always_skip_after:
             return _SKIP_ONCE
         streaks, entropy = self._streaks, packet.entropy
         if streaks is _NO_STREAKS:
@@ -359,14 +359,14 @@ class MrcResponder(ReceiveHalf):
         elif len(streaks) >= _STREAKS:
             streaks.clear()
         streak = streaks[entropy] = streaks.get(entropy, 0) + 1
-        if streak < self._bad_after:
+        if streak < self._always_skip_after:
             return _SKIP_ONCE
         del streaks[entropy]
         self.qp.stats.always_skips_sent += 1
         return int(h.Mark.ALWAYS_SKIP)
 
     def _acknowledge(self) -> None:
-        """Behind a SACK one Transport ACK for all messages that were completed since the last."""
+        """Queue one Transport ACK, behind a SACK, for all messages completed since the last one."""
         if self._ack_due:
             self._ack_due = False
             self._sack_requested = 0
@@ -401,7 +401,7 @@ class MrcResponder(ReceiveHalf):
         self.qp.send_control(item)
 
     def take_sack(self, item: SackItem, now: float) -> h.Sack:
-        """The content of a SACK that a port takes now: sent late, it still shows the latest state."""
+        """Return the content of a SACK as a port sends it: built that late, it shows the latest state."""
         if item is self._waiting:
             self._waiting = None
         sack = self._make(item, now)
@@ -426,17 +426,17 @@ class MrcResponder(ReceiveHalf):
         sack.restore = True
         return sack
 
-    def _first_shown(self) -> int:
+    def _newest_start(self) -> int:
         """Return the PSN at which the bitmap begins: it shows the newest 64."""
         return max(self.highest - (h.BITMAP_BITS - 1), self.base)
 
-    def _place(self, gaps: bool) -> int:
-        """The first seq of the next bitmap: the newest 64 and, where there is more, older ones in turn.
+    def _next_start(self, gaps: bool) -> int:
+        """Return the first seq of the next bitmap: of the newest 64 and, if that is not all, of older ones in turn.
 
-        Every second one shows gaps below, 64 seqs from a gap on, and now and then also what has none: the SACK that
-        showed it may be lost. So each gap is shown several times per round trip, however many packets that is.
+        Every second bitmap begins at an older gap, and every eighth in a range without one, as the SACK that showed it
+        may be lost. So each gap is shown several times per round trip, however many packets are outstanding.
         """
-        newest = self._first_shown()
+        newest = self._newest_start()
         base = self.base
         if newest == base:
             return base
@@ -456,13 +456,13 @@ class MrcResponder(ReceiveHalf):
         return at
 
     def _gap_from(self, distance: int) -> int:
-        """The first gap at this distance from the base or beyond, as such a distance."""
+        """Return the distance from the base to the first gap at or beyond a distance."""
         missing = ~self.bits >> distance
         return distance + (missing & -missing).bit_length() - 1
 
     def _make(self, item: SackItem, now: float) -> h.Sack:
         cack = self.base - 1
-        first = self._place(item.gaps)
+        first = self._next_start(item.gaps)
         settings = self.qp.settings
         from_cack = max(-0x8000, min(0x7FFF, item.seq - cack))
         bits = self.bits
@@ -472,7 +472,7 @@ class MrcResponder(ReceiveHalf):
             offset=from_cack if item.probe_id is None else item.probe_id,
             entropy=item.entropy,
             cack=wrap(cack + self.first_psn),
-            mpr=self._share(now) if settings.dynamic_mpr else 0,
+            mpr=self._reported_mpr(now) if settings.dynamic_mpr else 0,
             bitmap_offset=first - cack,
             bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,
             timestamp=item.timestamp,
@@ -480,8 +480,8 @@ class MrcResponder(ReceiveHalf):
             rcvd_units=-(-self.rcvd_bytes // h.RCVD_UNIT) & 0xFFFFFF,
         )
 
-    def _share(self, now: float) -> int:
-        """The MPR to report; a QP that reports one counts as receiving until nothing has come for a while."""
+    def _reported_mpr(self, now: float) -> int:
+        """Return the MPR to report; from then on the QP counts as receiving until nothing has come for a while."""
         most = self.qp.settings.mpr
         limits = self._limits
         if limits is None:
@@ -490,7 +490,7 @@ class MrcResponder(ReceiveHalf):
             self._receiving = True
             limits.receivers += 1
             if self._quiet is None:
-                self._quiet = _Quiet(self)
+                self._quiet = _InactivityTimer(self)
             self._quiet.arm(now + _QUIET_RTTS * self.qp.settings.base_rtt)
         return min(most, limits.share())
 
@@ -500,9 +500,9 @@ class MrcResponder(ReceiveHalf):
         if due > now and self._quiet is not None:
             self._quiet.arm(due)
         else:
-            self._need_no_share()
+            self._release_share()
 
-    def _need_no_share(self) -> None:
+    def _release_share(self) -> None:
         if self._quiet is not None:
             self._quiet.cancel()
         if self._receiving and self._limits is not None:
@@ -510,9 +510,9 @@ class MrcResponder(ReceiveHalf):
         self._receiving = False
 
     def stop(self) -> None:
-        """The QP ends."""
-        self._give_bitmaps(0)
-        self._need_no_share()
+        """Cancel timers and release limits: the QP ends."""
+        self._release_bitmaps(0)
+        self._release_share()
         if self._idle is not None:
             self._idle.cancel()
         self._sack_delayed = False

@@ -1,6 +1,6 @@
 """Interface between a host and the NIC that carries it: a raw socket per port, or virtual time.
 
-The transport gives frames and takes them (`Transport`, `Frame`); the NIC has ports (`Wire`) and the loop that calls
+The transport gives frames and takes them (`Transport`, `Frame`); the NIC has ports (`NicPorts`) and the loop that calls
 everything on the host at its time (`Loop`). Times are seconds of the loop's clock, which never goes back.
 """
 
@@ -21,7 +21,7 @@ ROCE_HEADER_BYTES: Final = 78
 MRC_OPCODE_AT: Final = 14 + 40 + 40 + 8
 """Offset of BTH's opcode in an MRC frame: behind Ethernet, two IPv6 headers and UDP."""
 
-Taker = Callable[[bytes | memoryview, float], bool]
+FrameHandler = Callable[[bytes | memoryview, float], bool]
 """Takes a frame, which begins with Ethernet, and the time in seconds; returns False where the frame is not for it."""
 
 
@@ -76,7 +76,7 @@ class Transport:
         raise NotImplementedError
 
     def not_before(self) -> float:
-        """Lower bound of `next_deadline`, infinity if there is none: cheaper, and mostly sufficient."""
+        """Return a lower bound of `next_deadline`, which is cheaper to compute; infinity if there is none."""
         raise NotImplementedError
 
     def on_timer(self, now: float) -> None:
@@ -113,7 +113,7 @@ class WirePort(Protocol):
         """Return all counters."""
 
 
-class Wire(Protocol):
+class NicPorts(Protocol):
     """The ports of a host's NIC."""
 
     @property
@@ -123,8 +123,8 @@ class Wire(Protocol):
     def inject(self, port: int, frame: Frame) -> None:
         """Send a frame of the NIC's own before the next of the transport's, if the port is up."""
 
-    def divert(self, opcode: int, taker: Taker) -> None:
-        """Offer MRC packets with an opcode to `taker(frame, now)`; those it accepts do not reach the transport."""
+    def divert(self, opcode: int, handler: FrameHandler) -> None:
+        """Offer MRC packets with an opcode to `handler(frame, now)`; those it accepts do not reach the transport."""
 
     def configure(self, config: NodeConfig) -> None:
         """Apply a new delay and rate."""
@@ -156,5 +156,5 @@ class Loop(Protocol):
         """Call `step(now)` every `interval` seconds, first at once, until it returns False."""
 
 
-class Carrier(Loop, Wire, Protocol):
+class HostNic(Loop, NicPorts, Protocol):
     """A NIC: the ports, and the loop that serves them and the host."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from mrclab.hosts.nic.carrier import CarrierWatch
 from mrclab.hosts.nic.delayline import DelayLine
-from mrclab.hosts.nic.interface import MRC_OPCODE_AT, Frame, Taker, Transport
+from mrclab.hosts.nic.interface import MRC_OPCODE_AT, Frame, FrameHandler, Transport
 from mrclab.hosts.nic.nicport import SocketPort
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.linkcheck import LinkCheckError, answer
@@ -63,7 +63,7 @@ _FOREVER = float("inf")
 
 
 @dataclass(eq=False)
-class _Task:
+class _PeriodicTask:
     """Periodic work: next due time, and interval in seconds."""
 
     due: float
@@ -92,11 +92,11 @@ class Nic:
         self._carrier = CarrierWatch(self._by_interface)
         self._readers: dict[int, Callable[[], None]] = {self._carrier.fileno(): self._carrier_changed}
         self._port_descriptors = [port.socket.fileno() for port in self.ports]
-        self._last_moved = self._looked = self.now
-        self._periodic: list[_Task] = []
+        self._last_moved = self._polled_at = self.now
+        self._periodic: list[_PeriodicTask] = []
         self._pending_calls: deque[Callable[[float], None]] = deque()
-        self._taker: Taker | None = None
-        self._taken_opcode = -1
+        self._handler: FrameHandler | None = None
+        self._handled_opcode = -1
         self._running = False
         self._least_links = min((template.links for template in config.templates), default=1)
         self._set_slack()
@@ -118,13 +118,13 @@ class Nic:
             if candidate.number == port and candidate.up:
                 candidate.injected.append(frame)
 
-    def divert(self, opcode: int, taker: Taker) -> None:
-        """Offer MRC packets with an opcode to `taker(frame, now)`; those it accepts do not reach the transport."""
-        self._taker, self._taken_opcode = taker, opcode
+    def divert(self, opcode: int, handler: FrameHandler) -> None:
+        """Offer MRC packets with an opcode to `handler(frame, now)`; those it accepts do not reach the transport."""
+        self._handler, self._handled_opcode = handler, opcode
 
     def every(self, interval: float, work: Callable[[float], None]) -> None:
         """Call `work(now)` every `interval` seconds; a late call does not shift the next."""
-        self._periodic.append(_Task(self.now + interval, interval, work))
+        self._periodic.append(_PeriodicTask(self.now + interval, interval, work))
 
     def call_soon(self, work: Callable[[float], None]) -> None:
         """Call `work(now)` once, before the next frame is sent."""
@@ -137,7 +137,7 @@ class Nic:
             if not step(now):
                 self._periodic.remove(task)
 
-        task = _Task(self.now, interval, work)
+        task = _PeriodicTask(self.now, interval, work)
         self._periodic.append(task)
 
     def load(self) -> dict[str, Any]:
@@ -201,7 +201,7 @@ class Nic:
                 due.append(arrival)
             if now - self._last_moved < BUSY_FOR_S:
                 # frames that arrive from now on are due a delay later, so their arrival needs no wake-up
-                due.append(self._looked + self._unseen)
+                due.append(self._polled_at + self._unseen)
         if not due:
             return _FOREVER
         limit = min(due) + self._slack
@@ -254,7 +254,7 @@ class Nic:
     def _pass(self) -> int:
         """Do all work that can be done now; return the number of frames moved."""
         moved = 0
-        self._looked = time.monotonic()
+        self._polled_at = time.monotonic()
         for port in self.ports:
             if port.socket.waiting():
                 moved += self._receive(port)
@@ -309,10 +309,10 @@ class Nic:
 
     def _deliver(self, port: int, frame: bytes | memoryview, now: float) -> None:
         if (
-            self._taker is not None
+            self._handler is not None
             and len(frame) > MRC_OPCODE_AT
-            and frame[MRC_OPCODE_AT] == self._taken_opcode
-            and self._taker(frame, now)
+            and frame[MRC_OPCODE_AT] == self._handled_opcode
+            and self._handler(frame, now)
         ):
             return
         self._transport.receive(port, frame, now)

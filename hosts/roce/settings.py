@@ -48,18 +48,21 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
 
     The same object for all QPs that have the same.
     """
-    if not overrides.keys() <= _ALIKE:
-        return _made(config, template, overrides)
+    if not overrides.keys() <= _SHARED_OVERRIDES:
+        return _build(config, template, overrides)
     own = tuple(sorted([(name, type(value), value) for name, value in overrides.items()]))
     rest = config.path_mtu, config.link.rate_pps, template.base_rtt, *own
-    return _shared.get((config.transport,), rest, lambda: _made(config, template, overrides))
+    return _shared.get((config.transport,), rest, lambda: _build(config, template, overrides))
 
 
 _shared: IdentityCache[RoceQpSettings] = IdentityCache(64)
-_ALIKE = frozenset({"ack_packets", "mpr", "recovery", "reorder_packets", "retry_count", "timeout_exponent", "wimm"})
+_SHARED_OVERRIDES = frozenset(
+    {"ack_packets", "mpr", "recovery", "reorder_packets", "retry_count", "timeout_exponent", "wimm"}
+)
+"""Overrides with few values: QPs with equal ones share their settings."""
 
 
-def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> RoceQpSettings:
+def _build(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> RoceQpSettings:
     if "ev_profile" in overrides:
         raise VerbsError("EOPNOTSUPP", "a RoCEv2 QP has no EVs; leave ev_profile out, or use MRC")
     rc.check_names(overrides, _CALLER_MAY_SET)

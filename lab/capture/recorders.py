@@ -25,7 +25,7 @@ class Faults:
     def __init__(self, path: Path) -> None:
         self._file = path.open(encoding="utf-8")
         self._file.seek(0, 2)
-        self._half = ""
+        self._partial_line = ""
 
     def close(self) -> None:
         """Stop reading."""
@@ -33,7 +33,7 @@ class Faults:
 
     def new(self) -> list[tuple[int, Record]]:
         """Return the faults recorded since the last call."""
-        *lines, self._half = (self._half + self._file.read()).split("\n")
+        *lines, self._partial_line = (self._partial_line + self._file.read()).split("\n")
         offset = time.time_ns() - time.monotonic_ns()
         records = (record for record in history.parse(lines) if record.kind in MARKS)
         return [(round(record.t * _NANO) + offset, record) for record in records]
@@ -55,7 +55,7 @@ def phrase(record: Record) -> str:
 
 
 def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:
-    """Write every frame into one file until `enough(frames so far)`; returns their number. OSError as it comes."""
+    """Write every frame into one file until `enough(frames so far)`; returns their number. OSErrors are passed on."""
     with path.open("wb") as file:
         writer = pcapng.PcapngWriter(file, taps.interfaces)
         while not enough(writer.frames):

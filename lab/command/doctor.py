@@ -64,7 +64,7 @@ def try_faults() -> list[MachineCheck]:
     from mrclab.lab.faults import selftest  # noqa: PLC0415 - it needs Linux
 
     return [
-        MachineCheck(f"fault: {v.name}", v.holds, v.detail or "works", "this kind cannot be used here", False)
+        MachineCheck(f"fault: {v.name}", v.passed, v.detail or "works", "this kind cannot be used here", False)
         for v in selftest.faults()
     ]
 

@@ -212,7 +212,7 @@ class Bounds(NamedTuple):
     about: float | None = None
     within: float = 0.05
 
-    def hold(self, value: float) -> bool:
+    def contain(self, value: float) -> bool:
         """Return True if a value keeps all limits."""
         slack = 1e-9 * abs(value)
         low = self.at_least is None or value >= self.at_least - slack

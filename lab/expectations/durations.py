@@ -110,7 +110,9 @@ class DurationExpectation(BaseExpectation):
     def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
         """The verdict on a duration."""
         observed = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
-        return self.verdict(self.bounds(measures).hold(seconds), f"{figure} {self.limits}", observed, "", seconds, "s")
+        return self.verdict(
+            self.bounds(measures).contain(seconds), f"{figure} {self.limits}", observed, "", seconds, "s"
+        )
 
 
 @EXPECTATIONS.register
@@ -177,7 +179,7 @@ class Slowdown(BaseExpectation):
         value = quantile(found, self.percentile / 100)
         bounds = Bounds(self.at_least, self.at_most)
         expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {bounds.text()}"
-        return self.verdict(bounds.hold(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
+        return self.verdict(bounds.contain(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
 
 
 @EXPECTATIONS.register

@@ -85,7 +85,7 @@ class QpErrors(BaseExpectation):
         observed = f"{len(errors)}" + (f": {named[0].get('reason', '')}" if named else "")
         when = ", ".join(f"{e.node} at {measures.time_text(e.t)}" for e in errors[:3])
         return self.verdict(
-            bounds.hold(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs"
+            bounds.contain(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs"
         )
 
 

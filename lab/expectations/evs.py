@@ -139,7 +139,7 @@ class EvSwaps(BaseExpectation):
         when = f"first at {measures.time_text(out[0].t)}" if out else ""
         what = f"EVs over {fault.where}" if fault else "EVs"
         expected = f"{what} go {self.state or 'out'} {bounds.text()} times"
-        return self.verdict(bounds.hold(len(out)), expected, observed, when, float(len(out)), "times")
+        return self.verdict(bounds.contain(len(out)), expected, observed, when, float(len(out)), "times")
 
     @staticmethod
     def _need_evs(measures: "Measures", fault: FaultSpan | None, begin: float, end: float) -> None:

@@ -55,7 +55,7 @@ class Drops(BaseExpectation):
         if self.only is not None:
             parts.append(f"{where} drop nothing" + (f" except for {', '.join(self.only)}" if self.only else ""))
         seen = ", ".join(f"{reason} {n}" for reason, n in drops.items() if n) or "none"
-        ok = bounds.hold(count) and not unexpected
+        ok = bounds.contain(count) and not unexpected
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 
@@ -86,7 +86,7 @@ class InjectedExpectation(BaseExpectation):
         limits = [f"{bounds.text()} packets"] if bounds.text() else []
         limits += [f"{shares.text(show_share)} of the packets"] if shares.text() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
-        ok = bounds.hold(hit) and shares.hold(share)
+        ok = bounds.contain(hit) and shares.contain(share)
         return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")
 
 
@@ -111,7 +111,7 @@ class _PortCount(BaseExpectation):
             f", most at {worst[0]} port {worst[1]}: {growth([chosen[worst]])}" if total and worst else ""
         )
         return self.verdict(
-            bounds.hold(total), f"{bounds.text()} packets {what}{where}", observed, "", float(total), "packets"
+            bounds.contain(total), f"{bounds.text()} packets {what}{where}", observed, "", float(total), "packets"
         )
 
 

@@ -45,7 +45,7 @@ class _BetweenFlows(BaseExpectation):
         flows = f"flows of {', '.join(names)}" if names else "flows"
         expected = f"{figure} of {flows} {bounds.text()}"
         when = span(measures, *measures.window(self.window))
-        return self.verdict(bounds.hold(ratio), expected, observed, when, ratio, "")
+        return self.verdict(bounds.contain(ratio), expected, observed, when, ratio, "")
 
 
 @EXPECTATIONS.register
@@ -134,5 +134,5 @@ class PathShare(Selected):
         )
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(
-            total > 0 and bounds.hold(share), expected, observed, span(measures, begin, end), share, "of packets"
+            total > 0 and bounds.contain(share), expected, observed, span(measures, begin, end), share, "of packets"
         )

@@ -101,7 +101,7 @@ class Lost(Selected):
         limits += [f"{shares.text(show_share)} of those sent"] if shares.text() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
         expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
-        ok, when = bounds.hold(count) and shares.hold(share), ""
+        ok, when = bounds.contain(count) and shares.contain(share), ""
         observed = f"{show_number(count)} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
         observed += f", {share * 100:.3g}% of those sent" if shares.text() else ""
         if self.within_rtts:
@@ -170,7 +170,7 @@ class Retransmitted(Selected):
         limits = f" {bounds.text(show_share)} of packets" if bounds.text() else ""
         expected = f"retransmissions{self.subject}{limits}"
         expected += f" ≤ {self.at_most} by a QP" if self.at_most is not None else ""
-        ok = sent > 0 and bounds.hold(share) and (self.at_most is None or worst <= self.at_most)
+        ok = sent > 0 and bounds.contain(share) and (self.at_most is None or worst <= self.at_most)
         observed = f"{again:.0f} of {sent:.0f} packets = {share * 100:.3g}%, {worst:.0f} by the worst QP"
         return self.verdict(ok, expected, observed, "", share, "of packets")
 

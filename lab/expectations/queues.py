@@ -83,7 +83,7 @@ class QueueDepth(BaseExpectation):
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
         return self.verdict(
-            bounds.hold(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
+            bounds.contain(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
         )
 
     @property

@@ -85,7 +85,7 @@ class Goodput(_InWindow):
         share, of = _share(got, base, measures, chosen, (begin, end))
         observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
         when, value = span(measures, begin, end), share if of else got
-        return self.verdict(bounds.hold(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
+        return self.verdict(bounds.contain(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
 
     @property
     def _expected(self) -> str:
@@ -162,7 +162,7 @@ class Stall(_InWindow):
         at, length = found[0]
         rtts = length / measures.rtt
         observed = f"{show_seconds(length)} = {rtts:.1f} RTT"
-        ok = Bounds(self.at_least_rtts, self.max_rtts).hold(rtts)
+        ok = Bounds(self.at_least_rtts, self.max_rtts).contain(rtts)
         return self.verdict(ok, self._expected, observed, f"at {measures.time_text(at)}", rtts, "RTT")
 
     @property
@@ -214,7 +214,7 @@ class Isolation(BaseExpectation):
         )
         expected = f"{figure} {bounds.text(show_share)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
-        return self.verdict(bounds.hold(share), expected, observed, span(measures, begin, end), share, "of alone")
+        return self.verdict(bounds.contain(share), expected, observed, span(measures, begin, end), share, "of alone")
 
 
 def reference(

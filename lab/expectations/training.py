@@ -77,7 +77,7 @@ class TimeLostExpectation(BaseExpectation):
         )
         if planned is not None and done < planned:
             return self.verdict(False, expected, f"the job ended after {done} of {planned} steps")
-        passed = Bounds(self.at_least, self.at_most).hold(lost.seconds)
+        passed = Bounds(self.at_least, self.at_most).contain(lost.seconds)
         passed = passed and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
         against = "the same run without faults" if lost.twin else "the median step before"
         observed = f"{lost}, against {against}"

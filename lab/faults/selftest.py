@@ -4,6 +4,7 @@
 entry of a scenario over its time line to switches, controller and agents, and back. Frames bypass the transports.
 """
 
+import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -19,7 +20,6 @@ from mrclab.topo import srv6
 from mrclab.topo.cables import selftest as back_ends
 from mrclab.topo.cables.selftest import SelfTestVerdict
 from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, process_state, srv6_packet
-from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
@@ -187,12 +187,11 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
     with wire_world(Fabric(load(FABRIC)), lambda *_: None, target=target, run_dir=base / "lab") as lab:
         for kind in FAULTS.names:
             if (not only or kind in only) and "wire" in FAULTS[kind].worlds:
-                yield _verdict(lab, kind)
-    left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
-    yield SelfTestVerdict("nothing is left of the lab", not left, f"still there: {', '.join(left)}" if left else "")
+                yield back_ends.verdict(kind, functools.partial(_test, lab, kind), LabError)
+    yield back_ends.leftovers(base, "nothing is left of the lab")
 
 
-def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
+def _test(lab: WireWorld, kind: str) -> None:
     probe = FaultProbe.of(lab, kind, FAULTS[kind].example)
     before = _footprint(lab)
     try:
@@ -201,11 +200,8 @@ def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
         expect(left == before, f"it left {left} where {before} was")
         outcome = lab.call("controller", "wait_verified", timeout=_TIMEOUT)
         expect(outcome["verified"], f"the fabric is not whole again: {outcome['problems']} {outcome['not_ready']}")
-    except (LabError, TopoError, OSError) as error:
-        return SelfTestVerdict(kind, holds=False, detail=str(error))
     finally:
         probe.line.clear_all()
-    return SelfTestVerdict(kind, holds=True)
 
 
 def _footprint(lab: WireWorld) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.p4 import words
+from mrclab.lab.p4 import text
 from mrclab.lab.p4.inside import MrcSwitch
 
 FILE = "controller.py"
@@ -61,9 +61,9 @@ class ShellEntry:
 
     def read(self, function: Callable[[str], object] = print) -> None:
         """Call a function with every entry of the table."""
-        known = next(each for each in words.tables(self._device.switch) if each["table"] == words.short(self._table))
+        known = next(each for each in text.tables(self._device.switch) if each["table"] == text.short(self._table))
         for entry in known["entries"]:
-            function(f"{words.short(self._table)}: {entry['key']} → {entry['action']}")
+            function(f"{text.short(self._table)}: {entry['key']} → {entry['action']}")
 
     def _write(self, kind: str) -> None:
         if missing := [name for name in self._fields if name not in self.match]:
@@ -72,7 +72,7 @@ class ShellEntry:
             raise LabError(f"{self._table}: the key has no field {unknown[0]}; it has {', '.join(self._fields)}")
         key = ", ".join(str(self.match[name]) for name in self._fields)
         params = {name: str(value) for name, value in self.action.items()}
-        words.write(self._device.switch, kind, self._table, key, self._what, params)
+        text.write(self._device.switch, kind, self._table, key, self._what, params)
 
 
 class ShellDevice:

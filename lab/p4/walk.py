@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from mrclab.controller.provisioning.counters import DROP_REASONS
-from mrclab.lab.p4 import words
+from mrclab.lab.p4 import text
 from mrclab.lab.p4.inside import EGRESS, INGRESS, PROGRAM, Lookup, MrcSwitch
 from mrclab.topo import srv6
 from mrclab.topo.model import Fabric, PortRef
@@ -89,7 +89,7 @@ def walk(
         if at is None:
             return
         if not at.node.startswith("t"):
-            yield {"node": at.node, "port": at.number, "headers": words.headers(headers(frame))}
+            yield {"node": at.node, "port": at.number, "headers": text.headers(headers(frame))}
             return
         hop, out = _through(fabric, switch(at.node), at, frame)
         yield hop
@@ -112,7 +112,7 @@ def _through(
     hop: dict[str, Any] = {
         "node": at.node,
         "port": at.number,
-        "headers": words.headers(headers(frame)),
+        "headers": text.headers(headers(frame)),
         "tables": [_met(switch, lookup) for lookup in switch.lookups],
         "registers": [
             {"name": name, "index": index, "before": old, "after": new}
@@ -120,17 +120,17 @@ def _through(
             for index, (old, new) in enumerate(zip(cells, instance.registers[name], strict=True))
             if old != new or index in {copy.port for copy in outcome.copies}
         ],
-        "counters": [{"name": words.short(name), "index": index, "now": instance.packets[name][index]}
+        "counters": [{"name": text.short(name), "index": index, "now": instance.packets[name][index]}
                      for name, index in counted],
     }  # fmt: skip
     reason = next((index for name, index in counted if name == f"{INGRESS}.drops"), None)
     sent = next((copy for copy in outcome.copies if copy.data is not None), None)
     if sent is None or sent.data is None:
         why = DROP_REASONS.get(reason or 0, "no port").replace("_", " ")
-        return {**hop, "dropped": words.REASONS.get(why, why)}, None
+        return {**hop, "dropped": text.REASONS.get(why, why)}, None
     ports = fabric.switch(at.node).ports
     peer = ports[sent.port - 1].peer.node if 1 <= sent.port <= len(ports) else ""
-    hop |= {"leaves": sent.port, "to": peer, "after": words.headers(headers(sent.data))}
+    hop |= {"leaves": sent.port, "to": peer, "after": text.headers(headers(sent.data))}
     hop["trimmed"] = any(name == f"{INGRESS}.trims" for name, _ in counted)
     hop["marked"] = any(name == f"{EGRESS}.ecn_marks" for name, _ in counted)
     if not peer:
@@ -139,19 +139,19 @@ def _through(
 
 
 def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
-    """A table lookup, in words."""
+    """A table lookup, in text."""
     table = switch.runtime.table(lookup.table)
     info = table.info
-    entry = next((each for each in words.longest_first(table) if words.matches(info, each.match, lookup.key)), None)
+    entry = next((each for each in text.longest_first(table) if text.matches(info, each.match, lookup.key)), None)
     shown = entry if lookup.hit else table.default_entry()
     key = [
-        f"{each.name} = {words.value(value, each.width, each.name)}"
+        f"{each.name} = {text.value(value, each.width, each.name)}"
         for each, value in zip(info.key, lookup.key, strict=False)
     ]
     return {
-        "table": words.short(lookup.table),
+        "table": text.short(lookup.table),
         "key": key,
         "hit": lookup.hit,
-        "entry": words.match(info, entry.match) if entry is not None and lookup.hit else "",
-        "action": words.action(switch, lookup.table, shown.action) if shown is not None else "nothing",
+        "entry": text.match(info, entry.match) if entry is not None and lookup.hit else "",
+        "action": text.action(switch, lookup.table, shown.action) if shown is not None else "nothing",
     }

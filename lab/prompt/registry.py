@@ -63,11 +63,11 @@ LOCAL = {
 }
 """Commands that need the prompt's own terminal."""
 
-_ELSEWHERE = {  # their equivalent in another terminal
+_OTHER_TERMINAL = {  # what to type in another terminal
     "p4sh": "sudo mrclab p4sh SWITCH", "watch": "mrclab watch", "grade": "mrclab grade N", "quit": "quit at the prompt",
     "mininet": "mininet at the prompt",
 }  # fmt: skip
-_MEANT = {  # common names in other tools
+_SYNONYMS = {  # names in other tools → command here
     "ping": "pingall", "pingpair": "trace", "pingallfull": "pingall", "ls": "nodes", "dump": "net", "intfs": "net",
     "ports": "net", "route": "paths", "routes": "paths", "traceroute": "trace", "cut": "down", "link": "down",
     "break": "fault", "fix": "clear", "undo": "clear", "flow": "flows", "iperf": "traffic", "iperfudp": "traffic",
@@ -87,7 +87,7 @@ def command(
     def register(action: Action) -> Action:
         def checked(session: LabSession, arguments: Sequence[str]) -> Answer:
             if len(arguments) < least or words not in {None, len(arguments)}:
-                raise ValueError(f"write: {usage}")
+                raise ValueError(f"usage: {usage}")
             return action(session, arguments)
 
         made = Command(usage, meaning, checked, more)
@@ -113,8 +113,8 @@ def run(session: LabSession, line: str) -> Answer:
         return Answer(Group(f"{name} is called {new} now; the next release has only {new}", answer.shown), answer.data)
     if name in COMMANDS:
         return COMMANDS[name].action(session, arguments)
-    if name in _ELSEWHERE:
-        raise ValueError(f"{name} needs a terminal of its own; there write: {_ELSEWHERE[name]}")
+    if name in _OTHER_TERMINAL:
+        raise ValueError(f"{name} needs a terminal of its own; type there: {_OTHER_TERMINAL[name]}")
     fabric = session.world.fabric
     every: list[Host | Switch] = [*fabric.hosts, *fabric.switches]
     nodes = [node.name for node in every]
@@ -127,13 +127,15 @@ def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     """Return the error for an unknown command, with the nearest one."""
     local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
     word = name.lower()
-    near = [_MEANT[word]] if word in _MEANT else difflib.get_close_matches(word, [*COMMANDS, *local, *nodes], 1, 0.6)
+    near = (
+        [_SYNONYMS[word]] if word in _SYNONYMS else difflib.get_close_matches(word, [*COMMANDS, *local, *nodes], 1, 0.6)
+    )
     return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
 
 
 def wrong(name: str) -> NoReturn:
-    """Return the error for wrong arguments."""
-    raise ValueError(f"write: {COMMANDS[name].usage}")
+    """Raise ValueError with the usage of a command."""
+    raise ValueError(f"usage: {COMMANDS[name].usage}")
 
 
 def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[str, Any]:
@@ -151,7 +153,7 @@ def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[st
 
 
 def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tuple[str, ...] = ()) -> Table:
-    """A table of some fields of dicts."""
+    """Return a table of the given fields, a row for each dict."""
     made = grid(*columns, right=right, fold=True)
     for entry in entries:
         made.add_row(*(escape(str(entry[column])) for column in columns))
@@ -159,6 +161,6 @@ def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tu
 
 
 def typed_fields(model: Any) -> list[str]:
-    """Names of a kind's fields, as they are typed."""
+    """Return the names of a kind's fields as a user types them, sorted."""
     named = (field.alias or name for name, field in model.model_fields.items())
     return sorted(each for each in named if each not in UNTYPED)

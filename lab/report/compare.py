@@ -160,7 +160,7 @@ def _draw(
         path = stem.with_name(f"{stem.name}-{traffic}.png")
         what, times = _completions(runs, traffic)
         if plots.distributions(times, path, what):
-            made[f"Time until done: {what}"] = path
+            made[f"Completion times: {what}"] = path
     return made
 
 

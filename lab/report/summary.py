@@ -41,7 +41,7 @@ class Facts:
     headline: str
     verdicts: list[Row]
     faults: list[Row]
-    phases: list[Row]  # goodput between two moments, total and by plane
+    phases: list[Row]  # goodput between two successive events, total and by plane
     flows: list[Row]
     completions: list[Row]
     paths: list[Row]
@@ -49,7 +49,7 @@ class Facts:
     stalls: list[Row]  # QPs that made no progress for long, and why
     ev_changes: list[Row]
     drops: list[Row]
-    ports: list[Row]  # switch ports that trimmed or marked packets, or let some wait
+    ports: list[Row]  # switch ports that trimmed, marked or queued packets
     totals: Row  # RTT in seconds, goodput as a share of line; packets lost, retransmitted, trimmed, marked, dropped
     processes: list[Row]
     hypervisor: Row | None  # share of all CPUs that a hypervisor took
@@ -84,7 +84,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         invalid=measures.invalid,
         headline=_headline(measures, verdicts),
         verdicts=[vars(verdict) for verdict in verdicts],
-        faults=[_fault(measures, fault) for fault in measures.faults.values()] + _never(measures),
+        faults=[_fault(measures, fault) for fault in measures.faults.values()] + _never_began(measures),
         phases=phases(measures),
         flows=_flows(measures),
         completions=_completions(measures),
@@ -230,7 +230,7 @@ def _injected(measures: Measures, fault: str) -> int | None:
     return sum(int(count) for count in counts if count is not None) if any(c is not None for c in counts) else None
 
 
-def _never(measures: Measures) -> list[Row]:
+def _never_began(measures: Measures) -> list[Row]:
     """Faults of the scenario that never began."""
     empty = dict.fromkeys(("begin", "end", "lost", "last_loss_rtts", "detected_rtts", "injected"))
     return [
@@ -362,7 +362,7 @@ def _link_at(fabric: Fabric, port: Port) -> str:
 
 
 def _ports(measures: Measures) -> list[Row]:
-    """Switch ports that trimmed or marked packets or let some wait, most trims first."""
+    """Switch ports that trimmed, marked or queued packets, most trims first."""
     switches, fabric = measures.switches, measures.fabric
     rows: list[Row] = [
         {
@@ -378,7 +378,7 @@ def _ports(measures: Measures) -> list[Row]:
     return sorted(busy, key=lambda row: (-row["trimmed"], -row["marked"], -row["deepest"]))[:20]
 
 
-class _Moment(NamedTuple):
+class _EventGroup(NamedTuple):
     """Events at about the same time: the name of the first, and the times of the first and last."""
 
     name: str
@@ -399,7 +399,7 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if measures.flows.come_and_go:
         return rows  # no sample has the bytes of QPs that ended before
-    for before, after in itertools.pairwise(_moments(measures)):
+    for before, after in itertools.pairwise(_event_groups(measures)):
         begin, end = before.last, after.first
         if end - begin < _SHORTEST * measures.rtt or end > measures.end or begin < measures.start:
             continue
@@ -420,8 +420,8 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
     return rows
 
 
-def _moments(measures: Measures) -> list[_Moment]:
-    """Return the times of events; those closer than the shortest phase are one, named after the first.
+def _event_groups(measures: Measures) -> list[_EventGroup]:
+    """Return the events in order of time; those closer than the shortest phase are one group, named after the first.
 
     The run's start and end go before other names: on the wire a second traffic starts a little after the first, and in
     virtual time with it.
@@ -429,12 +429,12 @@ def _moments(measures: Measures) -> list[_Moment]:
     names = ["start", "end", *(name for name in measures.times if not name.endswith(".end"))]
     order = {name: place for place, name in reversed(list(enumerate(names)))}
     times = {**measures.times, "start": measures.start, "end": measures.end}
-    found: list[_Moment] = []
+    found: list[_EventGroup] = []
     for name, t in sorted(times.items(), key=lambda item: item[1]):
         if found and t - found[-1].first < _SHORTEST * measures.rtt:
             before = found.pop()
             first = min(before.name, name, key=lambda word: order[word.removesuffix(".end")])
-            found.append(_Moment(first, before.first, t))
+            found.append(_EventGroup(first, before.first, t))
         else:
-            found.append(_Moment(name, t, t))
+            found.append(_EventGroup(name, t, t))
     return found

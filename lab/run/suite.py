@@ -76,12 +76,12 @@ class SuiteResult:
         for entry in self.entries:
             if entry.state in {"passed", "failed"}:
                 groups.setdefault(entry.label, []).append(entry)
-        return [row for label, entries in groups.items() for row in _together(label, entries)]
+        return [row for label, entries in groups.items() for row in _outcomes(label, entries)]
 
 
-def _together(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
-    for place, first in enumerate(entries[0].verdicts):
-        verdicts = [entry.verdicts[place] for entry in entries if len(entry.verdicts) > place]
+def _outcomes(label: str, entries: Sequence[SuiteEntry]) -> Iterator[Repeated]:
+    for index, first in enumerate(entries[0].verdicts):
+        verdicts = [entry.verdicts[index] for entry in entries if len(entry.verdicts) > index]
         values = [verdict.value for verdict in verdicts if verdict.value is not None]
         passed = sum(verdict.ok for verdict in verdicts)
         figure = summary(values) if values else None
@@ -141,20 +141,20 @@ class Suite:
             what = f"{loaded.scenario.name}, seed {loaded.scenario.seed}"
             self.notify(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
-                entry = self.one(loaded, result.directory / "runs")
+                entry = self.run_one(loaded, result.directory / "runs")
                 self.notify(f"{what}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
                     break
                 result.entries.pop()
 
-    def one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
+    def run_one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         """Run one scenario and return its result in any case; free its memory. Raises Interrupted."""
-        entry = self._ran(loaded, parent)
+        entry = self._run(loaded, parent)
         results.forget()
         return entry
 
-    def _ran(self, loaded: Loaded, parent: Path) -> SuiteEntry:
+    def _run(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         began = time.monotonic()
         spec = loaded.scenario
         try:

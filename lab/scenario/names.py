@@ -16,7 +16,7 @@ from mrclab.topo.input.sentences import brief, nearest, shown
 from mrclab.topo.model import Fabric, Host, Link, Switch, UnknownName
 
 _HINTS = 20  # messages per file that suggest the nearest name, for which all names are compared
-_SPENT = "hints"
+_HINTS_GIVEN = "hints"  # key in the context: number of hints so far
 
 
 def hinted(info: ValidationInfo, text: str, known: Collection[str]) -> str:
@@ -27,8 +27,8 @@ def hinted(info: ValidationInfo, text: str, known: Collection[str]) -> str:
 def _may_hint(info: ValidationInfo) -> bool:
     if info.context is None:
         return True
-    info.context[_SPENT] = info.context.get(_SPENT, 0) + 1
-    return bool(info.context[_SPENT] <= _HINTS)
+    info.context[_HINTS_GIVEN] = info.context.get(_HINTS_GIVEN, 0) + 1
+    return bool(info.context[_HINTS_GIVEN] <= _HINTS)
 
 
 def _known(info: ValidationInfo, find: Callable[[], Host | Switch | Link]) -> str:
@@ -81,7 +81,7 @@ def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
     return check
 
 
-def _moments(window: Window, info: ValidationInfo) -> Window:
+def _window(window: Window, info: ValidationInfo) -> Window:
     context = info.context or {}
     if context.get("faults") is not None and context.get("traffic") is not None:
         named = (context["faults"], context["traffic"])
@@ -106,15 +106,15 @@ def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
     return trigger
 
 
-def _free(name: str) -> str:
-    if name in _TAKEN:
+def _not_reserved(name: str) -> str:
+    if name in _RESERVED:
         raise ValueError(f"{name!r} has a meaning of its own in windows and levels; choose another name")
     return name
 
 
-_TAKEN = frozenset({"start", "end", "line", "mean", "rtt"})
+_RESERVED = frozenset({"start", "end", "line", "mean", "rtt"})
 
-NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), AfterValidator(_free)]
+NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), AfterValidator(_not_reserved)]
 HostName = Annotated[str, AfterValidator(_host)]
 SwitchName = Annotated[str, AfterValidator(_switch)]
 PlaneNumber = Annotated[int, AfterValidator(_plane)]
@@ -128,7 +128,7 @@ CableOrBusiest = Annotated[
 TrafficName = Annotated[str, AfterValidator(_one_of("traffic", "traffic"))]
 FaultName = Annotated[str, AfterValidator(_one_of("faults", "fault"))]
 KnownTrigger = Annotated[TriggerField, AfterValidator(_trigger)]
-KnownWindow = Annotated[WindowField, AfterValidator(_moments)]
+KnownWindow = Annotated[WindowField, AfterValidator(_window)]
 
 
 class PathName(Strict):

@@ -28,7 +28,7 @@ _ALSO = {  # validator that converts a value → what it takes besides
     "parse_length": _TEXT,
     "one_or_list": _TEXT,
     "some_hosts": {"const": "all"},
-    "chosen": {"type": "boolean"},
+    "true_or_false": {"type": "boolean"},
 }
 
 

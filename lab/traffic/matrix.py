@@ -84,14 +84,14 @@ class Triggers:
 
     def __init__(self, matrix: Matrix) -> None:
         self._lines = {one.number: one for one in matrix.triggers}
-        self._waiting: dict[int, list[int]] = {}  # by trigger: places of connections, in the order of the file
+        self._waiting: dict[int, list[int]] = {}  # trigger → indices of connections, in the order of the file
         self._fired: dict[int, int] = {}
-        for place, one in enumerate(matrix.connections):
+        for index, one in enumerate(matrix.connections):
             if one.start is None:
-                self._waiting.setdefault(one.trigger, []).append(place)
+                self._waiting.setdefault(one.trigger, []).append(index)
 
     def fire(self, number: int) -> list[int]:
-        """Fire a trigger (0: none); return the places of the connections that begin now."""
+        """Fire a trigger (0: none); return the indices of the connections that begin now."""
         if not number:
             return []
         self._fired[number] = fired = self._fired.get(number, 0) + 1
@@ -290,17 +290,17 @@ def _time(text: str) -> float:
 
 
 def _unfinished(matrix: Matrix, name: str) -> Iterator[str]:
-    """Connections that never begin, and triggers that are fired too often: found by letting everything happen once."""
+    """Yield connections that never begin, and triggers fired too often, if every connection completes once."""
     triggers = Triggers(matrix)
-    begun = [place for place, one in enumerate(matrix.connections) if one.start is not None]
+    begun = [index for index, one in enumerate(matrix.connections) if one.start is not None]
     seen = set(begun)
-    for place in begun:  # grows as triggers are fired
-        one = matrix.connections[place]
+    for index in begun:  # grows as triggers are fired
+        one = matrix.connections[index]
         fresh = [*triggers.fire(one.send_done), *triggers.fire(one.recv_done)]
         begun += fresh
         seen |= set(fresh)
-    for place, one in enumerate(matrix.connections):
-        if place not in seen:
+    for index, one in enumerate(matrix.connections):
+        if index not in seen:
             fired = _often(triggers.fired(one.trigger))
             yield (
                 f"{name}:{one.line}: trigger {one.trigger} is fired {fired}, too few times for this connection ever to"

@@ -55,7 +55,7 @@ class TraceFiles:
         """Number of ranks."""
         return self.job().ranks
 
-    @functools.lru_cache(maxsize=4)  # noqa: B019 - a handful for each, which live as long
+    @functools.lru_cache(maxsize=4)  # noqa: B019 - at most four graphs, which may live as long as the process
     def job(self, algorithm: str = "ring", cycle: float = 1e-9) -> TrainingJob:
         """Return the graph; JobError names file and node of a mistake."""
         if self._chakra:
@@ -81,7 +81,7 @@ def read_trace(value: object, info: ValidationInfo) -> object:
         raise ValueError(f"{value} cannot be read: it is not below {within.absolute()}; name a trace there")
     if kept is None and value.endswith(KEPT_SUFFIX):
         kept = _bytes_of(path, MAX_BYTES * 2, within).decode("utf-8", "replace")
-    found = TraceFiles(value, _kept(value, kept) if kept is not None else _found(path, within))
+    found = TraceFiles(value, _from_kept(value, kept) if kept is not None else _read_files(path, within))
     try:
         found.job()
     except JobError as error:
@@ -89,7 +89,7 @@ def read_trace(value: object, info: ValidationInfo) -> object:
     return found
 
 
-def _kept(name: str, text: str) -> dict[str, bytes]:
+def _from_kept(name: str, text: str) -> dict[str, bytes]:
     try:
         rows: dict[str, Any] = json.loads(text)
         return {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
@@ -97,7 +97,7 @@ def _kept(name: str, text: str) -> dict[str, bytes]:
         raise ValueError(f"{name} is not a trace that a run kept; name the files that it was made of") from None
 
 
-def _found(path: Path, within: Path | None) -> dict[str, bytes]:
+def _read_files(path: Path, within: Path | None) -> dict[str, bytes]:
     """The files of a trace: one schedule, or one file for each rank."""
     if path.suffix == chakra.SUFFIX:
         path = path.with_suffix("").with_suffix("")  # a rank's own file was named

@@ -18,14 +18,14 @@ pytestmark = [
 
 def test_what_faults_need_of_the_kernel_holds():
     verdicts = list(selftest.faults())
-    assert [verdict for verdict in verdicts if not verdict.holds] == []
+    assert [verdict for verdict in verdicts if not verdict.passed] == []
     assert len(verdicts) == len(selftest._CHECKS) + 1
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kind_of_fault_does_what_it_says_on_either_target_and_leaves_nothing(target):
     verdicts = list(kinds.kinds(target))
-    assert [verdict for verdict in verdicts if not verdict.holds] == []
+    assert [verdict for verdict in verdicts if not verdict.passed] == []
     on_the_wire = {name for name in FAULTS.names if "wire" in FAULTS[name].worlds}
     assert {verdict.name for verdict in verdicts} == on_the_wire | {"nothing is left of the lab"}
 
@@ -33,7 +33,7 @@ def test_every_kind_of_fault_does_what_it_says_on_either_target_and_leaves_nothi
 def test_a_fault_that_does_nothing_or_is_refused_is_told(monkeypatch):
     monkeypatch.setattr(cablefaults.Drop, "rule", lambda _, counter: counter)
     monkeypatch.setattr(cablefaults.Corrupt, "rule", lambda _, counter: f"{counter} no such statement")
-    failed = {verdict.name: verdict.detail for verdict in selftest.faults() if not verdict.holds}
+    failed = {verdict.name: verdict.detail for verdict in selftest.faults() if not verdict.passed}
     assert set(failed) == {"silent drop", "corruption", "loss of one uSID", "loss of one EV", "loss of one path"}
     assert failed["silent drop"].startswith("40 of 40 frames arrived")
     assert failed["corruption"].startswith("nft refused the cable rules")
@@ -48,5 +48,5 @@ def test_an_action_that_does_nothing_or_is_not_undone_is_told(monkeypatch):
     changed = {"loss", "delay", "switch_freeze", "wrong_entry", "background"}
     monkeypatch.setattr(kinds, "_TIMEOUT", 1.0)
     verdicts = {verdict.name: verdict for verdict in kinds.kinds("soft", {*changed, "link_down"})}
-    assert {name for name, verdict in verdicts.items() if not verdict.holds} == changed
+    assert {name for name, verdict in verdicts.items() if not verdict.passed} == changed
     assert verdicts["wrong_entry"].detail.startswith("still wrong: ['t1-p1-2 ")

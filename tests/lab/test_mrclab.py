@@ -152,7 +152,7 @@ def test_the_prompt_sends_cuts_and_shows(mrclab, tmp_path):
         "t0-p1-1: nothing dropped",
         "h1-p2@",
         "no cable is called 'h9-p1'; there are 'h1-p1' to 'h",
-        "write: send HOST HOST WHAT",
+        "usage: send HOST HOST WHAT",
         "sned: no such command; did you mean send?",
     ):
         assert text in shown

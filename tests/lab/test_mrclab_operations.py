@@ -38,7 +38,7 @@ def up(request, tmp_path_factory):
         said = process.communicate("status\ndeny t1-p1-1\nundeny t1-p1-1\ndeny\nprecheck\nquit\n", timeout=60)[0]
         assert "switches  8 of 8 ready" in said
         assert "t1-p1-1 is denied; node configs of version" in said
-        assert "write: deny WHAT" in said
+        assert "usage: deny WHAT" in said
         assert "a job may start" in said
         assert process.returncode == 0
     finally:

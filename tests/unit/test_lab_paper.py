@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.experiments.paper.comparison import SECONDS, SuiteRun, hold
+from mrclab.experiments.paper.comparison import SECONDS, SuiteRun, compare
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, Experiment, FigureRow, load
 from mrclab.lab.scenario import scenario
 
@@ -99,13 +99,13 @@ def runs(seed: int, storm: float, state: str = "passed") -> list[SuiteRun]:
 
 
 def test_a_row_is_judged_in_every_seed() -> None:
-    (chapter,) = hold([*runs(1, 2.0), *runs(2, 2.5)], [experiment()])
+    (chapter,) = compare([*runs(1, 2.0), *runs(2, 2.5)], [experiment()])
     kept, count = chapter.lines
     assert (kept.state, count.state, chapter.state) == ("pass", "shown", "pass")
     assert kept.figure is not None
     assert kept.figure.median == pytest.approx(0.45)
     assert kept.ratio == pytest.approx(1.125)
-    (chapter,) = hold([*runs(1, 2.0), *runs(2, 10.0)], [experiment()])
+    (chapter,) = compare([*runs(1, 2.0), *runs(2, 10.0)], [experiment()])
     assert (chapter.lines[0].state, chapter.state) == ("fail", "fail")
 
 
@@ -122,12 +122,12 @@ def test_a_row_is_judged_in_every_seed() -> None:
 )
 def test_a_row_is_judged_by_the_interval_of_at_least_five_seeds(storms: tuple[float, ...], state: str) -> None:
     done = [run for seed, storm in enumerate(storms, 1) for run in runs(seed, storm)]
-    (chapter,) = hold(done, [experiment()], by_interval=True)
+    (chapter,) = compare(done, [experiment()], by_interval=True)
     assert chapter.lines[0].state == state
 
 
 def test_a_chapter_with_a_failed_run_did_not_pass() -> None:
-    (chapter,) = hold([*runs(1, 2.0), *runs(2, 2.5, "failed")], [experiment()])
+    (chapter,) = compare([*runs(1, 2.0), *runs(2, 2.5, "failed")], [experiment()])
     assert chapter.lines[0].state == "pass"
     assert chapter.state == "fail"
 
@@ -146,13 +146,13 @@ def test_one_rule_judges_the_figures_at_speed_and_none_is_wider_than_its_effect(
 
 
 def test_runs_that_say_nothing_about_the_network_are_left_out() -> None:
-    (chapter,) = hold([*runs(1, 2.0), *runs(2, 10.0, "invalid")], [experiment()])
+    (chapter,) = compare([*runs(1, 2.0), *runs(2, 10.0, "invalid")], [experiment()])
     assert chapter.state == "pass"
     assert chapter.lines[0].verdicts == (True,)
 
 
 def test_without_runs_an_experiment_is_missing() -> None:
-    (chapter,) = hold([], [experiment()])
+    (chapter,) = compare([], [experiment()])
     assert {line.state for line in chapter.lines} == {"missing"}
     assert chapter.state == "missing"
 

@@ -179,7 +179,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("capture /nonexistent/x h1", "cannot write /nonexistent/x"),
         ("pingal", "pingal: no such command; did you mean pingall?"),
         ("traceroute h1", "traceroute: no such command; did you mean trace?"),
-        ("paths h1", "write: paths HOST HOST"),
+        ("paths h1", "usage: paths HOST HOST"),
         ("paths h1 h1", "h1 cannot reach itself over the fabric; name two hosts"),
         ("paths h1 h9", "no host is called 'h9'"),
         ("trace h1 h2 3/1", "there is no path over plane 3, uplink 1"),
@@ -424,4 +424,4 @@ def test_a_script_file_that_fails_gives_the_exit_status(tmp_path):
     done = mrclab("up", "--world", "sim", "--script", str(script), place=tmp_path)
     assert done.returncode == 2
     assert "intact" in done.stdout
-    assert "line 2 of the script, 'paths h1': write: paths HOST HOST" in done.stderr
+    assert "line 2 of the script, 'paths h1': usage: paths HOST HOST" in done.stderr

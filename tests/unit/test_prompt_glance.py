@@ -86,7 +86,7 @@ def test_each_word_and_each_kind_has_help(session):
         ("link t0-p1-1 t1-p1-2 down", "did you mean down?"),
         ("dump", "did you mean net?"),
         ("iperf h1 h2", "did you mean traffic?"),
-        ("watch", "watch needs a terminal of its own; there write: mrclab watch"),
+        ("watch", "watch needs a terminal of its own; type there: mrclab watch"),
         ("h1 ip link", "h1 is a node"),
     ],
 )

@@ -55,7 +55,7 @@ def test_bmv2_gets_its_target_flags_after_the_double_dash(launch):
 
 def test_softswitchs_depths_and_lateness_are_read_when_both_lines_are_whole_and_a_refusal_is_one(launch):
     query, late = targets.Softswitch().depth_query(launch, -1), b"ok 0.001250 0.7\n"
-    assert query.question == b"register_read queue_depths 1 2 3 4\nlateness\n"
+    assert query.request == b"register_read queue_depths 1 2 3 4\nlateness\n"
     assert query.read(b"ok 0 0 17") is None
     assert query.read(b"ok 0 0 17 2\nok 0.00125") is None
     assert query.read(b"ok 0 0 17 2\n" + late) == ({1: 0, 2: 0, 3: 17, 4: 2}, 0.00125)

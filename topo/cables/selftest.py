@@ -1,9 +1,10 @@
-"""Proves each kind of fault on this machine's kernel, with real frames through real cables, and that nothing is left.
+"""Tests each fault mechanism on this machine's kernel, with real frames through real cables, and that nothing is left.
 
-A small fabric is built with a stand-in for the switch process; then every fault is made, looked at and cleared. What a
-kernel or an nftables version cannot do shows here, in one sentence, and not in the middle of a scenario.
+A small fabric is built with a stand-in for the switch process; then every fault is injected, verified and cleared. What
+the kernel or nftables cannot do is reported here, in one sentence, and not in the middle of a scenario.
 """
 
+import functools
 import os
 import sys
 import time
@@ -30,10 +31,10 @@ _LISTENER = "import signal, socket, sys; s = socket.socket(1); s.bind(sys.argv[1
 
 @dataclass(frozen=True)
 class SelfTestVerdict:
-    """Verdict of the test of one kind of fault; `detail` is empty where it holds."""
+    """Verdict of the test of one kind of fault; `detail` has the reason where it failed."""
 
     name: str
-    holds: bool
+    passed: bool
     detail: str = ""
 
 
@@ -163,15 +164,21 @@ def faults() -> Iterator[SelfTestVerdict]:
     base = Path(f"/run/mrclab-selftest-{os.getpid()}")
     with Emulation(fabric, base / "lab", _StandIn()) as lab:
         for name, check in _CHECKS.items():
-            yield _verdict(name, lab, check)
+            yield verdict(name, functools.partial(check, lab))
             lab.cables.clear_all()
-    left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
-    yield SelfTestVerdict("nothing is left behind", not left, f"still there: {', '.join(left)}" if left else "")
+    yield leftovers(base, "nothing is left behind")
 
 
-def _verdict(name: str, lab: Emulation, check: Callable[[Emulation], None]) -> SelfTestVerdict:
+def verdict(name: str, check: Callable[[], None], error_type: type[Exception] = TopoError) -> SelfTestVerdict:
+    """Run a check; it has failed where it raises TopoError, OSError or `error_type`."""
     try:
-        check(lab)
-    except (TopoError, OSError) as error:
-        return SelfTestVerdict(name, holds=False, detail=str(error))
-    return SelfTestVerdict(name, holds=True)
+        check()
+    except (TopoError, OSError, error_type) as error:
+        return SelfTestVerdict(name, passed=False, detail=str(error))
+    return SelfTestVerdict(name, passed=True)
+
+
+def leftovers(base: Path, name: str) -> SelfTestVerdict:
+    """Verify that a lab's base directory and its namespaces are gone."""
+    left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
+    return SelfTestVerdict(name, not left, f"still there: {', '.join(left)}" if left else "")

@@ -1,10 +1,10 @@
 """Lock and marks of a run on this machine, by which all that it made can be found and removed, also after kill -9.
 
-One lab runs at a time per base directory (/run/mrclab): a lock on `lock`, held by the running process and dropped by
-the kernel when that dies, says which. Nothing is listed in files: processes have the base directory in their
-environment, the namespace has a name made of it, and a run's directories have a mark in them; `clean` removes these and
-nothing else, of directories only those inside the base directory. All of it is root's, whatever the umask. A base
-directory that another user could change is refused before anything in it is believed, and no link in it is followed.
+One lab runs at a time per base directory (/run/mrclab). The running process holds a lock on the file `lock` in it,
+which the kernel drops when the process dies. No file lists what a run made: its processes have the base directory in
+their environment, its namespace is named after it, and its directories contain a mark. `clean` removes exactly these,
+and directories only inside the base directory. Everything belongs to root, whatever the umask. A base directory that
+another user could change is refused before anything in it is read, and no link in it is followed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The path selection `unmarked`: the EV with the smallest share of marked packets, of late."""
+"""The path selection `unmarked`: the EV with the smallest recent share of ECN-marked packets."""
 
 import random
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mrclab.topo.config.registry import Setting
 
 
 class Unmarked(PathSelection):
-    """EVs by a moving average of their marks; a random one of those that are alike."""
+    """Choose the EV with the smallest moving average of marks; a random one of several equal ones."""
 
     name: ClassVar[str] = "unmarked"
     settings: ClassVar[Mapping[str, Setting]] = {"weight": Setting("weight of the newest packet", 0.01, 1)}
@@ -22,7 +22,7 @@ class Unmarked(PathSelection):
     def __init__(self, rng: random.Random, weight: float = 0.25) -> None:
         self.rng = rng
         self.weight = weight
-        self.marked: dict[int, float] = {}  # by EV value: share of packets
+        self.marked: dict[int, float] = {}  # EV value → moving average of marks, 0 to 1
 
     @override
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:

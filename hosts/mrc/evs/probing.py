@@ -23,7 +23,7 @@ _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval: most by which a probe after a failed one is delayed
 _LATE_MARGIN: Final = 1.5  # factor on the time of a late answer, until the next probe has failed
 _SAME_PEER_INTERVALS: Final = 2  # longest intervals for another QP of the same peer to restore a path
-_KEPT: Final = 1024  # most outstanding probes; the oldest are forgotten
+_MAX_OUTSTANDING: Final = 1024  # probes without an answer; the oldest are forgotten
 
 
 class Outstanding:
@@ -95,7 +95,7 @@ class Prober:
         if ev.probing is not None:
             ev.probing.timer.cancel()
 
-    def tail_at(self, last_progress: float, srtt: float) -> float:
+    def next_tail_probe(self, last_progress: float, srtt: float) -> float:
         """Return the time of the next tail loss probe: after an idle time that doubles up to the ACK timeout.
 
         Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
@@ -107,7 +107,7 @@ class Prober:
         return max(last_progress + quiet, self.last_tail + longer)
 
     def tail(self, now: float) -> None:
-        """Send a tail loss probe, each in the next plane that can be used."""
+        """Queue a tail loss probe; each takes the next usable plane."""
         self.last_tail = now
         evs = self._qp.evs
         planes = sorted(plane for plane in evs.planes if evs.usable(plane)) or sorted(evs.planes)
@@ -154,7 +154,7 @@ class Prober:
         if given_up is not None:
             if self._overdue is _NONE_SENT:
                 self._overdue = {}
-            elif len(self._overdue) >= _KEPT:
+            elif len(self._overdue) >= _MAX_OUTSTANDING:
                 del self._overdue[next(iter(self._overdue))]
             self._overdue[state.probe_id or 0] = given_up
         state.probe_id = None
@@ -214,7 +214,7 @@ class Prober:
         self._next_id = probe_id + 1 & _ID_MASK
         if self._sent is _NONE_SENT:
             self._sent = {}
-        elif len(self._sent) >= _KEPT:
+        elif len(self._sent) >= _MAX_OUTSTANDING:
             del self._sent[next(iter(self._sent))]
         self._sent[probe_id] = Outstanding(ev, now, path_test)
         bth = wire.BTH.pack(
@@ -234,12 +234,12 @@ class Prober:
             return None
         self._qp.stats.probe_replies += 1
         if probe.path_test:
-            self._judge(probe, probe_id, mark, now)
+            self._on_path_answer(probe, probe_id, mark, now)
         else:
             self.tail_rtt = now - probe.sent_at
         return probe.sent_at
 
-    def _judge(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:
+    def _on_path_answer(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:
         ev = probe.ev
         state = ev.probing
         if state is None or ev.state is not EvState.ASSUMED_BAD or state.probe_id != probe_id:

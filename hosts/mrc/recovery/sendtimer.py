@@ -46,7 +46,7 @@ class SendTimer(Timer):
     def _probe_at(self) -> float:
         """Return the time of the next reliability probe."""
         requestor = self._requestor
-        return requestor.qp.prober.tail_at(requestor.last_progress, requestor.recovery.rtt.srtt)
+        return requestor.qp.prober.next_tail_probe(requestor.last_progress, requestor.recovery.rtt.srtt)
 
     def _tail_probe_at(self, oldest: float) -> float:
         """Return the time of the next tail loss probe; `oldest` is when the oldest packet in flight was sent."""

@@ -76,7 +76,7 @@ def _flows(facts: "Facts") -> Table:
 
 
 def _completions(facts: "Facts") -> Table:
-    table = grid("of", "count", "p50", "p99", "max", title="Time until done", left=1)
+    table = grid("of", "count", "p50", "p99", "max", title="Completion times", left=1)
     for row in facts.completions:
         times = [show_seconds(row[name]) for name in ("p50", "p99", "max")]
         table.add_row(row["what"], str(row["count"]), *times)

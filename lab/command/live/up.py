@@ -152,7 +152,7 @@ def _answers(place: Path) -> bool:
 def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequence[str]], None]]:
     def watch(arguments: Sequence[str]) -> None:
         if set(arguments) - {"--json"}:
-            raise ValueError("write: watch")
+            raise ValueError("usage: watch")
         watch_lab(run_dir, lambda: True, bool(arguments))
 
     def none(_arguments: Sequence[str]) -> None:
@@ -165,7 +165,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         from mrclab.lab.command.live import p4sh as tool  # noqa: PLC0415 - the wire's
 
         if len(arguments) != 1:
-            raise ValueError("write: p4sh SWITCH")
+            raise ValueError("usage: p4sh SWITCH")
         tool.attach(lab, arguments[0])
 
     def mininet(_arguments: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ def _grade(session: LabSession, mirror: Callable[[], None], run_dir: Path, argum
     from mrclab.lab.lessons.grading import graded  # noqa: PLC0415 - only learners pay for it
 
     if not arguments or not arguments[0].isdigit() or len(arguments) > 2:
-        raise ValueError("write: grade N [FILE]")
+        raise ValueError("usage: grade N [FILE]")
     with session.lock:
         mirror()
     lines, done = graded(int(arguments[0]), Path(arguments[1]) if len(arguments) > 1 else None, run_dir)

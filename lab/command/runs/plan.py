@@ -180,7 +180,7 @@ def _cables(fabric: Fabric) -> Table:
         kinds = [range(shape.link_of_nic(1, plane), last + 1, fabric.planes), range(low, low + shape.t0s * shape.up)]
         if shape.t2s:
             high = shape.link_of_switch("t1", plane, 1, shape.t0s_of_pod + 1)
-            kinds.append(range(high, high + shape.t1s * shape.fan))
+            kinds.append(range(high, high + shape.t1s * shape.t2s_per_t1))
         table.add_row(str(plane), *("  ".join(_link_names(fabric, some)) for some in kinds))
     return table
 

@@ -41,16 +41,16 @@ class Switches:
 
     @cached_property
     def _drops(self) -> dict[tuple[str, str], CountSeries]:
-        """(reason, switch) → count over time; a switch that starts again counts from zero, which Counter adds on."""
+        """(reason, switch) → count over time; a restarted switch counts from zero, which CountSeries adds on."""
         counts: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
-        life: dict[str, tuple[int, int]] = {}  # switch → number of its restarts, packets received so far in it
+        restarts: dict[str, tuple[int, int]] = {}  # switch → number of its restarts, packets received so far in it
         for t, switch, reading in self._readings("counters", "switches"):
-            number, before = life.get(switch, (0, 0))
+            number, before = restarts.get(switch, (0, 0))
             received = _received(reading)
-            life[switch] = (number + (received < before), received)
+            restarts[switch] = (number + (received < before), received)
             for reason, count in reading.get("drops", {}).items():
-                counts[reason, switch].append((t, float(count), life[switch][0]))
-        return {key: _settled(readings) for key, readings in counts.items()}
+                counts[reason, switch].append((t, float(count), restarts[switch][0]))
+        return {key: _without_queued(readings) for key, readings in counts.items()}
 
     @cached_property
     def trims(self) -> dict[Port, CountSeries]:
@@ -95,9 +95,9 @@ class Switches:
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
     def _ports(self, name: str) -> dict[Port, CountSeries]:
-        """Readings may leave out ports that counted nothing, which are then known to be as they were."""
+        """Return a count over time by port. A reading leaves out ports without change: their last value holds."""
         found: dict[Port, CountSeries] = {}
-        read: dict[str, float] = {}  # when a switch was read before
+        read: dict[str, float] = {}  # switch → time of its last reading
         for t, switch, reading in self._readings("counters", "switches"):
             if "ports" not in reading:
                 continue
@@ -141,7 +141,7 @@ def _received(reading: Mapping[str, Any]) -> int:
     return sum(int(port.get("rx_packets", 0)) for port in (reading.get("ports") or {}).values())
 
 
-def _settled(readings: list[tuple[float, float, int]]) -> CountSeries:
+def _without_queued(readings: list[tuple[float, float, int]]) -> CountSeries:
     """A count of drops without the packets that only waited in a queue when it was read."""
     values = [count for _, count, _ in readings]
     for n in range(len(values) - 2, -1, -1):

@@ -16,7 +16,7 @@ PICTURES: dict[str, tuple[str, Picture]] = {
     "Goodput of every flow": ("flows.png", goodput.by_flow),
     "State of every EV of the senders' QPs": ("evs.png", evs.ev_states),
     "Packets declared lost, and retransmitted": ("losses.png", losses.losses),
-    "Time until done": ("completions.png", losses.completions),
+    "Completion times": ("completions.png", losses.completions),
     "Traffic by path": ("paths.png", goodput.by_path),
     "The senders' QPs": ("transport.png", transport.transport),
     "The switches' ports": ("switches.png", fabric.switches),

@@ -26,9 +26,10 @@ def by_plane(measures: Measures) -> Figure | None:
     at = bins(measures)
     middle = _middles(at, measures)
     planes = {
-        plane: _in(measures, measures.rates.binned(at, Selection(plane=plane))) for plane in measures.rates.by_plane
+        plane: _in_units(measures, measures.rates.binned(at, Selection(plane=plane)))
+        for plane in measures.rates.by_plane
     }
-    total = _in(measures, measures.rates.binned(at))
+    total = _in_units(measures, measures.rates.binned(at))
     if not any(total):
         return None
     lanes = lanes_height(measures)
@@ -38,7 +39,7 @@ def by_plane(measures: Measures) -> Figure | None:
         colours = [palette.PLANES[(plane - 1) % len(palette.PLANES)] for plane in planes]
         main.stackplot(middle, *planes.values(), colors=colours, linewidth=0)
     main.plot(middle, total, color=style.INK, linewidth=1.1)
-    lines = _in(measures, [measures.rates.line(within=(a, b)) for a, b in pairs(at)])
+    lines = _in_units(measures, [measures.rates.line(within=(a, b)) for a, b in pairs(at)])
     line = max(lines)
     main.stairs(lines, [t - measures.start for t in at], baseline=None, color=style.FAINT, linestyle="--", linewidth=1)
     main.set_ylim(0, max(line * 1.12, max(total) * 1.05))
@@ -94,7 +95,7 @@ def _name_lane(axes: Axes, fault: FaultSpan, row: int, span: tuple[float, float]
 
 
 def _packed_lanes(axes: Axes, measures: Measures) -> None:
-    """Every fault in the first lane that is free."""
+    """Draw each fault in the first lane that is free, coloured by kind."""
     kinds = sorted({fault.kind for fault in measures.faults.values()})
     colours = {kind: style.LINE_COLOURS[number % len(style.LINE_COLOURS)] for number, kind in enumerate(kinds)}
     free: list[float] = []  # when each lane ends
@@ -209,6 +210,6 @@ def _middles(at: list[float], measures: Measures) -> list[float]:
     return [(a + b) / 2 - measures.start for a, b in pairs(at)]
 
 
-def _in(measures: Measures, values: list[float]) -> list[float]:
+def _in_units(measures: Measures, values: list[float]) -> list[float]:
     """Rates in the run's unit."""
     return [value / measures.units.bytes_per_second for value in values]

@@ -72,7 +72,7 @@ class WireWorld(LabClients):
         self._watchdog = Watchdog(fabric, run_dir, self.emulation.endings, self._look_for_stops)
         self._stops = Stops(fabric, self._record_stop, lambda _line: None)
         self.forgiving = False  # an unexpected end is reported once, and the lab goes on
-        self._remains: list[str] = []  # of an earlier run
+        self._leftovers: list[str] = []  # of an earlier run
         self._rescued: dict[str, bytes] = {}  # files of a removed run directory
 
     def start(self, progress: Progress) -> None:
@@ -115,7 +115,7 @@ class WireWorld(LabClients):
     def _on_cleanup(self, progress: Progress, stage: str, done: int, total: int) -> None:
         """Keep the start-up's message on an earlier run that was killed, if that left something for users."""
         if " kept in " in stage:
-            self._remains.append(stage)
+            self._leftovers.append(stage)
         progress(stage, done, total)
 
     def record(self, event: Event, t: float | None = None) -> float:
@@ -137,7 +137,7 @@ class WireWorld(LabClients):
     def on_notice(self, notify: Callable[[str], None]) -> None:
         """Report processes that a signal stops, as it happens; `notify` is called in another thread."""
         self._stops.notify = notify
-        for text in self._remains:
+        for text in self._leftovers:
             notify(text)
 
     def stopped(self) -> dict[str, int]:
@@ -356,7 +356,7 @@ class WireWorld(LabClients):
                 problems = problems or [f"the agent of {host} does not respond" for host in unanswered]
                 detail = status.get("message") or "; ".join(str(item) for item in problems[:3])
                 if state != "failed":
-                    what = "hear every agent" if state == "verified" else f"verify the fabric ({state})"
+                    what = "get a response from every agent" if state == "verified" else f"verify the fabric ({state})"
                     raise as_run_error(adaptive.error("the controller", f"{what}: {detail}"))
                 raise RunError(f"the fabric was not verified ({state}): {detail}")
             self.pause(_POLL)

@@ -17,7 +17,7 @@ the collector is off."""
 
 
 class RunningOpenLoop(Running):
-    """Arrivals from the first to the end of the last."""
+    """Open-loop traffic: runs from its first arrival until its last flow has ended."""
 
     entry: OpenLoop
 

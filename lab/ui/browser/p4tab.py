@@ -9,7 +9,7 @@ from typing import Any
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.p4 import shift
-from mrclab.lab.p4 import shell, walk, words
+from mrclab.lab.p4 import shell, text, walk
 from mrclab.lab.p4.inside import MrcSwitch
 from mrclab.lab.ui.browser import learning
 from mrclab.lab.ui.model import PageModel
@@ -28,7 +28,7 @@ class P4Tab:
         self._requests: Mapping[str, Callable[[dict[str, Any]], Any]] = {
             "api/p4/layout": lambda _: PageModel(self._fabric).layout(),
             "api/p4/walk": self._walk,
-            "api/p4/tables": lambda request: words.tables(self._switch(str(request["switch"]))),
+            "api/p4/tables": lambda request: text.tables(self._switch(str(request["switch"]))),
             "api/p4/write": self._write,
             "api/p4/register": self._register,
             "api/p4/program": self._put_in,
@@ -65,7 +65,7 @@ class P4Tab:
     def _write(self, request: dict[str, Any]) -> dict[str, str]:
         kind, table, key = (str(request[name]) for name in ("kind", "table", "key"))
         action, params = str(request.get("action", "")), dict(request.get("params", {}))
-        return {"message": words.write(self._switch(str(request["switch"])), kind, table, key, action, params)}
+        return {"message": text.write(self._switch(str(request["switch"])), kind, table, key, action, params)}
 
     def _register(self, request: dict[str, Any]) -> dict[str, str]:
         name, index, value = str(request["name"]), int(request["index"]), int(request["value"])

@@ -85,7 +85,7 @@ class SymbolicState:
     position: int | None = 0
     dead: bool = False
     removable: frozenset[str] = frozenset()  # headers that may become invalid again after they were valid
-    own: set[str] = field(default_factory=set, compare=False, repr=False)
+    own: set[str] = field(default_factory=set, compare=False, repr=False)  # headers whose state is no other copy's
 
     def copy(self) -> SymbolicState:
         """Return an independent copy."""
@@ -228,12 +228,12 @@ def _join_place(a: Place, b: Place) -> Place:
     if a == b:
         return a
     if is_dirty(a) or is_dirty(b):
-        tops = [_top(place) for place in (a, b)]
-        return Local(dirty=True, high=None if None in tops else max(top for top in tops if top is not None))
+        bounds = [_upper_bound(place) for place in (a, b)]
+        return Local(dirty=True, high=None if None in bounds else max(bound for bound in bounds if bound is not None))
     return UNREAD
 
 
-def _top(place: Place) -> int | None:
+def _upper_bound(place: Place) -> int | None:
     if isinstance(place, Known):
         return place.value if isinstance(place.value, int) and place.value >= 0 else None
     return place.high if isinstance(place, Local) else None
@@ -250,7 +250,7 @@ def widened(before: SymbolicState, after: SymbolicState) -> SymbolicState:
 
 
 def is_dirty(place: Place) -> bool:
-    """Return whether the packet bytes lack the value."""
+    """Return True if the packet bytes lack the value."""
     return isinstance(place, Local | Known) and place.dirty
 
 
@@ -295,8 +295,8 @@ class Conformer:
         if isinstance(place, Known):
             return repr(place.value)
         if have.offset == -1:
-            return self._nothing(header, field_name)
+            return self._zero_literal(header, field_name)
         return self.load(source, header, field_name)
 
-    def _nothing(self, header: str, field_name: str) -> str:
+    def _zero_literal(self, header: str, field_name: str) -> str:
         return "b''" if self.program.headers[header].type.field(field_name).varbit else "0"

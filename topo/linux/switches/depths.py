@@ -35,12 +35,12 @@ class DepthReply(NamedTuple):
 class DepthQuery:
     """Request for the depths of one switch.
 
-    `connect`: a new connection; OSError if there is none. `question`: bytes to send. `read`: the reading, from the
-    bytes that came so far; None while they are not all there, ValueError where the switch refuses.
+    `connect`: a new connection; OSError if there is none. `request`: bytes to send. `read`: parses the
+    bytes received so far; None while they are incomplete, ValueError where the switch refuses.
     """
 
     connect: Callable[[], socket.socket]
-    question: bytes
+    request: bytes
     read: Callable[[bytes], DepthReply | None]
 
 
@@ -102,7 +102,7 @@ class _DepthConnection:
                 self._socket = self._query.connect()
                 self._socket.setblocking(False)
                 self._selector.register(self._socket, selectors.EVENT_READ, self)
-            self._socket.sendall(self._query.question)
+            self._socket.sendall(self._query.request)
         except OSError:
             self.close()
             return False

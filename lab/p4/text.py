@@ -32,21 +32,21 @@ _HIDDEN = {"ethernet": {"ether_type"}, "udp": {"length", "checksum"}, "bth": {"s
 """Fields that are not shown."""
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
-_ADDRESS, _LONG = 128, 48
+_IPV6_BITS, _MAC_BITS = 128, 48
 
 
 def short(name: str) -> str:
-    """`usid_fib` for `MrcIngress.usid_fib`."""
+    """Return the last part of a name: `usid_fib` for `MrcIngress.usid_fib`."""
     return name.rsplit(".", 1)[-1]
 
 
 def value(number: int, width: int, name: str = "") -> str:
-    """A field's value: addresses as addresses, other long ones in hexadecimal."""
-    if width == _ADDRESS:
+    """Return a field's value as text: addresses as such, others wider than 16 bits in hexadecimal."""
+    if width == _IPV6_BITS:
         return str(IPv6Address(number))
-    if "usid" in name and width == _LONG:
+    if "usid" in name and width == _MAC_BITS:
         return str(IPv6Address(number << 80)).removesuffix("::")
-    if width == _LONG:
+    if width == _MAC_BITS:
         return ":".join(f"{number:012x}"[at : at + 2] for at in range(0, 12, 2))
     return f"{number:#x}" if width > 16 else str(number)
 
@@ -59,7 +59,7 @@ def parsed(text: str, width: int, what: str) -> int:
             number = int(text.replace(":", ""), 16)
         elif ":" in text:
             whole = int(IPv6Address(text if "::" in text or text.count(":") == 7 else f"{text}::"))
-            number = whole >> (_ADDRESS - width)
+            number = whole >> (_IPV6_BITS - width)
         else:
             number = int(text, 0)
     except (ValueError, AddressValueError):
@@ -71,10 +71,10 @@ def parsed(text: str, width: int, what: str) -> int:
 
 def headers(fields: dict[str, dict[str, int]]) -> dict[str, dict[str, str]]:
     """Headers of a frame, header → field → text."""
-    widths = {"src": {"ethernet": _LONG}, "dst": {"ethernet": _LONG}}
+    widths = {"src": {"ethernet": _MAC_BITS}, "dst": {"ethernet": _MAC_BITS}}
     return {
         header: {
-            name: value(number, widths.get(name, {}).get(header, _ADDRESS if name in widths else 16))
+            name: value(number, widths.get(name, {}).get(header, _IPV6_BITS if name in widths else 16))
             for name, number in found.items()
             if name not in _HIDDEN.get(header, ())
         }
@@ -94,11 +94,11 @@ def match(info: TableInfo, key: MatchKey) -> str:
 
 
 def matches(info: TableInfo, key: MatchKey, found: tuple[int, ...]) -> bool:
-    """Return whether an entry's key takes these values."""
+    """Return True if an entry's key matches these values."""
     for field, each, at in zip(info.key, key, found, strict=False):
         if isinstance(each, tuple):
-            behind = field.width - each[1]
-            if at >> behind != each[0] >> behind:
+            host_bits = field.width - each[1]
+            if at >> host_bits != each[0] >> host_bits:
                 return False
         elif each is not None and each != at:
             return False
@@ -184,7 +184,7 @@ def write(
     try:
         if kind == "delete":
             runtime.delete(found, 0)
-            return f"{table}: {key} is gone"
+            return f"{table}: {key} is deleted"
         call = _call(switch, info, what, params or {})
         if kind == "modify":
             runtime.modify(TableEntry(found, call))
