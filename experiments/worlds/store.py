@@ -1,13 +1,13 @@
 """The runs that a directory holds: the result directories themselves are the record of finished runs."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import LabError, ScenarioError
+from mrclab.lab.errors import LabError
 from mrclab.lab.kinds import WorldName
+from mrclab.lab.report import results
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario.scenario import Loaded, loads
@@ -78,18 +78,12 @@ def values(loaded: Loaded) -> dict[str, Any]:
 
 def _read(directory: Path) -> StoredRun | None:
     try:
-        result = json.loads(files.read_bytes(directory / "result.json", follow=False))
-        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
+        result, info = results.read_file(directory, "result.json"), results.read_file(directory, "run.json")
         text = files.read_text(directory / "scenario.yaml", follow=False)
         loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
-    except (OSError, ValueError, RecursionError, ScenarioError):
+    except (OSError, ValueError, LabError):
         return None
-    if (
-        not isinstance(result, dict)
-        or not isinstance(info, dict)
-        or loaded.scenario.history == "none"
-        or not {"base", "seed"} <= info.keys()
-    ):
+    if loaded.scenario.history == "none" or not {"base", "seed"} <= info.keys():
         return None
     if "totals" not in result.get("facts", {}):
         raise LabError(f"{directory} has a report of an older kind; make it again with `mrclab report {directory}`")

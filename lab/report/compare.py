@@ -4,13 +4,12 @@
 and completion times in one picture each. Invalid runs are named and left out of the figures.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mrclab.lab.errors import LabError, error_of, no_result
+from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure import Measures
@@ -47,14 +46,13 @@ class ComparisonRow:
 def read(directory: Path, label: str = "") -> Member:
     """A run from its result directory, under its variant's or scenario's name; LabError where it is not one."""
     try:
-        result = json.loads(files.read_bytes(directory / "result.json", follow=False))
-        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
+        result, info = results.read_file(directory, "result.json"), results.read_file(directory, "run.json")
         verdicts = [Verdict(**verdict_row(row)) for row in result["verdicts"]]
         aborted = "state" in result and state_of(result["state"]) == "aborted"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (LabError, ValueError, KeyError, TypeError, AttributeError):
         if (directory / "run.json").is_file():
             raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
-        raise LabError(no_result(directory, error)) from None
+        raise
     invalid = "; ".join(result.get("invalid", []))
     if aborted:
         invalid = error_of(info) or "it was aborted"

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrclab.lab.errors import LabError, no_result
+from mrclab.lab.report import results
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.sections.variants import leaves
-from mrclab.topo.input import files
 
 _NOT_COMPARED = {"name", "title", "description", "seed", "expect", "variants"}
 _MAX_FIELDS = 12  # fields listed before the rest is only counted
@@ -20,7 +19,7 @@ def unnamed(runs: Mapping[str, Path]) -> list[str]:
 
     Only runs of one scenario are looked at: those of several differ in whatever they differ in.
     """
-    infos = {label: _info(directory) for label, directory in runs.items()}
+    infos = {label: results.read_file(directory, "run.json") for label, directory in runs.items()}
     if len({info.get("base", "") for info in infos.values()}) != 1:
         return []
     named = {path for info in infos.values() for path in info.get("named", ())}
@@ -47,14 +46,6 @@ def _values(values: Mapping[str, Any]) -> str:
 
 def _several(labels: Sequence[str]) -> str:
     return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-
-
-def _info(directory: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(files.read_bytes(directory / "run.json", follow=False))
-    except (OSError, ValueError, RecursionError) as error:
-        raise LabError(no_result(directory, error)) from None
-    return found
 
 
 def _resolved(directory: Path) -> dict[str, Any]:

@@ -162,6 +162,17 @@ def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: 
     return CollectedRun(directory, loaded, measures, json.loads((directory / "run.json").read_bytes()))
 
 
+def read_file(directory: Path, name: str) -> dict[str, Any]:
+    """Return a run's `run.json` or `result.json`; LabError where it is missing or not what a run writes."""
+    try:
+        found = json.loads(files.read_bytes(directory / name, follow=False))
+    except (OSError, ValueError, RecursionError) as error:
+        raise LabError(no_result(directory, error)) from None
+    if not isinstance(found, dict):
+        raise LabError(no_result(directory, ValueError(f"{name} is not what a run writes")))
+    return found
+
+
 def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
     """Read a result directory; LabError when it is not one. `known` is its scenario, which is not parsed again then."""
     with _without_collection():
@@ -225,10 +236,10 @@ def _without_collection() -> Iterator[None]:
 
 def _load(directory: Path, known: Loaded | None) -> CollectedRun:
     file = directory / "history.jsonl"
+    info = read_file(directory, "run.json")
     try:
-        info = json.loads(files.read_bytes(directory / "run.json", follow=False))
         text = files.read_text(directory / "scenario.yaml", follow=False)
-        if not isinstance(info, dict) or "scenario" not in info:
+        if "scenario" not in info:
             raise ValueError("run.json is not what a run writes")
         if info.get("history") == "none":
             raise LabError(

@@ -2,7 +2,6 @@
 
 import contextlib
 import heapq
-import json
 import threading
 import time
 from bisect import bisect_right
@@ -87,7 +86,7 @@ class Replay(Source):
         try:
             fabric = fabricfile.load(directory / "fabric.yaml", follow=False)
             records = history.load(directory / "history.jsonl").records
-            result = json.loads(files.read_bytes(directory / "result.json", follow=False))
+            result = results.read_file(directory, "result.json")
         except SpecError:
             raise LabError(no_result(directory, ValueError("fabric.yaml was not written by a lab"))) from None
         except (OSError, ValueError, RecursionError) as error:
@@ -249,6 +248,6 @@ class RunIndex:
 
 def _state(directory: Path) -> str:
     try:
-        return state_of(json.loads(files.read_bytes(directory / "result.json", follow=False))["state"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return state_of(results.read_file(directory, "result.json")["state"])
+    except (LabError, ValueError, KeyError, TypeError):
         return "unreadable"
