@@ -66,7 +66,7 @@ WORLDS: Final = (
     Space("port", "a packet; a NIC port at either end goes down, and comes back", (FULL,), ("down",), 1, small=False),
     Space("restart", "two packets, and another process in a host's place", (FULL,) * 2, ("restart",), 1, may_fail=True),
     Space("siblings", "two QPs that report dead paths to each other, few EVs, many paths", _TWO, ("lose-data",),
-          1, planes=1, t1s=4, qps=2, ev_profile=_FEW_EVS, attributes={"tell_siblings": True}, small=False),
+          1, planes=1, t1s=4, qps=2, ev_profile=_FEW_EVS, attributes={"share_path_failures": True}, small=False),
     Space("probe-ids", "EV probes whose ids wrap around while one still waits", (), ("lose",), 1, planes=1, probes=5,
           id_mask=3),
     Space("orders-3", "three packets and their answers, in every order", _THREE, any_order=True, small=False),

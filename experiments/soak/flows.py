@@ -108,7 +108,7 @@ def _attributes(rng: random.Random) -> dict[str, Any]:
         "timestamps": rng.random() < 0.8,
         "dynamic_mpr": rng.random() < 0.3,
         "same_ev_rule": rng.random() < 0.8,
-        "tell_siblings": rng.random() < 0.3,
+        "share_path_failures": rng.random() < 0.3,
     }
     if rng.random() < 0.15:
         attributes["always_skip_after"] = rng.choice((2, 8))

@@ -218,7 +218,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self.prober.watch(ev, now, reason == samepeer.REASON)
         elif old == "ASSUMED_BAD":
             self.prober.unwatch(ev)
-        if self.settings.tell_siblings:
+        if self.settings.share_path_failures:
             samepeer.notify(self, ev, old, new, reason, now)
         shown = _API_STATES.get(new)
         if "DENIED" in {old, new}:

@@ -45,7 +45,7 @@ class MrcQpSettings(rc.QpSettings):
     quick_adapt: bool
     always_skip_after: int
     port_status_update: bool
-    tell_siblings: bool
+    share_path_failures: bool
     path_selection: str
     path_config: Mapping[str, Any]
 

@@ -28,7 +28,7 @@ def bad(qp):
 
 def a_path_dies(*, told, qps=3, repaired_at=1e9):
     """The first QP sends over a path that dies; the others, to the same host, send nothing."""
-    sim = Simulation(tell_siblings=told, uplinks=4, ev=PROFILE)
+    sim = Simulation(share_path_failures=told, uplinks=4, ev=PROFILE)
     sim.network = lambda t: (
         [] if (t.plane, t.uplink) == DEAD and t.source == "h1" and sim.now < repaired_at else sim.clean(t)
     )
@@ -86,7 +86,7 @@ def test_a_path_given_back_as_the_last_resort_of_one_returns_to_the_others_by_th
 
 def test_retiring_a_path_may_draw_a_backup_of_a_sibling_whose_set_is_made_as_it_is_needed():
     profile = PROFILE.model_copy(update={"active_per_plane": 2, "backup_per_plane": 2})
-    sim = Simulation(ev=profile, planes=2, uplinks=8, tell_siblings=True)
+    sim = Simulation(ev=profile, planes=2, uplinks=8, share_path_failures=True)
     transfers = [Transfer(sim, "h1", "h3", 200 * FULL_SIZE) for _ in range(2)]
     dead = set()
     sim.network = lambda t: [] if t.is_write and (t.plane, t.uplink) in dead else [sim.delay(t)]

@@ -192,7 +192,7 @@ class TransportSection(_Part):
     packet_buffer: Positive = 64  # packets that the NIC keeps for a slow memory
     bitmap_units: Annotated[int, Field(ge=0)] = 0  # units of 128 PSNs, beyond one per QP, for all QPs; 0: enough
     always_skip_after: Annotated[int, Field(ge=0)] = 0  # ECN marks in a row that condemn an EV; 0: never
-    tell_siblings: bool = False  # QPs to the same host retire a path together, and one probes it for all
+    share_path_failures: bool = False  # QPs to the same host retire a path together, and one probes it for all
     # Ablations: what MRC does, each to be switched off by itself.
     spray: bool = True  # off: one EV carries everything; the other paths of its plane are backups
     ecn_skip: bool = True  # off: neither an ECN mark nor a trim in the core makes an EV SKIP

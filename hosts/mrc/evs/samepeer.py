@@ -1,6 +1,6 @@
 """Dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
 
-Off by default (`tell_siblings`), as public reports speak of single QPs: docs/mrc-protocol.md §2.7.
+Off by default (`share_path_failures`), as public reports speak of single QPs: docs/mrc-protocol.md §2.7.
 A notified QP retires its EV of that path and leaves the probing to the QP that noticed, for as long as two of the
 longest intervals between probes: that QP may end, give up the EV as its last resort, or lose its peer's QP.
 """
@@ -38,7 +38,7 @@ def notify(qp: MrcQueuePair, ev: Ev, old: str, new: str, reason: str, now: float
 def _same_path(qp: MrcQueuePair, ev: Ev) -> Iterator[tuple[MrcQueuePair, Ev]]:
     """Yield the other QPs of the peer that share news, each with its EV of the same path."""
     for other in list(qp.endpoint.verbs.qps.values()):
-        if other is qp or other.peer is not qp.peer or not other.settings.tell_siblings:
+        if other is qp or other.peer is not qp.peer or not other.settings.share_path_failures:
             continue
         if other.state is not QpState.RTS or other.known_evs is None:
             continue

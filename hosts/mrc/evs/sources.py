@@ -29,7 +29,7 @@ def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
     Drawn with the QP, so that later draws of its host do not depend on when the set is made.
     """
     settings, peer, rng, config = qp.settings, qp.peer, qp.endpoint.rng, qp.endpoint.config
-    if qp.ev_profile is not None or config.denylist or not settings.spray or settings.tell_siblings:
+    if qp.ev_profile is not None or config.denylist or not settings.spray or settings.share_path_failures:
         return None
     count = settings.ev.ev_count
     paths = [peer.uplinks(port.plane) for port in config.ports]
