@@ -14,7 +14,7 @@ from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, completed, span
 from mrclab.lab.scenario.names import KnownWindow, TrafficName, hinted
-from mrclab.lab.scenario.units import Percent, Size, show_seconds
+from mrclab.lab.scenario.units import Percent, Size, show_bytes, show_seconds
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import brief
 
@@ -178,7 +178,10 @@ class Slowdown(BaseExpectation):
             raise KeyError(f"slowdown of flows of {self.traffic}")
         value = quantile(found, self.percentile / 100)
         bounds = Bounds(self.at_least, self.at_most)
-        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic} {bounds.text()}"
+        sizes = [f"≥ {show_bytes(self.least)}"] if self.least else []
+        sizes += [f"< {show_bytes(self.below)}"] if self.below else []
+        flows = f" (flows {', '.join(sizes)})" if sizes else ""
+        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic}{flows} {bounds.text()}"
         return self.verdict(bounds.contain(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
 
 

@@ -36,7 +36,7 @@ timeout: 10s
 expect:
   - {kind: qp_errors, at_most: 0}
   - {kind: completion, traffic: search, of: flows, percentile: 99, at_most: 1s}
-  - {kind: slowdown, traffic: search, percentile: 50, at_least: 1, at_most: 20}
+  - {kind: slowdown, traffic: search, percentile: 50, least: 2, below: 1 MiB, at_least: 1, at_most: 20}
 """
 SIZES = "0 0\n1000 50 # half of them\n200000 100\n"
 
@@ -168,6 +168,8 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     outcome = runner.run_scenario(loaded(tmp_path), tmp_path / "r", lambda *_: None, lambda _: None, report=False)
     assert outcome.state == "passed", [str(verdict) for verdict in outcome.verdicts]
     assert set(left.values()) == {0}
+    expected = outcome.verdicts[2].expected
+    assert expected.startswith("percentile 50 of the slowdown of search (flows ≥ 2 bytes, < 1 MiB) ≥ 1")
     done = outcome.measures.completions.flows
     assert len(done) == 60
     entry = loaded(tmp_path).scenario.traffic[0]
