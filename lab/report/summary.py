@@ -188,12 +188,13 @@ def lost_by_faults(measures: Measures, job: str) -> TimeLost | None:
 
 
 def _carried(measures: Measures) -> int:
-    """Bytes of all flows, as each reports at its end; else as far as hosts were sampled."""
+    """Bytes of all flows, as each reports at its end; while some run, as far as hosts were sampled if that is more."""
     sizes = [int(record["bytes"]) for record in measures.history.of("flow.end")]
     counted = all(sizes) or not measures.flows  # of an open loop each flow that did not fail is counted
     if "end" in measures.times and counted and len(sizes) >= len(measures.flows):
         return sum(sizes)
-    return round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
+    sampled = round(measures.goodput(measures.start, measures.end) * (measures.end - measures.start))
+    return max(sampled, sum(sizes))  # flows of an open loop are not sampled
 
 
 def _fault(measures: Measures, fault: FaultSpan) -> Row:

@@ -14,10 +14,14 @@ import mrclab
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import ScenarioError
+from mrclab.lab.history import History
+from mrclab.lab.measure import Measures
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.completions import CompletedWork
+from mrclab.lab.report import summary
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.units import show_bytes
 from mrclab.lab.traffic import flowsizes
 from mrclab.lab.traffic.kinds.openloop import OpenLoop, capacity
 from mrclab.lab.traffic.running import openloop
@@ -176,6 +180,9 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     wanted = sorted(size for *_, size in entry.arrivals(outcome.measures.fabric, 1))
     assert sorted(flow.size for flow in done) == wanted
     assert all(slowdown.of(outcome.measures.fabric, flow) >= 0.99 for flow in done)
+    unended = [record for record in outcome.measures.history.records if record.kind != "traffic.end"]
+    interrupted = Measures(History(unended), outcome.measures.scenario, outcome.measures.fabric)
+    assert f"; {show_bytes(sum(wanted))} in " in summary.summarize(interrupted, [], {}).headline
     assert not list(outcome.measures.history.of("wr.done"))
 
     said = CliRunner().invoke(app, ["slowdown", str(outcome.directory), "--json"])
