@@ -92,7 +92,7 @@ _LAST_WORDS = {  # of gRPC, CPython and the C++ library, in the logs of processe
     "MemoryError": errno.ENOMEM,
     "Cannot allocate memory": errno.ENOMEM,
 }
-_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _END_BYTES = 4096  # of a log, which tell how its process ended
 
 

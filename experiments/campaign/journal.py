@@ -192,8 +192,8 @@ def _store(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:
         [field.with_metadata({"unit": units[field.name]}) if field.name in units else field for field in table.schema]
     )
     part = path.with_name(f".{path.name}.part")
-    with naming(part):
-        parquet.write_table(table.cast(schema), part)
+    with naming(part), part.open("wb") as file:  # pyarrow opens no path whose name is not UTF-8
+        parquet.write_table(table.cast(schema), file)
     return part.replace(path)
 
 

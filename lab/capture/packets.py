@@ -103,4 +103,5 @@ def write_parquet(path: Path, rows: Iterable[Row]) -> None:
     types = dict.fromkeys(COLUMNS, text) | dict.fromkeys(("t_ns", "length", "qp", "psn", "plane", "uplink"), number)
     types |= dict.fromkeys(("retransmission", "ce", "trimmed"), flag)
     table = pyarrow.table({each: pyarrow.array(columns[each], types[each]) for each in COLUMNS})
-    parquet.write_table(table, path)
+    with path.open("wb") as file:  # pyarrow opens no path whose name is not UTF-8
+        parquet.write_table(table, file)

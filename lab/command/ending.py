@@ -20,6 +20,7 @@ from mrclab.topo.errors import TopoError
 _REMEDIES = (
     ({errno.ENOSPC, errno.EDQUOT}, "free space there, and do it again"),
     ({errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}, "name another file or folder"),
+    ({errno.EFBIG}, "allow larger files, for example with `ulimit -f unlimited`"),
     ({errno.EROFS}, "name a place that can be written"),
     ({errno.ENOENT}, "name a place that exists"),
 )

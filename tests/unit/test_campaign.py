@@ -343,6 +343,13 @@ def test_a_run_that_the_machine_ended_under_way_is_no_row(file, tmp_path, monkey
     assert not rows_of(tmp_path / "out")
 
 
+def test_a_directory_whose_name_is_not_utf_8_takes_a_table(tmp_path):
+    pytest.importorskip("pyarrow")
+    place = tmp_path / os.fsdecode(b"c\xff")
+    place.mkdir()
+    assert journal.write_parquet(place, [ROW]).exists()
+
+
 @pytest.mark.once
 def test_more_seeds_go_into_the_same_table(file, tmp_path, in_this_process):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0

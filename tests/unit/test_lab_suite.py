@@ -3,6 +3,7 @@
 import gc
 import io
 import json
+import os
 import statistics
 from pathlib import Path
 from xml.etree import ElementTree
@@ -54,6 +55,21 @@ def test_words_are_files_directories_or_names_below_scenarios(home):
     assert names(finding.find([str(home / "paper" / "e2.yaml"), "paper/e1", "paper"], home)) == ["e2", "e1"]
     with pytest.raises(ScenarioError, match=r"no scenario .papier. .*; did you mean paper\?"):
         finding.find(["papier"], home)
+
+
+def test_results_below_a_folder_are_no_scenarios(home):
+    place = home / "results" / "a-20260101-000000"
+    place.mkdir(parents=True)
+    for name in ("scenario.yaml", "fabric.yaml", "run.json"):
+        (place / name).write_text("{}")
+    assert names(finding.find([str(home)])) == ["a", "b", "e1", "e2"]
+
+
+def test_a_name_that_is_not_utf_8_is_refused(home):
+    path = home / os.fsdecode(b"b\xff.yaml")
+    path.write_text(TEXT.replace("NAME", "b"))
+    with pytest.raises(ScenarioError, match=r"b\\udcff.yaml': this name is not UTF-8; rename the file"):
+        scenario.load(path)
 
 
 @pytest.mark.parametrize("apart", finding.EXCLUDED)

@@ -13,13 +13,15 @@ EXCLUDED = ("scale", "paper-scale", "train")
 """Directories below `scenarios/` whose scenarios run when they are named: they need a whole machine, or PyTorch."""
 
 _SUFFIXES = (".yaml", ".yml")
+_RESULT = "run.json"  # in a result directory, whose scenario has run already
 _MAX_FOLDERS = 10_000  # that are looked through for scenarios
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
     """Return the scenario files that words name (file, directory, name below `scenarios/`); none: all but `EXCLUDED`.
 
-    Raises ScenarioError for an unknown word. Files of a directory are sorted by name, its own first.
+    Raises ScenarioError for an unknown word. Files of a directory are sorted by name, its own first; those of
+    results in it are left out.
     """
     if not words:
         return [path for path in _below(home) if path.relative_to(home).parts[0] not in EXCLUDED]
@@ -64,7 +66,10 @@ def _files(word: str, home: Path) -> Iterable[Path]:
 def _below(directory: Path) -> list[Path]:
     files = []
     walk = os.walk(directory)  # files that disappear meanwhile or are not readable are skipped
-    for count, (place, _folders, names) in enumerate(walk):
+    for count, (place, folders, names) in enumerate(walk):
+        if _RESULT in names:
+            folders.clear()
+            continue
         if count == _MAX_FOLDERS:
             raise ScenarioError([f"{directory} has more than {_MAX_FOLDERS:,} folders; name one that holds scenarios"])
         files += [path for name in names if (path := Path(place, name)).suffix in _SUFFIXES and path.is_file()]

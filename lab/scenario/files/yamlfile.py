@@ -158,7 +158,10 @@ def read(path: Path, *, follow: bool = True) -> Document:
 def text_of(path: Path, *, follow: bool = True) -> str:
     """Return a file's text; ScenarioError if it is missing, no regular file, too large, or no text."""
     try:
+        str(path).encode()
         return files.read_text(path, _MAX_BYTES, follow=follow)
+    except UnicodeEncodeError:
+        raise ScenarioError([f"{str(path)!r}: this name is not UTF-8; rename the file or its folder"]) from None
     except FileNotFoundError:
         raise ScenarioError([f"there is no file {path}"]) from None
     except UnicodeDecodeError as error:
