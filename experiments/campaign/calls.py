@@ -51,8 +51,9 @@ def campaign(
         own = None if variants is None else _of_variants(variants)
         planned = plan.make(scenario.loaded, given, swept, of_variants=own, flows=flows)
         worlds.check(*(setting.loaded() for setting in planned.settings))
-        table = journal.Journal(path_of(directory, "directory")).begin(planned)
-    work.do(table, planned, processes)
+        table = journal.Journal(path_of(directory, "directory"))
+        with table.owned():
+            work.do(table.begin(planned), planned, processes)
     return table.of(planned)
 
 

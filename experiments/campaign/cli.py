@@ -72,9 +72,10 @@ def campaign(
     if len(planned) >= ASK_FROM and not yes:
         _ask(len(planned))
     table = journal.Journal(output)
-    table.begin(planned)
     try:
-        _work(planned, table, workers, ray)
+        with table.owned():
+            table.begin(planned)
+            _work(planned, table, workers, ray)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {len(table.rows)} runs are kept; the same command resumes") from None
     raise typer.Exit(_report(planned, table, as_json))

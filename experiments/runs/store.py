@@ -7,6 +7,7 @@ its run is done again.
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,29 @@ class RunStore:
             if name not in seen:
                 seen.add(name)
                 yield row
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Context manager: no other process owns the directory meanwhile; LabError where one does already."""
+        place = self.path.parent
+        with naming(place):
+            place.mkdir(parents=True, exist_ok=True)
+        try:
+            import fcntl  # noqa: PLC0415 - not on Windows
+        except ImportError:
+            yield
+            return
+        held = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    other = f"another process adds runs to {place}"
+                    raise LabError(f"{other}; wait for it, or name another directory with --output") from None
+            yield
+        finally:
+            os.close(held)
 
     def append(self, row: Row) -> None:
         """Add a finished run; it is on the disk when this returns."""

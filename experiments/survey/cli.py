@@ -129,10 +129,11 @@ class Survey:
             ("startup", "job on a faulty fabric", self._start_up("startup", None)),
             ("startup-denied", "the same with denials", self._start_up("startup-denied", mapper)),
         ]
-        for name, text, job in jobs:
-            if not self._is_done(name) and time.monotonic() < deadline:
-                notify(text)
-                job()
+        with self._store.owned():
+            for name, text, job in jobs:
+                if not self._is_done(name) and time.monotonic() < deadline:
+                    notify(text)
+                    job()
         return all(self._is_done(name) for name, _text, _job in jobs)
 
     def _is_done(self, name: str) -> bool:

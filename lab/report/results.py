@@ -114,7 +114,7 @@ def elsewhere(directory: Path) -> Path:
 
 
 def _collect(world: World, loaded: Loaded, parent: Path, reason: str, take: Callable[[Path], None]) -> Path:
-    directory = _new_directory(parent, loaded.scenario.name)
+    directory = new_directory(parent, loaded.scenario.name)
     try:
         _fill(directory, world, loaded, reason, take)
     except OSError:
@@ -336,7 +336,7 @@ def machine() -> dict[str, Any]:
     return {"system": platform.platform(), "cores": os.cpu_count(), "memory_gib": round(pages * size / 2**30, 1)}
 
 
-def _new_directory(parent: Path, name: str) -> Path:
+def new_directory(parent: Path, name: str) -> Path:
     """A directory that did not exist: two runs in one second get a number."""
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
     for attempt in range(1, 1000):

@@ -1,6 +1,5 @@
 """Suites: runs scenarios in order, and summarizes repeated runs."""
 
-import datetime
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -130,8 +129,7 @@ class Suite:
 
     def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
         """Run all; a failed run does not stop the others. Raises Interrupted."""
-        stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-        result = self.result = SuiteResult(self.parent / f"{name}-{stamp}")
+        result = self.result = SuiteResult(results.new_directory(self.parent, name))
         with worlds.owned_run_dir(planned, self.run_dir):
             self._run_all(planned, result)
         return result

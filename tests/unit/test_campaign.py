@@ -350,6 +350,17 @@ def test_a_directory_whose_name_is_not_utf_8_takes_a_table(tmp_path):
     assert journal.write_parquet(place, [ROW]).exists()
 
 
+def test_a_second_campaign_in_a_directory_is_refused(tmp_path):
+    with (
+        journal.Journal(tmp_path / "out").owned(),
+        pytest.raises(LabError, match="another process adds runs to .*/out; wait for it, or name another"),
+        journal.Journal(tmp_path / "out").owned(),
+    ):
+        pass
+    with journal.Journal(tmp_path / "out").owned():
+        assert (tmp_path / "out").is_dir()
+
+
 @pytest.mark.once
 def test_more_seeds_go_into_the_same_table(file, tmp_path, in_this_process):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0

@@ -134,6 +134,11 @@ def test_old_names_of_options_are_accepted(command, name, old):
     assert any({name, old} == set(param.opts) for param in commands[command].params)
 
 
+def test_two_suites_of_one_second_have_directories_of_their_own(tmp_path):
+    one, two = (suite.Suite(tmp_path, lambda *_: None, lambda _: None).run([]) for _ in range(2))
+    assert one.directory != two.directory
+
+
 def test_the_interval_of_the_mean_is_student_s():
     figure = summary([10.0, 12.0, 14.0])
     assert (figure.median, figure.mean, figure.least, figure.most) == (12, 12, 10, 14)
