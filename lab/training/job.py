@@ -67,6 +67,12 @@ class TrainingJob:
             )
         return max(1, found)
 
+    @functools.cached_property
+    def longest(self) -> float:
+        """Seconds of the longest computation."""
+        programs = map(self.program, range(self.ranks))
+        return max((op.seconds for program in programs for op in program.schedule.ops), default=0.0)
+
     def of_rank(self, rank: int, steps: int, jitter: float, least: int) -> RankProgram:
         """Return a rank's program of a whole run; messages have at least `least` bytes."""
         return replace(

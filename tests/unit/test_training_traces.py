@@ -193,6 +193,8 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
         ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which no rank sends to it; add a send"),
         ("from 0 tag 7", "from -1 tag 7\nrecv 5000b from -1 tag 7", "has 2 receives like that of l1 .* and is sent 1"),
         ("from 0 tag 7", "from 0 tag 8", "with tag 7, which never receives it"),
+        ("calc 20", f"calc {'9' * 5000}", "x:9: 'calc 9+' is not an operation"),
+        ("num_ranks 2", f"num_ranks {'9' * 5000}", "num_ranks 9+ is not a number"),
         ("recv 5000b", "recv 4000b", "receives 4000 bytes and rank 0 sends 5000"),
         ("\n}\n", "\n", "is not an operation"),
     ],
@@ -200,6 +202,12 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
 def test_a_goal_schedule_that_is_wrong_is_one_sentence_with_its_line(old, new, sentence):
     with pytest.raises(JobError, match=sentence):
         recorded.job(goal.read(TEXT.replace(old, new, 1).encode(), "x", CYCLE), "ring")
+
+
+def test_a_computation_that_no_run_waits_for_is_named(tmp_path):
+    jobs = pair(tmp_path, [(0, COMP, [], {}, 1 << 63)], [])
+    with pytest.raises(ScenarioError, match=r"the run ends after 5 min 0 s, and a computation in it takes \d+ min"):
+        run(tmp_path, jobs)
 
 
 CROSSED = """num_ranks 2

@@ -29,6 +29,7 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
         times = known_times(scenario)
         yield from _faults(scenario, times)
         yield from _timeout(scenario, times)
+        yield from _computations(scenario)
         yield from _windows(scenario, times)
 
 
@@ -143,6 +144,16 @@ def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mista
                 named = field if name == entry.name else "duration" if section == "traffic" else "until"
                 limit = f"the run ends after {show_seconds(scenario.timeout)}"
                 yield (section, index, named), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
+
+
+def _computations(scenario: "Scenario") -> Iterator[Mistake]:
+    """Yield recorded jobs with a computation that no run could wait for."""
+    for index, entry in enumerate(scenario.traffic):
+        longest = entry.job.longest if entry.kind_name == "trace" else 0.0  # type: ignore[attr-defined]
+        if longest > scenario.timeout:
+            limit = f"the run ends after {show_seconds(scenario.timeout)}"
+            computes = f"a computation in it takes {show_seconds(longest)}"
+            yield ("traffic", index, "file"), f"{limit}, and {computes}; correct the trace, or raise timeout"
 
 
 def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:

@@ -36,8 +36,9 @@ _KINDS = {1: SEND, 2: RECV, 3: COMPUTE}
 
 _OP = re.compile(
     r"(?:(?P<label>[A-Za-z]\w*)\s*:\s*)?(?:"
-    r"calc\s+(?P<calc>\d+)|(?P<way>send|recv)\s+(?P<size>\d+)\s*b\s+(?:to|from)\s+(?P<peer>-1|\d+)"
-    r"(?:\s+tag\s+(?P<tag>-1|\d+))?)(?:\s+cpu\s+(?P<cpu>\d+))?(?:\s+nic\s+(?P<nic>\d+))?"
+    r"calc\s+(?P<calc>\d{1,20})|(?P<way>send|recv)\s+(?P<size>\d{1,20})\s*b\s+(?:to|from)\s+(?P<peer>-1|\d{1,9})"
+    r"(?:\s+tag\s+(?P<tag>-1|\d{1,20}))?)(?:\s+cpu\s+(?P<cpu>\d{1,9}))?(?:\s+nic\s+(?P<nic>\d{1,9}))?",
+    re.ASCII,
 )
 _WAIT = re.compile(r"(?P<label>[A-Za-z]\w*)\s+(?P<how>i?requires)\s+(?P<other>[A-Za-z]\w*)")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -74,7 +75,7 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
         if rank is None and statement.startswith("num_ranks"):
             count = _ranks(statement.removeprefix("num_ranks").strip(), where)
         elif rank is None:
-            match = re.fullmatch(r"rank\s+(\d+)\s*\{", statement)
+            match = re.fullmatch(r"rank\s+(\d{1,9})\s*\{", statement)
             if match is None:
                 raise JobError(f"{where}: {statement[:40]!r} does not begin a rank; write, for example, rank 0 {{")
             number = int(match[1])
@@ -93,9 +94,9 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
 
 
 def _ranks(text: str, where: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_RANKS:
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_RANKS:
         raise JobError(
-            f"{where}: num_ranks {text} is not a number from 1 to {MAX_RANKS}; write, for example, num_ranks 16"
+            f"{where}: num_ranks {text[:20]} is not a number from 1 to {MAX_RANKS}; write, for example, num_ranks 16"
         )
     return int(text)
 
