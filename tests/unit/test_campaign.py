@@ -353,7 +353,7 @@ def test_a_directory_whose_name_is_not_utf_8_takes_a_table(tmp_path):
 def test_a_second_campaign_in_a_directory_is_refused(tmp_path):
     with (
         journal.Journal(tmp_path / "out").owned(),
-        pytest.raises(LabError, match="another process adds runs to .*/out; wait for it, or name another"),
+        pytest.raises(LabError, match=r"another process adds runs to .*/out; wait for it, or name another"),
         journal.Journal(tmp_path / "out").owned(),
     ):
         pass
