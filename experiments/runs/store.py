@@ -77,17 +77,17 @@ class RunStore:
         except ImportError:
             yield
             return
-        held = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         try:
             with suppress(OSError):  # a file system without locks
                 try:
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     other = f"another process adds runs to {place}"
                     raise LabError(f"{other}; wait for it, or name another directory with --output") from None
             yield
         finally:
-            os.close(held)
+            os.close(lock)
 
     def append(self, row: Row) -> None:
         """Add a finished run; it is on the disk when this returns."""
