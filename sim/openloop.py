@@ -34,13 +34,13 @@ class OpenFlow:
     destination: str
     size: int
     began: float
-    qp: int
-    far: int
+    qp: int  # number at the source
+    peer_qp: int  # number at the destination
     left: int  # writes without completion
 
 
-class _End:
-    """A host's part: its completion queue, its memory, and its flows by QP."""
+class _OpenLoopHost:
+    """State of one host: completion queue, memory, and flows by QP number."""
 
     def __init__(self, name: str, host: RunningHost) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class _End:
         self.cq: int = self.verbs.create_cq(_CQ_DEPTH)
         self.region = self.verbs.reg_mr(shared(CHUNK), FULL_ACCESS)
         self.flows: dict[int, OpenFlow] = {}
-        self.waits = False
+        self.poll_pending = False
 
 
 class SimOpenLoop:
@@ -69,7 +69,7 @@ class SimOpenLoop:
         self._arrivals = arrivals
         self._attributes = attributes
         self._done = done
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, _OpenLoopHost] = {}
         self._began = 0
         self._next: Arrival | None = None
         self.begun = 0  # flows that began
@@ -87,7 +87,7 @@ class SimOpenLoop:
         self._arrivals = iter(())
         for end in self._ends.values():
             for flow in list(end.flows.values()):
-                self._finish(end, flow, self._clock.seconds, "it was broken off")
+                self._finish(end, flow, self._clock.seconds, "it was aborted")
         self.over = True
 
     def _schedule(self) -> None:
@@ -104,13 +104,13 @@ class SimOpenLoop:
         self._begin(arrival[1], arrival[2], arrival[3])
         self._schedule()
 
-    def _end(self, name: str) -> _End | None:
+    def _end(self, name: str) -> _OpenLoopHost | None:
         host = self._host(name)
         if host is None:
             return None
         end = self._ends.get(name)
         if end is None or end.host is not host:
-            end = self._ends[name] = _End(name, host)
+            end = self._ends[name] = _OpenLoopHost(name, host)
             made = end
             end.verbs.notify_cq(end.cq, lambda: self._note(made))
         return end
@@ -130,10 +130,10 @@ class SimOpenLoop:
             self._refuse(flow, f"{full[0]} has {MAX_QP} QPs, as many as a host can have")
             return
         flow.qp = one.create_qp(there.address, now, None, here.cq, here.cq, **self._attributes)
-        flow.far = other.create_qp(here.address, now, None, there.cq, there.cq, **self._attributes)
-        mine, theirs = one.local_info(flow.qp), other.local_info(flow.far)
+        flow.peer_qp = other.create_qp(here.address, now, None, there.cq, there.cq, **self._attributes)
+        mine, theirs = one.local_info(flow.qp), other.local_info(flow.peer_qp)
         one.connect(flow.qp, theirs, now)
-        other.connect(flow.far, mine, now)
+        other.connect(flow.peer_qp, mine, now)
         here.flows[flow.qp] = flow
         sent = 0
         for number in range(flow.left):
@@ -166,18 +166,18 @@ class SimOpenLoop:
                     self._finish(end, flow, self._clock.seconds, _gone(name))
         self._ends.pop(name, None)
 
-    def _serve(self, end: _End) -> None:
+    def _serve(self, end: _OpenLoopHost) -> None:
         nic: Any = end.host.nic
         nic.serve()
 
-    def _note(self, end: _End) -> None:
+    def _note(self, end: _OpenLoopHost) -> None:
         """Poll the completions once the notifier has returned."""
-        if not end.waits:
-            end.waits = True
+        if not end.poll_pending:
+            end.poll_pending = True
             self._clock.call_at(self._clock.now, self._take, end)
 
-    def _take(self, end: _End) -> None:
-        end.waits = False
+    def _take(self, end: _OpenLoopHost) -> None:
+        end.poll_pending = False
         for completion in end.verbs.poll_cq(end.cq, _CQ_DEPTH):
             flow = end.flows.get(completion.qp)
             if flow is None:
@@ -188,17 +188,17 @@ class SimOpenLoop:
             elif not flow.left:
                 self._finish(end, flow, completion.t, "")
 
-    def _finish(self, end: _End, flow: OpenFlow, at: float, error: str) -> None:
+    def _finish(self, end: _OpenLoopHost, flow: OpenFlow, at: float, error: str) -> None:
         del end.flows[flow.qp]
         self.open -= 1
         self._done(flow, at, error)
         rest = _REST_RTTS * end.verbs.qp(flow.qp).settings.base_rtt
-        ends = (end, flow.qp), (self._ends.get(flow.destination), flow.far)
+        ends = (end, flow.qp), (self._ends.get(flow.destination), flow.peer_qp)
         self._clock.call_at(self._clock.now + ticks(rest), self._close, ends)
         if self._next is None and not self.open:
             self.over = True
 
-    def _close(self, ends: tuple[tuple[_End | None, int], ...]) -> None:
+    def _close(self, ends: tuple[tuple[_OpenLoopHost | None, int], ...]) -> None:
         """Destroy the QPs of a flow; those of an agent that has ended are gone."""
         for end, number in ends:
             if end is not None and self._ends.get(end.name) is end and number in end.verbs.qps:

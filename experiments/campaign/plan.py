@@ -27,7 +27,7 @@ class SweptScenario:
     flows: bool = False  # rows have a table of flows
 
     def loaded(self) -> Loaded:
-        """The scenario, read; LabError where it is not one."""
+        """Parse the scenario; LabError where it is invalid."""
         return scenario.loads(self.text, self.source, self.files)
 
 

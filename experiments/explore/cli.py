@@ -77,7 +77,7 @@ def _list(terminal: Console) -> None:
 
 
 def _explore(world: Space, seconds: float, merging: int, terminal: Console) -> Result:
-    result = Search(world, most_seconds=seconds, merging=merging).run()
+    result = Search(world, max_seconds=seconds, merging=merging).run()
     if result.found is not None:
         result.found = shortened(world, result.found)
     whole = "all" if result.whole else "not all"

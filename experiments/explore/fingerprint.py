@@ -247,7 +247,7 @@ class Fingerprint:
                 self._add(getattr(packet, name, None))
 
     def _copy(self, psn: int, stamp: int, matters: bool = False) -> int | None:
-        """Return when a copy of a packet was sent; None where nothing on its way can be it, or its answer.
+        """Return when a copy of a packet was sent; None where nothing on its channel can be it, or its answer.
 
         The PSN counts: stamps come round every 65 ms, so that a frame of another packet may have that of an old copy.
         """
@@ -348,14 +348,14 @@ class Fingerprint:
                     self._add(timer.callback)
 
     def _flights(self, system: System) -> None:
-        """Frames on their way, in no order but that in which those of a class come in a plane."""
+        """Frames on their channel, in no order but that in which those of a class come in a plane."""
         found = []
         before: dict[tuple[int, int, bool], int] = {}
         for one in sorted(system.network, key=lambda one: (one.due, one.serial)):
             place = 0
             if not system.world.any_order:
-                way = one.destination, one.plane, one.dscp == h.Dscp.CONTROL
-                place = before[way] = before.get(way, 0) + 1
+                channel = one.destination, one.plane, one.dscp == h.Dscp.CONTROL
+                place = before[channel] = before.get(channel, 0) + 1
             stamp = self._stamp - one.stamp & _STAMP_MASK if one.stamp else -1
             due = max(round((one.due - self._now) * 1e12), 0)
             found.append(

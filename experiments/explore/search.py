@@ -1,4 +1,4 @@
-"""Depth first through all states of a world; then their graph: does everything end, is there no cycle?"""
+"""Depth-first search through all states of a world, and search for cycles in their graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Result:
     states: int = 0
     steps: int = 0
     final_states: int = 0  # in which nothing more can happen
-    cycles: int = 0  # ways back to a state seen before
+    cycles: int = 0  # returns to a state seen before
     deepest: int = 0
     seconds: float = 0.0
     whole: bool = True
@@ -61,15 +61,15 @@ class _Frame:
 class Search:
     """One world."""
 
-    def __init__(self, world: Space, most_seconds: float = 0.0, merging: int = 0) -> None:
+    def __init__(self, world: Space, max_seconds: float = 0.0, merging: int = 0) -> None:
         self.world = world
         self.result = Result(world)
-        self._until = time.monotonic() + most_seconds if most_seconds else float("inf")
+        self._until = time.monotonic() + max_seconds if max_seconds else float("inf")
         self._merging = merging  # one in this many states seen before is compared step by step
         self._numbers: dict[bytes, int] = {}
         self._parents: list[tuple[int, Action]] = []
         self._steps: list[list[TraceStep]] = []
-        self._down_here: set[int] = set()  # the states on the way from the start to here
+        self._on_path: set[int] = set()  # states from the start to here
         self.merged = 0
 
     def run(self) -> Result:
@@ -97,7 +97,7 @@ class Search:
         while stack and self.result.found is None:
             frame = stack[-1]
             if not frame.left:
-                self._down_here.discard(stack.pop().number)
+                self._on_path.discard(stack.pop().number)
                 continue
             if time.monotonic() > self._until:
                 self.result.whole = False
@@ -114,7 +114,7 @@ class Search:
             return
         digest = fingerprint.of(system)
         number = self._numbers.get(digest)
-        back = number is not None and number in self._down_here
+        back = number is not None and number in self._on_path
         if number is None:
             stack.append(self._enter(system, digest, frame.number, action))
             number = stack[-1].number
@@ -134,7 +134,7 @@ class Search:
     def _enter(self, system: System, digest: bytes, parent: int, action: Action) -> _Frame:
         number = self._numbers[digest] = len(self._numbers)
         self._parents.append((parent, action))
-        self._down_here.add(number)
+        self._on_path.add(number)
         self._steps.append([])
         left = system.actions()
         owed = any(kind not in OPTIONAL and not system.is_fault(kind) for kind, _ in left)
@@ -198,17 +198,17 @@ class Search:
         return next(step for step in self._steps[one] if step.to == two)
 
     def _around(self, members: set[int]) -> list[int]:
-        """The shortest way from a state of a cycle back to it."""
+        """The shortest path from a state of a cycle back to it."""
         start = min(members)
         before: dict[int, int] = {}
         waiting = [start]
         for one in waiting:
             for step in self._steps[one]:
                 if step.to == start:
-                    way = [one]
-                    while way[-1] != start:
-                        way.append(before[way[-1]])
-                    return way[::-1]
+                    path = [one]
+                    while path[-1] != start:
+                        path.append(before[path[-1]])
+                    return path[::-1]
                 if step.to in members and step.to not in before:
                     before[step.to] = one
                     waiting.append(step.to)
@@ -231,7 +231,7 @@ class Search:
             except Broken:
                 continue
             if self._numbers.get(fingerprint.of(other)) not in known:
-                self._report(f"merged with state {number}, but goes on otherwise", number, action)
+                self._report(f"merged with state {number}, but continues differently", number, action)
                 return
 
 
@@ -340,7 +340,7 @@ def _describe(system: System, action: Action) -> str:
 
 _WORDS: Final = {
     "timer": "the next timer fires",
-    "late": "the next timer fires, and frames that are due are still on their way",
+    "late": "the next timer fires, and frames that are due are still on their path",
     "receive": "the application posts a receive",
     "probe": "the controller requests an EV probe",
     "up": "a port comes back",

@@ -43,8 +43,8 @@ def _named(name: str, phrases: Iterator[str]) -> Iterator[str]:
 def name_of(writes: Writes) -> str:
     """Ends and start of a flow."""
     flow = writes.connection.flow
-    way = f"{flow.destination} to {flow.source}" if writes.back else f"{flow.source} to {flow.destination}"
-    return f"{way}, begun at {flow.start:g} s"
+    direction = f"{flow.destination} to {flow.source}" if writes.back else f"{flow.source} to {flow.destination}"
+    return f"{direction}, begun at {flow.start:g} s"
 
 
 def over(harness: SoakHarness, writes: Writes) -> Iterator[str]:

@@ -179,7 +179,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if packet is None:
             return None
         evs = self.qp.evs
-        ev = evs.take_again(plane, now, packet.lost_ev, packet.ev.plane if packet.lost_by == TAIL else 0)
+        ev = evs.take_for_retransmission(plane, now, packet.lost_ev, packet.ev.plane if packet.lost_by == TAIL else 0)
         if ev is None:
             return None
         heappop(self.lost)

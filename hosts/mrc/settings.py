@@ -60,20 +60,20 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Mrc
 
     EINVAL for an unknown name, and for a value that the node config does not allow.
     """
-    return _made(config, template, overrides) if overrides else usual_settings(config, template)
+    return _build(config, template, overrides) if overrides else usual_settings(config, template)
 
 
 def usual_settings(config: NodeConfig, template: Template) -> MrcQpSettings:
-    """Return the defaults of the node config for a destination, the same object for all that have the same."""
+    """Return the defaults of the node config for a destination, one object for all destinations with equal ones."""
     section, profiles = config.transport, config.ev_profiles
     rest = config.path_mtu, template.base_rtt, _least_reorder(config, template)
-    return _shared.get((section, profiles), rest, lambda: _made(config, template, {}))
+    return _shared.get((section, profiles), rest, lambda: _build(config, template, {}))
 
 
 _shared: Final[IdentityCache[MrcQpSettings]] = IdentityCache(64)  # of QPs without attributes of their own
 
 
-def _made(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> MrcQpSettings:
+def _build(config: NodeConfig, template: Template, overrides: dict[str, Any]) -> MrcQpSettings:
     rc.check_names(overrides, _CALLER_MAY_SET)
     path_mtu = overrides.pop("path_mtu", config.path_mtu)
     if not isinstance(path_mtu, int) or not _MIN_MTU <= path_mtu <= config.path_mtu:

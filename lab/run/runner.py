@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # In times between two samples of a host:
-_LONGEST_REST = 1  # between two looks at faults that end by themselves, and at the progress display
-_LINGER_POLL = 2  # between two looks at the EVs
+_LONGEST_REST = 1  # between two checks of faults that end by themselves, and updates of the progress display
+_LINGER_POLL = 2  # between two checks of the EVs
 
 
 class Outcome(NamedTuple):
@@ -68,8 +68,8 @@ class Run:
         self._progress = progress
         qps, seed = loaded.scenario.transport.qps, loaded.scenario.seed
         self._workloads = [entry.running(world, qps, seed) for entry in loaded.scenario.traffic]
-        mortal = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
-        self._lab = Lab(world, qps, faults=loaded.scenario.faults, kinds=KINDS, mortal=mortal)
+        may_end = {name for fault in loaded.scenario.faults for name in fault.processes(world.fabric)}
+        self._lab = Lab(world, qps, faults=loaded.scenario.faults, kinds=KINDS, may_end=may_end)
         self._lab.subscribe_to(sorted({host for workload in self._workloads for host in workload.hosts}))
         self._no_end_since = math.inf  # time since which no known event can end the run
 
@@ -108,13 +108,13 @@ class Run:
             if now - lab.began > self._scenario.timeout:
                 self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
             self._begin_due()
-            self._look_for_an_end(now)
+            self._check_for_end(now)
             self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._workloads)), 1000)
             for workload in lab.step(self._next(now)):
                 if "error" in workload.outcome:
                     self._notify(f"{workload.name}: {workload.outcome['error']}")
 
-    def _look_for_an_end(self, now: float) -> None:
+    def _check_for_end(self, now: float) -> None:
         """Give up when neither a known time nor running traffic can end the run."""
         moments = self._lab.moments()
         triggers = self._lab.time_line.triggers + [each.entry.start for each in self._workloads if each.began is None]
@@ -227,7 +227,7 @@ def run_scenario(
         run = results.load(directory, loaded) if keeps else results.measured(lines, loaded, directory=directory)
         return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=report_once)
 
-    directory, interrupted = _taken(loaded, place, progress, notify, shown, references, take)
+    directory, interrupted = _run_in_world(loaded, place, progress, notify, shown, references, take)
     if parent.absolute() not in directory.absolute().parents:
         notify(f"results could not go to {parent}; they are in {directory}")
     drawn, report_once = loaded.scenario.report, _once(on_verdict)
@@ -284,7 +284,7 @@ def _handed_over(
         return world.hand_over(), reason
 
     place = (parent, None, RUN_DIR)
-    found, interrupted = _taken(loaded, place, progress, notify, lambda _: None, references, take, bare=True)
+    found, interrupted = _run_in_world(loaded, place, progress, notify, lambda _: None, references, take, bare=True)
     if interrupted:
         raise Interrupted("interrupted; nothing is left of the run")
     return found
@@ -312,7 +312,7 @@ def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[di
     ]
 
 
-def _taken(
+def _run_in_world(
     loaded: Loaded,
     place: tuple[Path, str | None, Path],
     progress: Progress,

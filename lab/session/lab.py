@@ -164,7 +164,7 @@ class Lab:
     """A lab that is up, with its faults and traffic.
 
     `faults` begin and end at their triggers; their second 0 is `began`. `kinds` are the events of hosts that are taken
-    in. Where `mortal` names the hosts that may end, the end of another one is an error (RunError).
+    in. Where `may_end` names the hosts that may end, the end of another one is an error (RunError).
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Lab:
         *,
         faults: Sequence[FaultBase] = (),
         kinds: Collection[str] = (*KINDS, *PROGRESS_KINDS),
-        mortal: Collection[str] | None = None,
+        may_end: Collection[str] | None = None,
     ) -> None:
         self._world = world
         self._is_down = False
@@ -184,7 +184,7 @@ class Lab:
         self.began = world.now
         self.received_events = False  # True if an event arrived in the last step
         self._qps = qps
-        self._mortal = mortal
+        self._may_end = may_end
         self._events = world.subscribe((), kinds)
         self._injected: dict[str, FaultBase] = {}
         self._count = 0
@@ -272,7 +272,7 @@ class Lab:
         return over
 
     def _take(self, host: str, event: Mapping[str, Any]) -> None:
-        if event["kind"] == GONE and self._mortal is not None and host not in self._mortal:
+        if event["kind"] == GONE and self._may_end is not None and host not in self._may_end:
             raise RunError(f"the agent of {host} ended: {self.world.last_output(host)}")
         for running in self.workloads.values():
             if running.ended is None:

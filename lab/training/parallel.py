@@ -122,7 +122,7 @@ class _Stage:
         self._chain: list[int] = []  # what the next thing that the rank does waits for
         self._pending = 0.0  # seconds of computing that nothing has interrupted
         self._last: dict[int, int] = {}  # of each group, its last collective
-        self._open: list[int] = []  # what the optimizer waits for
+        self._reductions: list[int] = []  # what the optimizer waits for
         first, behind = (plan.layers * place // plan.pipeline for place in (stage, stage + 1))
         self._layers = behind - first
         self._servers = {_TENSOR: plan.of_server(stage, _TENSOR), _DATA: plan.of_server(stage, _DATA)}
@@ -140,7 +140,7 @@ class _Stage:
                 self._backward(last=number == plan.micro_batches - 1)
                 self._send(stage > 0, _BEFORE, "gradients", stage - 1, number)
         self._flush()
-        self._chain += self._open
+        self._chain += self._reductions
         self._pending += plan.optimizer
         self._flush()
         return self._builder.schedule()
@@ -212,7 +212,7 @@ class _Stage:
     def _reduce(self, kind: str, size: int) -> None:
         if self._plan.data > 1:
             what = Collective(kind, self._plan.algorithm, size, self._servers[_DATA])
-            self._open.append(self._collective(what, _DATA, self._plan.data, wait=False))
+            self._reductions.append(self._collective(what, _DATA, self._plan.data, wait=False))
 
     # --- operations -------------------------------------------------------------------------------
 
@@ -231,14 +231,14 @@ class _Stage:
             self._chain = [made]
         return made
 
-    def _receive(self, really: bool, peer: int, what: str, stage: int, number: int) -> None:
-        if really:
+    def _receive(self, needed: bool, peer: int, what: str, stage: int, number: int) -> None:
+        if needed:
             self._flush()
             op = Op(RECV, self._plan.activations, peer=peer, number=self._numbers.of(1, what, stage, number))
             self._chain.append(self._builder.add(op))
 
-    def _send(self, really: bool, peer: int, what: str, stage: int, number: int) -> None:
-        if really:
+    def _send(self, needed: bool, peer: int, what: str, stage: int, number: int) -> None:
+        if needed:
             self._flush()
             op = Op(SEND, self._plan.activations, peer=peer, number=self._numbers.of(1, what, stage, number))
             self._builder.add(op, self._chain)

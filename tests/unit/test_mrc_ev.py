@@ -166,9 +166,9 @@ def test_planes_share_retransmissions_too():
     ev_set, _ = made(planes=2, uplinks=1, active=1)
     bad = of(ev_set, 1, 1)
     ev_set.planes[2].share = 1
-    assert ev_set.in_turn_again(1, None)
-    assert not ev_set.in_turn_again(2, None)
-    assert ev_set.in_turn_again(2, bad), "the plane that is behind has nothing else for this packet"
+    assert ev_set.may_retransmit(1, None)
+    assert not ev_set.may_retransmit(2, None)
+    assert ev_set.may_retransmit(2, bad), "the plane that is behind has nothing else for this packet"
 
 
 def test_one_loss_retires_an_ev_and_a_backup_of_the_same_plane_takes_its_place():

@@ -147,7 +147,7 @@ class Emulation:
                 self._state.release()
                 self._state = None
 
-    # --- processes of others ----------------------------------------------------------------------------------------
+    # --- other processes --------------------------------------------------------------------------------------------
 
     def run(self, node: str | None, argv: Sequence[str], log: str) -> None:
         """Start a process as `popen` does, by a fork where its command line runs one of the packages for that."""

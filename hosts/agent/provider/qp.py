@@ -30,7 +30,7 @@ _IGNORED: Final = (
     V.PKEY_INDEX | V.PORT | V.TIMEOUT | V.RETRY_CNT | V.RNR_RETRY | V.MIN_RNR_TIMER | V.MAX_QP_RD_ATOMIC
     | V.MAX_DEST_RD_ATOMIC
 )  # fmt: skip
-_ANYWHERE: Final = V.STATE | V.CUR_STATE | _IGNORED
+_IN_EVERY_STEP: Final = V.STATE | V.CUR_STATE | _IGNORED
 _PROFILES: Final = M.HINT | M.EV_PROFILE | M.CC_PROFILE | M.VENDOR_CFG
 _WINDOWS: Final = M.MAX_WIMM | M.MPR | M.CAP | M.VENDOR_CFG | M.HINT
 
@@ -164,7 +164,7 @@ class ProgramQp:
             raise VerbsError("EINVAL", f"a QP cannot go from {self.state.name} to {target.name}")
         if step.needs & ~vmask:
             raise VerbsError("EINVAL", f"the step to {target.name} needs {(step.needs & ~vmask)!r}")
-        extra = vmask & ~(_ANYWHERE | step.needs | step.verbs)
+        extra = vmask & ~(_IN_EVERY_STEP | step.needs | step.verbs)
         if extra or mask & ~step.mrc:
             raise VerbsError("EINVAL", f"the step to {target.name} does not take {extra or mask & ~step.mrc!r}")
         for name, (bit, low, high) in _VERBS_LIMITS.items():
@@ -236,8 +236,8 @@ class ProgramQp:
         """Access flags without REMOTE_WRITE refuse all writes; without any access flags, writes are allowed."""
         if self.made:
             memory = self._verbs.memory
-            shut = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
-            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if shut else memory
+            refused = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
+            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if refused else memory
 
     def _end(self, target: IbvQpState) -> None:
         if target is IbvQpState.RESET:
@@ -310,7 +310,7 @@ class ProgramQp:
                 if not self._receive():
                     break
             for _ in range(rings.waiting_sends()):
-                if not self._next():
+                if not self._send_next():
                     break
         except VerbsError as error:
             self.rings.drop()
@@ -332,7 +332,7 @@ class ProgramQp:
         self._verbs.post_recv(self.number, self.rings.take_receive(), self._loop.now)
         return True
 
-    def _next(self) -> bool:
+    def _send_next(self) -> bool:
         """Handle one request; return False if it has to wait."""
         if self.state is not IbvQpState.RTS and self.state is not IbvQpState.ERR:
             return False

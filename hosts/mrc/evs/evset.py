@@ -16,7 +16,7 @@ from mrclab.hosts.mrc.evs.selections import PathSelection
 from mrclab.hosts.mrc.evs.states import EvInput, EvState, next_state
 
 _GOOD: Final = EvState.GOOD
-_STEPS: Final = 60  # of a packet by the fastest plane
+_PACKET_UNITS: Final = 60  # that a packet adds to the count of the fastest plane
 
 Change = Callable[[Ev, str, str, str, float], None]  # (ev, old, new, reason, now)
 
@@ -62,7 +62,7 @@ class EvSet:
     # --- those of a set whose paths are known, made one by one as packets take them -----------------
 
     def make_lazily(self) -> None:
-        """Make EVs lazily, all at the first access besides `take` and `find`: for supplies without random draws."""
+        """Make EVs lazily, all at the first access besides `take` and `find`: for factories without random draws."""
         self._is_lazy = True
         self.changes += sum([plane.target for plane in self._plane_list])
 
@@ -103,7 +103,7 @@ class EvSet:
         """Weight planes by their rates: packets of slow planes count for more, in sixtieths."""
         fastest = max(rates.values())
         for number, plane in self._planes.items():
-            plane.step = max(1, round(_STEPS * fastest / rates[number]))
+            plane.step = max(1, round(_PACKET_UNITS * fastest / rates[number]))
 
     def fill(self, now: float) -> None:
         """Activate an EV in every plane that has none and can have one."""
@@ -118,7 +118,7 @@ class EvSet:
         plane = self._planes.get(plane_number)
         return plane is not None and plane.up and bool(plane.active)
 
-    def in_turn_again(self, plane_number: int, avoid: Ev | None) -> bool:
+    def may_retransmit(self, plane_number: int, avoid: Ev | None) -> bool:
         """Return True if it is this plane's turn for a retransmission: no plane gets ahead of another.
 
         Planes that have only `avoid` do not count.
@@ -130,7 +130,7 @@ class EvSet:
                 return False
         return True
 
-    def take_again(self, plane: int, now: float, lost_ev: Ev | None, avoid_plane: int) -> Ev | None:
+    def take_for_retransmission(self, plane: int, now: float, lost_ev: Ev | None, avoid_plane: int) -> Ev | None:
         """Return the EV for a retransmission in this plane; None if it has none but `lost_ev`, or is not in turn.
 
         `avoid_plane`: use any plane but this one, where there is another; 0: use the planes in turn.
@@ -140,7 +140,7 @@ class EvSet:
         if avoid_plane:
             if avoid_plane == plane and any(self.usable(other) for other in self.planes if other != plane):
                 return None
-        elif not self.in_turn_again(plane, lost_ev):
+        elif not self.may_retransmit(plane, lost_ev):
             return None
         ev = self.select(plane, now, lost_ev)
         if ev is None and not self.has_other(lost_ev):

@@ -143,8 +143,8 @@ class Background(LastingFault):
             raise ValueError(f"background traffic goes from {self.source} to itself; name two hosts")
         fabric = (info.context or {}).get("fabric")
         if isinstance(fabric, Fabric) and self.path(fabric) not in fabric.paths(self.source, self.destination):
-            ways = sorted({uplink for _, uplink in fabric.paths(self.source, self.destination)})
-            known = ", ".join(map(str, ways))
+            uplinks = sorted({uplink for _, uplink in fabric.paths(self.source, self.destination)})
+            known = ", ".join(map(str, uplinks))
             raise ValueError(f"no uplink {self.uplink} leads from {self.source} to {self.destination}; choose {known}")
         return self
 
@@ -161,9 +161,9 @@ class Background(LastingFault):
     @override
     def text(self, fabric: Fabric) -> str:
         plane, uplink = self.path(fabric)
-        way = f"plane {plane}, uplink {uplink}" if uplink else f"plane {plane}"
+        path_text = f"plane {plane}, uplink {uplink}" if uplink else f"plane {plane}"
         rate = self.packets_per_second(fabric)
-        return f"{rate:g} packets/s of other traffic from {self.source} to {self.destination} by {way}"
+        return f"{rate:g} packets/s of other traffic from {self.source} to {self.destination} by {path_text}"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

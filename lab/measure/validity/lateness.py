@@ -21,8 +21,8 @@ HEARTBEAT_S = 0.25  # seconds between two records in which the controller report
 CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
-_LOOK_S = 0.25  # seconds by which the ends of a stop are known
-_EXPLAINS_S = 0.5  # seconds of a stop that need no other word on the same process
+_LOOK_S = 0.25  # seconds between two checks: the times of a stop are known no better
+_EXPLAINS_S = 0.5  # a stop of this many seconds explains other delays of the process
 _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
 _NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller_")  # beginnings of kinds of faults
 
@@ -58,10 +58,10 @@ class Lateness:
         worst = max(self._of_switches(), key=lambda late: late.seconds, default=None)
         if worst is not None and worst.seconds > most:
             yield f"switch {worst.process} was {show_seconds(worst.seconds)} late at {self._time(worst.at)}"
-        still = max(self._silent(), key=lambda late: late.seconds, default=None)
-        if still is not None and still.seconds > SILENT_S:
-            span = f"{show_seconds(still.seconds)} until {self._time(still.at)}"
-            yield f"switch {still.process} gave no answer for {span}"
+        silent = max(self._silent(), key=lambda late: late.seconds, default=None)
+        if silent is not None and silent.seconds > SILENT_S:
+            span = f"{show_seconds(silent.seconds)} until {self._time(silent.at)}"
+            yield f"switch {silent.process} gave no answer for {span}"
         helper = max(self._of_helpers(), key=lambda late: late.seconds, default=None)
         if helper is not None and helper.seconds > most:
             yield f"the process {helper.process} was {show_seconds(helper.seconds)} late at {self._time(helper.at)}"
@@ -141,7 +141,7 @@ class Lateness:
         for r in self._history.of("cpu"):
             waits = r.get("waited", {})
             if waits and self._start <= r.t <= self._end:
-                known = _within_a_look(r.t - before)
+                known = _share_in_one_interval(r.t - before)
                 found += [Late(known * waited, name, r.t) for name, waited in waits.items() if name in others]
             before = r.t if waits else before
         return [late for late in found if not self._stopped(late.process, late.at - late.seconds, late.at)]
@@ -178,10 +178,10 @@ class Lateness:
         return any(begin <= until and since <= end + _RESTART_S for begin, end in times)
 
 
-def _within_a_look(seconds: float) -> float:
-    """Return the share of all waits of a stretch that some one look's time of it had at least.
+def _share_in_one_interval(seconds: float) -> float:
+    """Return the share of the waits within a span that must lie in one interval of `_LOOK_S`.
 
-    Waits are known as their sum: of a stretch as long as a look should take all may be one wait. Of a longer one no
-    more is known than that some part of it had as much as the average.
+    A `cpu` record has the sum of a process's waits since the last one. In a span as long as an interval they may be one
+    wait; in a longer span it is only certain that some interval has its average share.
     """
     return min(1.0, _LOOK_S / seconds) if seconds > 0 else 1.0

@@ -69,7 +69,7 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
 
 
 def _taken_by_parts(scenario: "Scenario") -> Iterator[Mistake]:
-    """Return the names that the parts of a chaos or population fault will have."""
+    """Yield faults with the names that the parts of a chaos or population fault will have."""
     whole = [(fault.prefix, fault) for fault in scenario.faults if fault.prefix is not None]
     first, last = dict(reversed(whole)), dict(whole)
     for index, fault in enumerate(scenario.faults) if whole else ():
@@ -143,7 +143,7 @@ def _bounds(entry: Any) -> Rows:
     for low, high in (("at_least", "at_most"), ("share_at_least", "share_at_most"), ("at_least_rtts", "max_rtts")):
         least, most = _number(getattr(entry, low, None)), _number(getattr(entry, high, None))
         if least is not None and most is not None and least[1] == most[1] and least[0] > most[0]:
-            yield low, f"{low} {getattr(entry, low)} exceeds {high} {getattr(entry, high)}; exchange them"
+            yield low, f"{low} {getattr(entry, low)} exceeds {high} {getattr(entry, high)}; swap them"
 
 
 def _number(value: Any) -> tuple[float, str] | None:

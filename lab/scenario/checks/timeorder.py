@@ -176,7 +176,7 @@ def _empty(window: Window, times: Mapping[str, float]) -> str:
         backwards = times[begin.name] + begin.seconds >= times[end.name] + end.seconds
     else:
         backwards = _later(begin.name, end.name) and _offset(begin) >= 0 >= _offset(end)
-    return f"the window {window} ends at or before its begin; exchange its moments" if backwards else ""
+    return f"the window {window} ends at or before its begin; swap its ends" if backwards else ""
 
 
 def _offset(moment: Moment) -> float:

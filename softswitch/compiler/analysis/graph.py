@@ -29,16 +29,16 @@ def _has_loop(pipeline: p4.Pipeline) -> bool:
     """Return True if a path through the pipeline returns to a node."""
     done: set[str] = set()
     for start in pipeline.nodes:
-        way, left = [start], [_following(pipeline, start)]
-        while way:
-            if way[-1] in done or not left[-1]:
-                done.add(way.pop())
+        path, left = [start], [_following(pipeline, start)]
+        while path:
+            if path[-1] in done or not left[-1]:
+                done.add(path.pop())
                 left.pop()
                 continue
             following = left[-1].pop()
-            if following in way:
+            if following in path:
                 return True
-            way.append(following)
+            path.append(following)
             left.append(_following(pipeline, following))
     return False
 
