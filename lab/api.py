@@ -28,8 +28,7 @@ from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.session.lab import Lab, lab_up
 from mrclab.lab.tables import Table
-from mrclab.topo.linux.killed import folder_prefix
-from mrclab.topo.linux.paths import RUN_DIR
+from mrclab.topo.linux.paths import RUN_DIR, folder_prefix
 
 WorldName = Literal["sim", "wire"]
 

@@ -3,7 +3,6 @@
 Pure: time is a parameter, and the caller of `look` carries out its decisions.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -16,8 +15,6 @@ from mrclab.events.event import Event
 from mrclab.events.hosts import MapperReport
 from mrclab.events.mapping import CableMap, DenyRefused, VerdictGiven, VerdictOver
 from mrclab.topo.model import Fabric
-
-log = logging.getLogger(__name__)
 
 MAPPER_REPORT = MapperReport.kind
 """Kind of the event with one cycle of a host's probes."""
@@ -74,7 +71,7 @@ class Clustermapper:
             self._reports += 1
         except ReportError as error:
             self._rejected += 1
-            log.warning("%s", error)
+            _warn(error)
 
     def poll(self, now: float) -> Decision:
         """Judge the reports; return elements to deny, with `reason`, and denials to lift. Call `refused` where one is
@@ -92,7 +89,7 @@ class Clustermapper:
         """Report, once, that an element could not be denied."""
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
-            log.warning("%s", error)
+            _warn(error)
             self._history.record(DenyRefused(element=str(verdict.element), reason=str(error)))
 
     def begin(self) -> None:
@@ -147,3 +144,9 @@ def _given(verdict: LocalisedFault) -> VerdictGiven:
         evidence=round(verdict.evidence, 1),
         alternatives=[str(each) for each in verdict.alternatives],
     )
+
+
+def _warn(error: Exception) -> None:
+    import logging  # noqa: PLC0415 - it takes a moment, and this is rare
+
+    logging.getLogger(__name__).warning("%s", error)

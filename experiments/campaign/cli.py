@@ -15,7 +15,7 @@ from mrclab.experiments.campaign.plan import CampaignPlan
 from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import Variant
+from mrclab.lab.command.options import AsJson, Variant
 from mrclab.lab.errors import Interrupted, Refused, ScenarioError, naming
 from mrclab.lab.run import worlds
 from mrclab.lab.scenario import scenario
@@ -52,7 +52,7 @@ def campaign(
         "results/campaign"
     ),
     yes: Annotated[bool, typer.Option("--yes", help="do not ask, however many runs")] = False,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run every seed with every combination of values in virtual time; the same command resumes it.
 

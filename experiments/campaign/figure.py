@@ -18,6 +18,7 @@ from mrclab.experiments.campaign.quantities import Axis, order
 from mrclab.experiments.runs.store import Row
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
+from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.series import quantile
@@ -83,7 +84,7 @@ def figure(
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
     to: Annotated[Path, typer.Option("--output", "--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
     if to.suffix not in _PICTURES:

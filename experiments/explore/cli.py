@@ -13,6 +13,7 @@ from mrclab.experiments.explore.system import Action
 from mrclab.experiments.explore.worlds import WORLDS, Space, named
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
+from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import Refused
 
 app = typer.Typer()
@@ -30,7 +31,7 @@ def explore(
     ] = 0,
     replay: Annotated[str, typer.Option(metavar="ACTIONS", help="show what happens in one run of the world")] = "",
     names: Annotated[bool, typer.Option("--list", help="list the worlds and their contents")] = False,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
 

@@ -16,7 +16,7 @@ from mrclab import compiled
 from mrclab.sim.nic import SimNic
 from mrclab.sim.world import SimWorld
 from mrclab.topo.config.transport import TransportSpec
-from mrclab.topo.linux import killed
+from mrclab.topo.linux import paths
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
 
@@ -37,7 +37,7 @@ def qp_memory(values: Mapping[str, Any]) -> float:
 
 def _measure(active: int) -> float:
     profile = {"active_per_plane": active, "backup_per_plane": 0, "ev_min_active": 1}
-    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as folder:
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as folder:
         fabric = Fabric(load(_FABRIC))
         transport = TransportSpec.model_validate({"ev_profile": profile})
         world = SimWorld(fabric, seed=1, transport=transport, mapper=None, files=Path(folder))

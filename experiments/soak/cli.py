@@ -14,7 +14,7 @@ from mrclab.experiments.soak.plan import draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import World
+from mrclab.lab.command.options import AsJson, World
 from mrclab.lab.errors import Refused
 from mrclab.lab.scenario.seeds import MAX_SEED
 
@@ -56,7 +56,7 @@ def soak(
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
     workers: Annotated[int, typer.Option("--workers", "--jobs", min=1, help="worker processes")] = 1,
     world: World = None,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
 

@@ -12,7 +12,7 @@ from mrclab.experiments.survey import cases, healing, page, record, startup
 from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.options import Target, World
+from mrclab.lab.command.options import AsJson, Target, World
 from mrclab.lab.errors import naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
@@ -60,7 +60,7 @@ def survey(
     page_file: Annotated[
         Path | None, typer.Option("--page", "--write", help="only write the page of all records so far to this file")
     ] = None,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try Clustermapper on many seeded faults and print its verdicts; exit status 3 while a part is left to do."""
     if page_file is not None:

@@ -11,7 +11,7 @@ from mrclab.experiments.worlds import page, work
 from mrclab.experiments.worlds.store import Store
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import Slower, Target, World
+from mrclab.lab.command.options import AsJson, Slower, Target, World
 from mrclab.lab.errors import ScenarioError, naming
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
@@ -56,7 +56,7 @@ def compare_worlds(
         typer.Option("--from", help="judge the figures in this file, which --page wrote; run only the scenarios named"),
     ] = None,
     note: Annotated[str, typer.Option(help="a sentence for the page, such as what else the machine did")] = "",
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run scenarios on the wire and in virtual time, and write one page that holds both side by side.
 

@@ -6,8 +6,6 @@ import gc
 import io
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
@@ -103,6 +101,8 @@ def _remedy(error: OSError) -> str:
 
 def _place(error: BaseException) -> str:
     """Return where an unexpected error comes from: the lab, or the module of a package that adds kinds to it."""
+    import traceback  # noqa: PLC0415 - rare
+
     from mrclab.topo.config import registry  # noqa: PLC0415 - it loads pydantic
 
     packages, found = registry.outside_packages(), "internal error"
@@ -115,6 +115,9 @@ def _place(error: BaseException) -> str:
 
 def _kept(error: BaseException) -> str:
     """Return the file that holds the traceback of an unexpected error."""
+    import tempfile  # noqa: PLC0415 - rare
+    import traceback  # noqa: PLC0415
+
     text = "".join(traceback.format_exception(error))
     try:
         with tempfile.NamedTemporaryFile("w", prefix="mrclab-", suffix=".log", delete=False) as file:

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from mrclab import compiled, starting
 
@@ -22,6 +24,8 @@ def main() -> None:
 
         if (request := shortcut.request(sys.argv[1:])) is not None:
             ending.run(lambda: shortcut.run(*request))
+        if (path := scenario(sys.argv[1:])) is not None:
+            ending.run(lambda: _run(path))
         from mrclab.lab.command.cli import main as run  # noqa: PLC0415 - that is what takes a moment
     except KeyboardInterrupt:
         sys.stderr.write("mrclab: interrupted\n")
@@ -30,3 +34,21 @@ def main() -> None:
         sys.stderr.write("mrclab: there is not enough memory to start; close what else runs\n")
         sys.exit(1)
     run()
+
+
+def scenario(arguments: Sequence[str]) -> Path | None:
+    """Return the SCENARIO of `mrclab run SCENARIO`, which does without typer; None for any other command line."""
+    plain = len(arguments) == 2 and arguments[0] == "run" and arguments[1] and not arguments[1].startswith("-")
+    return Path(arguments[1]) if plain else None
+
+
+def _run(path: Path) -> None:
+    """Run a scenario as `mrclab run` does without options."""
+    from mrclab.lab.command.runs import running  # noqa: PLC0415 - it takes a moment
+    from mrclab.topo.linux.paths import RUN_DIR  # noqa: PLC0415
+
+    try:
+        status = running.run(RUN_DIR.absolute(), path)
+    except KeyboardInterrupt:
+        status = 130  # typer prints nothing, either
+    sys.exit(status)

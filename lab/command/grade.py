@@ -10,6 +10,7 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.live.rundir import running_dir
+from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.lessons.grading import examined, graded, progress
@@ -33,7 +34,7 @@ def grade(
     seed: Annotated[
         int | None, typer.Option(help="your number: hosts, cable or switch of lessons 1, 3, 5 and 7 follow from it")
     ] = None,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Grade a lesson on your file or the running lab, and list unmet checks; exit status 1 if incomplete."""
     if number is not None and everything is None:

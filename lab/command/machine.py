@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
+from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError
 
 app = typer.Typer()
@@ -70,7 +71,7 @@ def bench(
 
 
 @app.command()
-def clean(context: typer.Context, as_json: answer.AsJson = False) -> None:
+def clean(context: typer.Context, as_json: AsJson = False) -> None:
     """Remove the processes, namespaces, cables and files of a killed lab; its history is kept, and its place is
     printed. Removes nothing else.
     """

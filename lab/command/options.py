@@ -31,6 +31,8 @@ def _folder_name(text: str) -> str:
 _TARGETS = ("soft", "bmv2")
 _FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
+
 World = Annotated[
     str | None,
     typer.Option(

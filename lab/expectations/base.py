@@ -4,7 +4,6 @@ An expectation whose moments never came (a fault that did not fault, a transfer 
 one for which there is no evidence (a window in which nothing ran or no host was sampled).
 """
 
-import logging
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ from mrclab.topo.input.sentences import brief
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
 
-_log = logging.getLogger(__name__)
 
 _LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)(B|b|bit)/s\s*")
@@ -137,7 +135,9 @@ class BaseExpectation(OfKind):
         except Exception as error:
             if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
                 return self.verdict(False, self.expected_outcome, f"{error.args[0]} never came")
-            _log.exception("%s", self.expected_outcome)
+            import logging  # noqa: PLC0415 - it takes a moment, and this is rare
+
+            logging.getLogger(__name__).exception("%s", self.expected_outcome)
             return self.verdict(
                 False, self.expected_outcome, f"this could not be judged: {type(error).__name__}: {error}"
             )

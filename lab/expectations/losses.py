@@ -1,6 +1,5 @@
 """Expectations of losses: how many, retransmitted or not, and how soon a fault was noticed and overcome."""
 
-import logging
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,8 +27,6 @@ from mrclab.lab.scenario.units import Duration, Percent, show_number, show_rate,
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures, PacketLoss
-
-_log = logging.getLogger(__name__)
 
 
 _STARTS = 10
@@ -235,7 +232,10 @@ def _edge(word: object) -> object:
     """Return an edge of a fault, of which earlier versions had other words."""
     new = {"strike": "begin", "heal": "clear"}.get(word) if isinstance(word, str) else None
     if new is not None:
-        _log.warning("after: %s is called after: %s now; the next release has only %s", word, new, new)
+        import logging  # noqa: PLC0415 - it takes a moment, and files with the old words are rare
+
+        text = "after: %s is called after: %s now; the next release has only %s"
+        logging.getLogger(__name__).warning(text, word, new, new)
     return new or word
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check, read
-from mrclab.topo.linux import killed
+from mrclab.topo.linux import paths
 
 _LONGEST = 300.0  # seconds that the tests may take
 
@@ -35,7 +35,7 @@ def grade(path: Path) -> list[Check]:
 
 def _run(path: Path, mutant: str = "") -> tuple[int, int, str]:
     """Return the numbers of tests that passed and that did not (skipped ones included), and pytest's last line."""
-    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as place:
         report = Path(place) / "junit.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "mrclab.lab.lessons.mutants"]
         words += ["-p", "no:hypothesispytest", "-p", "no:anyio"]  # half of the time, where they are installed

@@ -25,7 +25,7 @@ from mrclab.rpc.errors import RpcError, RpcUnavailable
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.world import SimWorld
 from mrclab.topo.config.transport import TransportSpec
-from mrclab.topo.linux.killed import folder_prefix
+from mrclab.topo.linux.paths import folder_prefix
 from mrclab.topo.model import Fabric, Link
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from mrclab.lab.errors import LabError
 from mrclab.lab.ui.checking import NAME
 from mrclab.lab.ui.sources import Live
-from mrclab.topo.linux import killed
+from mrclab.topo.linux import paths
 from mrclab.topo.linux.paths import RUN_DIR
 
 _POLL = 0.05  # seconds between two looks whether a lab has come up
@@ -64,7 +64,7 @@ class Editor:
                 raise LabError("a scenario runs already; wait until it has ended")
             self._tidy()
             self.text = text
-            place = self._place = Path(tempfile.mkdtemp(prefix=killed.folder_prefix()))
+            place = self._place = Path(tempfile.mkdtemp(prefix=paths.folder_prefix()))
             (place / NAME).write_text(text, encoding="utf-8")
             virtual = (world or checked["world"]) == "sim"
             where = place if virtual else self._run_dir

@@ -51,11 +51,12 @@ NOT_FOR_VIRTUAL_TIME = (
 )  # fmt: skip
 
 NOT_FOR_A_RUN = (
-    "asyncio", "jinja2", "matplotlib", "numpy", "prompt_toolkit", "pyarrow", "starlette", "textual", "unittest",
+    "asyncio", "jinja2", "matplotlib", "numpy", "prompt_toolkit", "pyarrow", "starlette", "textual",
+    "typer", "unittest",
 )  # fmt: skip
 """Packages that take long to load, and that no run in virtual time without a report needs."""
 
-NOT_FOR_A_ROW = (*NOT_FOR_A_RUN, "rich", "typer")
+NOT_FOR_A_ROW = (*NOT_FOR_A_RUN, "rich")
 NOT_FOR_A_LOAD = (*NOT_FOR_A_ROW, "csv", "email", "shutil", "signal", "subprocess", "tempfile", "zipfile")
 MODULES_OF_A_RUN, MODULES_OF_A_ROW, MODULES_OF_A_LOAD = 330, 308, 145
 """Most modules of this project that such a run, a row of a campaign, and a load of `mrclab bench sim` load."""
@@ -160,7 +161,7 @@ def test_the_command_and_virtual_time_load_without_linux_and_without_p4runtime()
 RUN = """
 import sys
 from mrclab.lab.command.entry import main
-sys.argv = ["mrclab", "run", "small.yaml", "--json"]
+sys.argv = ["mrclab", "run", "small.yaml"]
 try:
     main()
 except SystemExit as end:

@@ -1,5 +1,6 @@
 """The command's own manners: output that nobody reads or that cannot be written, and errors that nobody foresaw."""
 
+import inspect
 import io
 import json
 import os
@@ -15,8 +16,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, ending
+from mrclab.lab.command import cli, ending, entry
 from mrclab.lab.command.live import shortcut
+from mrclab.lab.command.runs import running, scenarios
 from mrclab.lab.errors import LabError, Unreachable
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
@@ -329,6 +331,29 @@ def test_a_command_of_the_prompt_needs_no_machinery_of_the_command_line(tmp_path
 )
 def test_what_is_plainly_a_command_of_the_prompt_is_recognized(arguments, expected):
     assert shortcut.request(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["run", "x.yaml"], Path("x.yaml")),
+        (["run", "--help"], None),  # typer's, as are options and mistakes
+        (["run", "x.yaml", "--json"], None),
+        (["run", ""], None),
+        (["plan", "x.yaml"], None),
+    ],
+)
+def test_a_run_without_options_is_recognized(arguments, expected):
+    assert entry.scenario(arguments) == expected
+
+
+def test_a_run_without_options_has_the_defaults_of_the_command():
+    plain, command = (
+        {one.name: one.default or None for one in inspect.signature(each).parameters.values()}
+        for each in (running.run, scenarios.run)
+    )
+    del plain["run_dir"], command["context"]
+    assert plain == command
 
 
 def test_a_name_that_is_nearly_a_command_gets_the_command():

@@ -39,11 +39,6 @@ def keep(directory: Path) -> str:
     return f" (its history and logs are kept in {place})"
 
 
-def folder_prefix() -> str:
-    """Return the start of the name of a folder of temporary files, with this process's pid."""
-    return f"mrclab-{os.getpid()}-"
-
-
 def remove_folders() -> list[str]:
     """Remove this user's folders of temporary files whose processes have ended; one phrase for each."""
     removed = []

@@ -2,11 +2,7 @@
 
 import json
 import sys
-from typing import Annotated, Any
-
-import typer
-
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
+from typing import Any
 
 
 def give(command: str, status: int, /, **fields: Any) -> None:

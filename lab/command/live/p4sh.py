@@ -11,7 +11,7 @@ import tempfile
 from mrclab import HOME
 from mrclab.lab.errors import Refused, RunError
 from mrclab.lab.run.wire.attach import LabClients
-from mrclab.topo.linux import killed
+from mrclab.topo.linux import paths
 
 PYTHON = HOME / ".venv-p4sh" / "bin" / "python"
 _IDS = 90  # election ids from 1 up to this, far below the controller's 100; a switch refuses two alike
@@ -31,7 +31,7 @@ def attach(lab: LabClients, name: str) -> int:
         raise RunError(f"{switch.name} is not running: it has no socket {socket}")
     election = 1 + os.getpid() % _IDS
     words = ["--grpc-addr", f"unix:{socket}", "--device-id", str(switch.device_id), "--election-id", f"0,{election}"]
-    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as home:  # IPython's profile: not the user's own
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as home:  # IPython's profile: not the user's own
         environment = {**os.environ, "IPYTHONDIR": home}
         if not sys.stdin.isatty():
             environment["TERM"] = "dumb"  # what is piped in gets no terminal title back

@@ -3,16 +3,11 @@
 `request` recognizes a plain one; whatever else there is (help, a mistake) is the command line's.
 """
 
-import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mrclab.lab import width
-from mrclab.lab.command.live.rundir import running_dir
-from mrclab.lab.prompt.remote import client
 from mrclab.topo.linux.paths import RUN_DIR
 
 NAMES = (
@@ -50,6 +45,13 @@ def request(arguments: Sequence[str]) -> Request | None:
 
 def run(run_dir: Path, words: Sequence[str], as_json: bool) -> None:
     """Have the lab's prompt run a command, and print its output."""
+    import json  # noqa: PLC0415 - every process loads this module, and few have such a request
+    import shlex  # noqa: PLC0415
+
+    from mrclab.lab import width  # noqa: PLC0415
+    from mrclab.lab.command.live.rundir import running_dir  # noqa: PLC0415
+    from mrclab.lab.prompt.remote import client  # noqa: PLC0415
+
     response: dict[str, Any] = client.ask(
         running_dir(run_dir.absolute()), "command", line=shlex.join(words), width=width.of_output()
     )

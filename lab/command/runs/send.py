@@ -16,7 +16,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
-from mrclab.lab.command.options import Target, World
+from mrclab.lab.command.options import AsJson, Target, World
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
@@ -49,7 +49,7 @@ def send(
     target: Target = None,
     world: World = None,
     timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Send a file from host to host, through the lab that is up, or one started for this transfer."""
     if not file.is_file():

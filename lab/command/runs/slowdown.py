@@ -9,6 +9,7 @@ from rich.table import Table
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
+from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.traffic import slowdown as measured
 from mrclab.lab.report import results
@@ -22,7 +23,7 @@ out = console.console()
 def slowdown(
     directory: Annotated[Path, typer.Argument(metavar="RESULT", help="the directory of a run")],
     traffic: Annotated[str, typer.Option(help="only this workload")] = "",
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show completion times and slowdowns of a run's flows by size: p50, p99 and p99.9.
 

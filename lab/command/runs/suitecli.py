@@ -10,7 +10,7 @@ import typer
 from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import FolderName, Force, Results, Target, Variant, World
+from mrclab.lab.command.options import AsJson, FolderName, Force, Results, Target, Variant, World
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import compare, results, suitereport
 from mrclab.lab.run import suite, worlds
@@ -43,7 +43,7 @@ def run_suite(
     name: FolderName = "suite",
     dry_run: Annotated[bool, typer.Option(help="list the runs and start nothing")] = False,
     force: Force = False,
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run many scenarios in order, with one report; continues after a failure. Exit status 0, 1 or 3 as for `run`."""
     if seeds is not None and repeat > 1:
@@ -82,7 +82,7 @@ def compare_runs(
     ],
     output: Annotated[Path, typer.Option(help="where the page and its pictures go")] = Path("results/compare"),
     title: Annotated[str, typer.Option(help="of the page")] = "Runs side by side",
-    as_json: answer.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare several runs on one page: expectations' figures, goodput and completion times."""
     members = [compare.read(directory) for directory in directories]

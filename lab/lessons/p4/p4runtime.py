@@ -16,7 +16,7 @@ from mrclab.lab.lessons.base import Check, read
 from mrclab.lab.lessons.p4 import routes
 from mrclab.lab.lessons.parts import SwitchPart
 from mrclab.softswitch.switch import SoftSwitch
-from mrclab.topo.linux import killed
+from mrclab.topo.linux import paths
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 _LONGEST = 60.0  # seconds that a controller may take
@@ -29,7 +29,7 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
     part = SwitchPart.drawn(seed)
     if not PYTHON.exists():
         raise Refused("p4runtime-shell is not set up; run `make setup`")
-    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as place:
         socket = Path(place) / "p4rt.sock"
         with served(socket) as device:
             error = _run(path, socket, place)

@@ -71,9 +71,9 @@ def spliced(text: str, ingress: str) -> str:
 
 def _compiled(text: str) -> str:
     """The lab's program with the learner's action in it. BuildError: p4c refused it."""
-    from mrclab.topo.linux import killed  # noqa: PLC0415 - where there is p4c, there is Linux
+    from mrclab.topo.linux import paths  # noqa: PLC0415 - where there is p4c, there is Linux
 
-    with tempfile.TemporaryDirectory(prefix=killed.folder_prefix()) as place:
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as place:
         sources, build = Path(place) / "p4src", Path(place) / "build"
         shutil.copytree(p4build.SOURCE_DIR, sources, ignore=shutil.ignore_patterns("build"))
         ingress = sources / "ingress.p4"
