@@ -44,7 +44,7 @@ _T1: Final = srv6.usid(srv6.UsidType.T1, 0, 0)
 _T1_MASK: Final = srv6.usid(srv6.UsidType.DOWNLINK, 0, 0)  # all bits of a type
 
 
-def _made(
+def _make_frame(
     path: Any, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
 ) -> SimFrame:
     """Make a frame as it leaves its host; `headers` in bytes."""
@@ -117,7 +117,7 @@ class ObjectPath(EvRoute):
     def _frame(
         self, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
     ) -> SimFrame:
-        frame = _made(self, traffic_class, headers, payload, body, read)
+        frame = _make_frame(self, traffic_class, headers, payload, body, read)
         frame.usids, frame.flow = self.usids, self.flow
         frame.ev = self.entropy
         frame.trimmable = True
@@ -271,7 +271,7 @@ class ObjectPlainPath(PlainPath):
 
     def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
         """A frame as an object."""
-        frame = _made(self, traffic_class, _ROCE_START + len(body), payload, body, None)
+        frame = _make_frame(self, traffic_class, _ROCE_START + len(body), payload, body, None)
         frame.usids, frame.flow = None, self.flow
         frame.ev = self.entropy
         frame.trimmable = False

@@ -27,7 +27,7 @@ class LinkTimes(NamedTuple):
     delay: float
 
 
-def _some(value: tuple[int, ...]) -> tuple[int, ...]:
+def _not_empty(value: tuple[int, ...]) -> tuple[int, ...]:
     if not value:
         raise ValueError("must name a plane; leave it out for all of them")
     return value
@@ -41,7 +41,7 @@ class LinkRule(ExactTypes):
     tier: LinkTier | None = Field(
         default=None, description="nic: cables of hosts; the others: those between switches of two tiers"
     )
-    planes: Annotated[tuple[int, ...], AfterValidator(_some)] | None = Field(
+    planes: Annotated[tuple[int, ...], AfterValidator(_not_empty)] | None = Field(
         default=None, description="planes whose cables it is about; default: all"
     )
     cables: tuple[str, ...] = Field(default=(), description="single cables, in place of tier and planes")

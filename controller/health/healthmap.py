@@ -163,7 +163,7 @@ class HealthMap:
         many = len(self._fabric.links) > MAX_LINKS
         at_fault = {verdict.element: verdict for verdict in self._verdicts}
         named = {self._named(path): None for path in sorted(self._lossy if many else self._probed)}
-        result = {link.name: self._shown(link, at_fault.get(link)) for link in named}
+        result = {link.name: self._link_row(link, at_fault.get(link)) for link in named}
         return result if many else {link.name: result.get(link.name) or _unknown() for link in self._fabric.links}
 
     def _named(self, path: ProbePath) -> Element:
@@ -171,7 +171,7 @@ class HealthMap:
         elements = self.localiser.crossed(path)
         return elements[2] if path.uplink else elements[0]
 
-    def _shown(self, link: Element, verdict: LocalisedFault | None) -> dict[str, Any]:
+    def _link_row(self, link: Element, verdict: LocalisedFault | None) -> dict[str, Any]:
         probed = [known.cycles for known in self._over[link] if self._named(known.path) == link]
         sent = sum(cycle.sent for cycles in probed for cycle in cycles)
         if not sent:

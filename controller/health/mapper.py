@@ -106,7 +106,7 @@ class Clustermapper:
             "reports": self._reports,
             "rejected": self._rejected,
             "links": self.health.links(),
-            "verdicts": [_given(verdict).fields() for verdict in self.health.verdicts],
+            "verdicts": [_verdict_event(verdict).fields() for verdict in self.health.verdicts],
         }
 
     def _record_changes(self, verdicts: tuple[LocalisedFault, ...]) -> None:
@@ -115,7 +115,7 @@ class Clustermapper:
         for element, verdict in now.items():
             known = self._known.get(element)
             if known is None or known.state != verdict.state:
-                self._history.record(_given(verdict))
+                self._history.record(_verdict_event(verdict))
         for element in self._known:
             if element not in now:
                 self._history.record(VerdictOver(element=str(element)))
@@ -135,7 +135,7 @@ def reason(verdict: LocalisedFault) -> str:
     return f"{verdict.rate:.0%} of probes lost"
 
 
-def _given(verdict: LocalisedFault) -> VerdictGiven:
+def _verdict_event(verdict: LocalisedFault) -> VerdictGiven:
     return VerdictGiven(
         element=str(verdict.element),
         element_kind=verdict.element.kind,

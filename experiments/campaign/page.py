@@ -190,7 +190,10 @@ def words(one: Summary) -> list[str]:
     if one.figure is None:
         return passed
     middle = one.figure.median
-    return [*passed, "median " + (show_seconds(middle) if one.unit == "s" else f"{_shown(middle)} {one.unit}".rstrip())]
+    return [
+        *passed,
+        "median " + (show_seconds(middle) if one.unit == "s" else f"{_number_text(middle)} {one.unit}".rstrip()),
+    ]
 
 
 def as_json(one: Summary) -> dict[str, Any]:
@@ -227,10 +230,10 @@ def render(
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": planned, "states": dict(states), "same": same}
     context["broken"] = any(state not in _RESULTS for state in states)
     context |= {"summaries": summaries(rows, fields), "failing": failing[:SHOWN], "failed": len(failing)}
-    return template.fill(Path(__file__).with_name("campaign.html.j2"), context, figure=_shown, percent=_percent)
+    return template.fill(Path(__file__).with_name("campaign.html.j2"), context, figure=_number_text, percent=_percent)
 
 
-def _shown(value: float | None) -> str:
+def _number_text(value: float | None) -> str:
     return "" if value is None else show_number(value)
 
 

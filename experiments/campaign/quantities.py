@@ -65,7 +65,7 @@ class Axis:
         if (found := numbers(given)) is None:
             return cls({value: value if isinstance(value, str) else json.dumps(value) for value in given}, "")
         scaled = {value: number * scale for value, number in found[0].items()}
-        unit, factor = _shown(found[1], [abs(number) for number in scaled.values() if number])
+        unit, factor = _display_unit(found[1], [abs(number) for number in scaled.values() if number])
         # A microsecond is not 0.6000000000000001 of one because floats say so.
         return cls({value: float(f"{number / factor:.12g}") for value, number in scaled.items()}, unit)
 
@@ -74,7 +74,7 @@ class Axis:
         return None if value is None else self.places[plain(value)]
 
 
-def _shown(unit: str, sizes: Sequence[float]) -> tuple[str, float]:
+def _display_unit(unit: str, sizes: Sequence[float]) -> tuple[str, float]:
     """Return the unit for display, and its factor."""
     known = _SHOWN.get(unit)
     if known is None:

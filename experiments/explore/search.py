@@ -178,7 +178,7 @@ class Search:
         system = System(self.world)
         for action in self.trace_to(around[0]):
             system.do(action)
-        steps = [self._to(one, two) for one, two in zip(around, [*around[1:], around[0]], strict=True)]
+        steps = [self._step_between(one, two) for one, two in zip(around, [*around[1:], around[0]], strict=True)]
         seconds = sum(step.seconds for step in steps)
         data, frames = sum(step.data for step in steps), sum(step.frames for step in steps)
         rtts = seconds / system.base_rtt
@@ -194,7 +194,7 @@ class Search:
             return Counterexample(f"it never ends: {sent}", trace, cycle)
         return None
 
-    def _to(self, one: int, two: int) -> TraceStep:
+    def _step_between(self, one: int, two: int) -> TraceStep:
         return next(step for step in self._steps[one] if step.to == two)
 
     def _around(self, members: set[int]) -> list[int]:

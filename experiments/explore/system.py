@@ -270,23 +270,23 @@ class System:
     def _do_lose(self, serial: int) -> None:
         self._take(serial)
 
-    def _again(self, serial: int, data: Callable[[bytes], bytes], keep: bool = False) -> None:
+    def _resend(self, serial: int, data: Callable[[bytes], bytes], keep: bool = False) -> None:
         one = self._take(serial)
         if keep:
             self.network.append(one)
         self.network.append(one.changed(self._serial(), data(one.data)))
 
     def _do_duplicate(self, serial: int) -> None:
-        self._again(serial, bytes, keep=True)
+        self._resend(serial, bytes, keep=True)
 
     def _do_mark(self, serial: int) -> None:
-        self._again(serial, packets.marked)
+        self._resend(serial, packets.marked)
 
     def _do_trim(self, serial: int) -> None:
-        self._again(serial, lambda data: packets.trimmed(data, last_hop=False))
+        self._resend(serial, lambda data: packets.trimmed(data, last_hop=False))
 
     def _do_trim_last_hop(self, serial: int) -> None:
-        self._again(serial, lambda data: packets.trimmed(data, last_hop=True))
+        self._resend(serial, lambda data: packets.trimmed(data, last_hop=True))
 
     def _do_down(self, which: int) -> None:
         host, port = which >> 8, which & 0xFF

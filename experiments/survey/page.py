@@ -24,7 +24,7 @@ _LOCALISATION_COLUMNS = ("switches", "fault", "cases", "named", "right verdicts"
 def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
     """One page for the records of one survey per target; `page` is where it goes."""
     fields = [records for records in surveys if records]
-    cases = [some for records in fields if (some := _of(records, "case"))]
+    cases = [some for records in fields if (some := _of_kind(records, "case"))]
     context = {
         "circumstances": _circumstances(fields),
         "localisation": _localisation(cases),
@@ -53,7 +53,7 @@ def verdict_shares(records: Iterable[Record]) -> tuple[int, int, int]:
 
 def as_json(records: Sequence[Record]) -> dict[str, Any]:
     """Summarize the records of one survey, for programs."""
-    cases = _of(records, "case")
+    cases = _of_kind(records, "case")
     total, right, false_positives = verdict_shares(cases)
     named = sum(bool(case["complete"]) for case in cases)
     kinds = sorted({str(record["kind"]) for record in records})
@@ -106,7 +106,7 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> list[str]:
     """Every case that was not named whole and right, so that nothing hides in a percentage."""
     lines = []
     for records in surveys:
-        for case in _of(records, "case"):
+        for case in _of_kind(records, "case"):
             total, right, _ = verdict_shares([case])
             if not case["complete"] or right < total:
                 faulty = " and ".join(fault["element"] for fault in case["faults"])
@@ -151,5 +151,5 @@ def _kind(case: Record) -> str:
     return str(case["faults"][0]["kind"]) if len(case["faults"]) == 1 else "double"
 
 
-def _of(records: Sequence[Record], kind: str) -> list[Record]:
+def _of_kind(records: Sequence[Record], kind: str) -> list[Record]:
     return [record for record in records if record["kind"] == kind]

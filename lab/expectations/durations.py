@@ -64,7 +64,7 @@ def parse_limit(value: object) -> object:
         ) from None
 
 
-def _known(limit: Limit, info: ValidationInfo) -> Limit:
+def _check_limit(limit: Limit, info: ValidationInfo) -> Limit:
     known = ["rtt", *(info.context or {}).get("goodput", [limit.of])]
     if limit.of and limit.of not in known:
         raise ValueError(f"no expectation is named {limit.of!r}; {hinted(info, limit.of, known)}")
@@ -79,7 +79,7 @@ def _other(name: str, measures: "Measures") -> float:
 
 
 _text: Any = PlainSerializer(str, return_type=str)
-LimitField = Annotated[Limit, BeforeValidator(parse_limit), AfterValidator(_known), _text]
+LimitField = Annotated[Limit, BeforeValidator(parse_limit), AfterValidator(_check_limit), _text]
 
 
 class DurationExpectation(BaseExpectation):

@@ -127,7 +127,7 @@ class Chaos(CompositeFault):
                 continue
             broken = frozenset().union(*(links for _, links in active))
             for _ in range(_TRIES):
-                fault = self._one(fabric, draw, number + 1, round(now, 3), round(lasts, 3))
+                fault = self._draw_fault(fabric, draw, number + 1, round(now, 3), round(lasts, 3))
                 links = frozenset(fault.links(fabric))
                 if links.isdisjoint(broken) and paths.least(broken | links) >= self.keep_paths:
                     number += 1
@@ -135,7 +135,7 @@ class Chaos(CompositeFault):
                     yield fault
                     break
 
-    def _one(self, fabric: Fabric, draw: random.Random, number: int, at: float, lasts: float) -> FaultBase:
+    def _draw_fault(self, fabric: Fabric, draw: random.Random, number: int, at: float, lasts: float) -> FaultBase:
         kind = draw.choice(self.kinds)
         model = FAULTS[kind]
         fields = {**(model.draw(draw, fabric) or {}), "kind": kind, "at": Trigger(seconds=at)}

@@ -266,7 +266,7 @@ class RuntimeTable:
         if self.table.entries is not None:
             raise ImmutableError(f"table {self.table.name} has const entries: they cannot be changed")
 
-    def _found(self, match: MatchKey, priority: int) -> _Entry:
+    def _find(self, match: MatchKey, priority: int) -> _Entry:
         entry = self._entries.get((match, priority))
         if entry is None:
             raise NotFoundError(f"table {self.table.name} has no such entry")
@@ -329,7 +329,7 @@ class RuntimeTable:
         """Replace action and idle timeout of an entry."""
         self._writable()
         check(self.table.name, self.info.key, entry.match)
-        stored = self._found(entry.match, entry.priority)
+        stored = self._find(entry.match, entry.priority)
         value = self._value(entry.action, stored.cell)
         self._use(entry.action, 1)
         self._use(stored.action, -1)
@@ -346,20 +346,20 @@ class RuntimeTable:
         """Remove an entry."""
         self._writable()
         check(self.table.name, self.info.key, match)
-        stored = self._found(match, priority)
+        stored = self._find(match, priority)
         self._matcher.remove(match, priority)
         self._use(stored.action, -1)
         del self._entries[match, priority]
 
     def get(self, match: MatchKey, priority: int) -> TableEntry:
         """Return one entry."""
-        return self._shown(self._found(match, priority))
+        return self._as_entry(self._find(match, priority))
 
     def entries(self) -> list[TableEntry]:
         """Return all entries, oldest first."""
-        return [self._shown(stored) for stored in self._entries.values()]
+        return [self._as_entry(stored) for stored in self._entries.values()]
 
-    def _shown(self, stored: _Entry) -> TableEntry:
+    def _as_entry(self, stored: _Entry) -> TableEntry:
         shown = TableEntry(stored.match, stored.action, stored.priority, stored.idle_timeout, is_const=stored.is_const)
         if stored.cell is not None:
             if self.table.with_counters:
@@ -379,7 +379,7 @@ class RuntimeTable:
             if not stored.idle_timeout or not stored.cell:
                 continue
             if now - max(stored.cell[LAST_HIT], stored.reported) >= stored.idle_timeout:
-                found.append(self._shown(stored))
+                found.append(self._as_entry(stored))
                 stored.reported = now
         return found
 
@@ -421,14 +421,14 @@ class RuntimeTable:
 
     def set_counter(self, match: MatchKey, priority: int, value: CounterValue) -> None:
         """Write an entry's direct counter."""
-        stored = self._found(match, priority)
+        stored = self._find(match, priority)
         if not self.table.with_counters or stored.cell is None:
             raise InvalidRequestError(f"table {self.table.name} has no direct counter")
         stored.cell[PACKETS], stored.cell[BYTES] = value
 
     def set_meter(self, match: MatchKey, priority: int, config: MeterConfig | None) -> None:
         """Write an entry's direct meter."""
-        stored = self._found(match, priority)
+        stored = self._find(match, priority)
         if self.table.direct_meter is None or stored.cell is None:
             raise InvalidRequestError(f"table {self.table.name} has no direct meter")
         stored.cell[METER + 1].configure(config)

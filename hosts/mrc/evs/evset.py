@@ -156,7 +156,7 @@ class EvSet:
         for other in self._plane_list:
             if other.share < share and other.up and other.active:
                 return None
-        ev = self._next(plane, None, now)
+        ev = self._next_ev(plane, None, now)
         if ev is not None:
             plane.share = share + plane.step
         return ev
@@ -167,9 +167,9 @@ class EvSet:
         An EV in SKIP that is passed over becomes GOOD, one per call, and is used only if there is no other.
         """
         plane = self.planes.get(plane_number)
-        return self._next(plane, avoid, now) if plane is not None and plane.up else None
+        return self._next_ev(plane, avoid, now) if plane is not None and plane.up else None
 
-    def _next(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
+    def _next_ev(self, plane: Plane, avoid: Ev | None, now: float) -> Ev | None:
         if self.selection is not None:
             self.complete()
             return self._chosen(self.selection, plane, avoid, now)
@@ -371,7 +371,7 @@ class EvSet:
         if bad:
             self.restore(min(bad, key=lambda ev: ev.bad_since), now, "last resort")
 
-    def _made(self, plane: Plane, now: float) -> Ev | None:
+    def _make_another(self, plane: Plane, now: float) -> Ev | None:
         """Make one more EV of a plane that is not denied; None if all are made."""
         factory = plane.factory
         while factory is not None and factory.left:
@@ -392,14 +392,14 @@ class EvSet:
 
     def _grow(self, plane: Plane, now: float) -> Ev | None:
         """Activate one more EV if some of the active ones are not made yet."""
-        ev = self._made(plane, now) if plane.unmade else None
+        ev = self._make_another(plane, now) if plane.unmade else None
         if ev is not None:
             self._join(plane, ev)
         return ev
 
     def _backup(self, plane: Plane, now: float) -> Ev | None:
         """Return an EV to replace one in rotation."""
-        return plane.backup() or self._made(plane, now)
+        return plane.backup() or self._make_another(plane, now)
 
     def _step(self, ev: Ev, given: EvInput, reason: str, now: float) -> None:
         """Apply an input to the state machine of an EV."""

@@ -94,7 +94,7 @@ class Credits:
     def _state(self, peer: Peer) -> CreditState:
         found = self._states.get(peer.address_bytes)
         if found is None:
-            retry = self._endpoint.timers.timer(partial(self._again, peer.address_bytes))
+            retry = self._endpoint.timers.timer(partial(self._retry, peer.address_bytes))
             found = self._states[peer.address_bytes] = CreditState(peer, retry)
         found.peer = peer
         return found
@@ -116,7 +116,7 @@ class Credits:
         else:
             state.retry.cancel()
 
-    def _again(self, address: bytes, now: float) -> None:
+    def _retry(self, address: bytes, now: float) -> None:
         state = self._states.get(address)
         if state is not None and state.peer.credit is not None:
             state.request_queued = False

@@ -120,7 +120,7 @@ def _numbers(fabric: Fabric) -> Iterator[str]:
     )
 
 
-def _some(items: Sequence[T]) -> Iterator[T | None]:
+def _first_and_last(items: Sequence[T]) -> Iterator[T | None]:
     """All of a few items; of many the first and the last, None between them."""
     if len(items) <= MAX_ROWS:
         yield from items
@@ -136,7 +136,7 @@ def _skip(table: Table, items: Sequence[object]) -> None:
 
 def _fill(table: Table, items: Sequence[T], row: Callable[[T], Sequence[str]]) -> None:
     """Add the rows of the items that are shown, and one for those between."""
-    for item in _some(items):
+    for item in _first_and_last(items):
         if item is None:
             _skip(table, items)
         else:
@@ -144,7 +144,7 @@ def _fill(table: Table, items: Sequence[T], row: Callable[[T], Sequence[str]]) -
 
 
 def _listed(words: Sequence[str]) -> str:
-    return ", ".join("…" if word is None else word for word in _some(words))
+    return ", ".join("…" if word is None else word for word in _first_and_last(words))
 
 
 def _hosts(fabric: Fabric) -> Table:
@@ -186,17 +186,17 @@ def _cables(fabric: Fabric) -> Table:
 
 
 def _link_names(fabric: Fabric, indexes: Sequence[int]) -> Iterator[str]:
-    return ("…" if index is None else fabric.links[index].name for index in _some(indexes))
+    return ("…" if index is None else fabric.links[index].name for index in _first_and_last(indexes))
 
 
 def _entries(fabric: Fabric) -> Table:
     table = grid("switch", "table", "entry", title="Table entries", fold=True)
-    for switch in _some(fabric.switches):
+    for switch in _first_and_last(fabric.switches):
         if switch is None:
             _skip(table, fabric.switches)
             continue
         entries = intent.entries(fabric, switch)
-        for entry in _some(entries):
+        for entry in _first_and_last(entries):
             if entry is None:
                 _skip(table, entries)
             else:

@@ -35,7 +35,7 @@ class Population(CompositeFault, LastingFault):
     def _of_a_cable(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         fabric = (info.context or {}).get("fabric")
         if isinstance(fabric, Fabric):
-            _made(given, fabric, "one", fabric.links[0].name)
+            _part(given, fabric, "one", fabric.links[0].name)
         return given
 
     @model_validator(mode="after")
@@ -53,7 +53,7 @@ class Population(CompositeFault, LastingFault):
         draw = random.Random(f"{seed}/{self.name}")
         places = sorted(draw.sample(range(len(self._cables(fabric))), self._drawn(fabric)))
         cables = self._cables(fabric)
-        return [_made(self.fault, fabric, f"{self.prefix}-{n}", cables[at]) for n, at in enumerate(places, 1)]
+        return [_part(self.fault, fabric, f"{self.prefix}-{n}", cables[at]) for n, at in enumerate(places, 1)]
 
     def _cables(self, fabric: Fabric) -> list[str]:
         return [link.name for link in fabric.links if self.of in {"all", fabric.shape.tier_of(link.index)}]
@@ -66,7 +66,7 @@ class Population(CompositeFault, LastingFault):
         return math.ceil(round(self.share * cables, 6))  # a share above 0 is one cable at least
 
 
-def _made(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
+def _part(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
     """Return the fault of one cable; ValueError for invalid fields."""
     kind = given.get("kind")
     if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:

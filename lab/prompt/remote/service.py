@@ -42,7 +42,7 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     }
     commands |= {name: functools.partial(_operate, session, packets, name) for name in OPERATIONS}
     server = AsyncServer(
-        run_dir / SOCKET, {name: _beside(session, pool, work) for name, work in commands.items()}, cancel=True
+        run_dir / SOCKET, {name: _in_thread(session, pool, work) for name, work in commands.items()}, cancel=True
     )
     loop, begun, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     refused: list[BaseException] = []
@@ -73,7 +73,7 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
         loop.close()
 
 
-def _beside(
+def _in_thread(
     session: LabSession, pool: Executor, work: Callable[..., dict[str, Any]]
 ) -> Callable[..., Awaitable[dict[str, Any]]]:
     """Wrap a function as a coroutine function that runs it in a thread; cancelling it ends the work soon."""

@@ -29,7 +29,7 @@ class RunningMatrix(Running):
             flow.name: one for flow, one in zip(self._in_order, entry.matrix.connections, strict=True)
         }
 
-    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+    def _end_fields(self, flow: Flow, sends: bool) -> dict[str, Any]:
         if sends:
             return {"size": flow.size, "start": self._starts[flow.name]}
         return {"size": flow.size, "reports_arrival": bool(self._connections[flow.name].recv_done)}

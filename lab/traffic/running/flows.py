@@ -71,7 +71,9 @@ class Running:
         infos: dict[str, Any] = {}
         for host in absent:
             self._lose(host, _down(host))
-        self._taking_part = [] if self.over else [h for h in self.hosts if self._at(h) or not self._by_host[h]]
+        self._taking_part = (
+            [] if self.over else [h for h in self.hosts if self._unfailed_flows(h) or not self._by_host[h]]
+        )
         for host in self._taking_part:
             call(host, "release_workload", name=self.name)
             attributes = {**self.entry.attributes, **self._pinned(host)}
@@ -80,14 +82,14 @@ class Running:
                 "flows"
             ]
         for host in self._taking_part:
-            theirs = {s.flow.name: infos[_peer(s.flow, host)][s.flow.name] for s in self._at(host)}
+            theirs = {s.flow.name: infos[_peer(s.flow, host)][s.flow.name] for s in self._unfailed_flows(host)}
             call(host, "connect_workload", name=self.name, flows=theirs)
         for name, state in self._flows.items():
             for host in state.flow.hosts if not state.error and infos else ():
                 state.qps[host] = [int(end["qp"]) for end in infos[host][name]["qps"]]
         self.ready = True
 
-    def _at(self, host: str) -> list[FlowState]:
+    def _unfailed_flows(self, host: str) -> list[FlowState]:
         """Return the flows of a host that have not failed."""
         return [state for state in self._by_host[host] if not state.error]
 
@@ -109,15 +111,15 @@ class Running:
     def _ends(self, host: str, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the host's part of every flow that begins or ends there."""
         found = []
-        for state in self._at(host):
+        for state in self._unfailed_flows(host):
             flow = state.flow
             sends = host == flow.source
             end = {"name": flow.name, "role": "send" if sends else "recv", "peer": _peer(flow, host), "qps": self._qps}
-            own = {"attributes": dict(attributes if sends else self.entry.attributes), **self._own(flow, sends)}
+            own = {"attributes": dict(attributes if sends else self.entry.attributes), **self._end_fields(flow, sends)}
             found.append(end | own)
         return found
 
-    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+    def _end_fields(self, flow: Flow, sends: bool) -> dict[str, Any]:
         """Return the part of one end in its traffic."""
         return {}
 
@@ -296,7 +298,7 @@ class Running:
             self._lose(host, why)
 
     def _lose(self, host: str, why: str) -> None:
-        for state in self._at(host):
+        for state in self._unfailed_flows(host):
             self._close(state, why)
 
     # --- the end ----------------------------------------------------------------------------------------------------

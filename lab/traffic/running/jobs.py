@@ -21,7 +21,7 @@ class RunningJob(Running):
         self._going = len(self.hosts)  # ranks with remaining steps
         self._ended_at = 0.0
 
-    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+    def _end_fields(self, flow: Flow, sends: bool) -> dict[str, Any]:
         return {"rank": self._ranks[flow.destination if sends else flow.source]}
 
     def take(self, host: str, event: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ class RunningWrite(Running):
     """One RDMA write from file to file."""
 
     @override
-    def _own(self, flow: Flow, sends: bool) -> dict[str, Any]:
+    def _end_fields(self, flow: Flow, sends: bool) -> dict[str, Any]:
         return {"path": str(self._file(flow, sends))}
 
     @override
