@@ -102,9 +102,11 @@ class Chaos(CompositeFault):
             count = self.duration / self.every
             raise ValueError(f"this plans some {count:.0f} faults, of {_MAX_FAULTS} at most; raise every")
         if self.shortest > self.longest:
-            raise ValueError(f"shortest {self.shortest:g} s exceeds longest {self.longest:g} s; lower it")
+            shortest, longest = show_seconds(self.shortest), show_seconds(self.longest)
+            raise ValueError(f"shortest, {shortest}, exceeds longest, {longest}; lower it")
         if self.shortest > self.duration:
-            raise ValueError(f"no fault of {self.shortest:g} s fits into {self.duration:g} s; lower shortest")
+            shortest, whole = show_seconds(self.shortest), show_seconds(self.duration)
+            raise ValueError(f"no fault of {shortest} fits into {whole}; lower shortest")
         return self
 
     @override

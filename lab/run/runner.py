@@ -18,6 +18,7 @@ from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
 from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.units import show_seconds
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import TopoError
@@ -106,7 +107,8 @@ class Run:
         while any(workload.ended is None for workload in self._workloads) or lab.time_line.pending:
             now = self._world.now
             if now - lab.began > self._scenario.timeout:
-                self._give_up(f"the run took more than {self._scenario.timeout:g} s", "raise timeout or see the report")
+                longest = show_seconds(self._scenario.timeout)
+                self._give_up(f"the run took more than {longest}", "raise timeout or see the report")
             self._begin_due()
             self._check_for_end(now)
             self._progress("traffic", int(1000 * sum(lab.shares().values()) / len(self._workloads)), 1000)

@@ -91,6 +91,7 @@ def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
          "x.yaml:8: expect[1].percentile: this must be at most 100, or 'mean' (got 101)"),
         ("integrity, traffic: file", "completion, traffic: file, of: flows, percentile: men, at_most: 1s",
          "expect[1].percentile: a number is expected here, or 'mean' (got 'men')"),
+        ("kind: link_down, ", "kind: jitter, delay: 1ms, ", "faults[1].jitter: this field is missing"),
         ("from: h1", "from: [h1]", "x.yaml:4: traffic[1].from: text is expected here, not a list"),
         ("from: h1", "from: ", "x.yaml:4: traffic[1].from: this field has no value; write one, or leave the field out"),
         ("kind: write", "kind: ", "x.yaml:4: traffic[1]: the field kind has no value; it says what this entry is"),

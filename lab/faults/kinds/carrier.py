@@ -141,7 +141,8 @@ class Flap(CableFault):
             raise ValueError("a flap with a Poisson rate needs down, the time without carrier, such as down: 200ms")
         if self.period is not None and self.down_seconds >= self.period:
             raise ValueError(
-                f"a flap of {self.period:g} s cannot be down for {self.down_seconds:g} s; lower duty or down"
+                f"a flap of {show_seconds(self.period)} cannot be down for {show_seconds(self.down_seconds)};"
+                " lower duty or down"
             )
         if self.down_seconds < shortest:
             raise ValueError(f"a flap is down for at least {show_seconds(shortest)}; raise period, duty or down")

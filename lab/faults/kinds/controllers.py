@@ -189,7 +189,8 @@ class ControllerSlow(ControllerFault, LastingFault):
     @model_validator(mode="after")
     def _some_time_left(self) -> "ControllerSlow":
         if self.pause >= self.period:
-            raise ValueError(f"a pause of {self.pause:g} s leaves nothing of a period of {self.period:g} s; lower it")
+            pause, period = show_seconds(self.pause), show_seconds(self.period)
+            raise ValueError(f"a pause of {pause} leaves nothing of a period of {period}; lower it")
         return self
 
     @override

@@ -109,7 +109,8 @@ class Jitter(RelayedFault):
     @model_validator(mode="after")
     def _not_before_sent(self) -> "Jitter":
         if self.jitter > self.delay:
-            raise ValueError(f"jitter {self.jitter:g} s exceeds delay {self.delay:g} s; raise delay or lower jitter")
+            jitter, delay = show_seconds(self.jitter), show_seconds(self.delay)
+            raise ValueError(f"jitter, {jitter}, exceeds delay, {delay}; raise delay or lower jitter")
         return self
 
     @property

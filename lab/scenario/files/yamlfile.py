@@ -131,15 +131,17 @@ class Document:
         """Return the place as in the file, without union tags: `faults[1].link`."""
         text = ""
         node: Any = self._root
+        tagged = False  # True behind the tag of a union, which a field may be called like
         for position, part in enumerate(location):
             known = _is_field(node, location, position)
             if isinstance(part, int):
                 text += f"[{part + 1}]"
-            elif known or (position == len(location) - 1 and not _is_tag(node, part)):
+            elif known or (position == len(location) - 1 and (tagged or not _is_tag(node, part))):
                 text += f".{part}" if text else str(part)
             else:
+                tagged = True
                 continue
-            node = _child(node, part)
+            node, tagged = _child(node, part), False
         return text or "scenario"
 
 
