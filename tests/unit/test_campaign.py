@@ -91,6 +91,7 @@ def test_what_is_no_seed_is_refused(text):
         ("fabric.tls=2", "no such field"),
         ("fabric.t1s=2,many", "fabric.t1s"),
         ("faults.cat.at=1s", "no entry is named 'cat'"),
+        ("measure.cat.at_most=1s", "no entry is named 'cat'; there is none"),
         ("fabric.t1s", "write a field and its value"),
         ("fabric.t1s=", "write a field and its value"),
         ("variants=1", "cannot be set"),

@@ -16,6 +16,7 @@ from mrclab.lab.scenario.base import Strict
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.input.sentences import nearest
 
+_LISTS = ("traffic", "faults", "expect", "measure")  # sections of a scenario whose entries have names
 _KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be
 _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
@@ -154,7 +155,7 @@ def _set(data: Any, path: str, field: str, value: Any) -> Place:
     for part in parents:
         key = _key(node, part, path, field)
         if isinstance(node, dict) and node.get(part) is None:
-            node[part] = {}
+            node[part] = [] if node is data and part in _LISTS else {}
         node = node[key]
         place.append(key)
     key = _key(node, last, path, field)
@@ -189,5 +190,5 @@ def _key(node: Any, part: str, path: str, field: str) -> int | str:
     if part.isdecimal() and 1 <= int(part) <= len(node):
         return int(part) - 1
     known = [name for name in named if name]
-    hint = nearest(part, known) if known else f"write a number from 1 to {len(node)}"
+    hint = nearest(part, known) if known or not node else f"write a number from 1 to {len(node)}"
     raise UnknownPlace(path, field, f"no entry is named {part!r}; {hint}")
