@@ -13,7 +13,7 @@ from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson, Target, World
-from mrclab.lab.errors import naming
+from mrclab.lab.errors import LabError, naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
 from mrclab.lab.run.world import World as LiveWorld
@@ -66,6 +66,8 @@ def survey(
     if page_file is not None:
         folders = sorted(output.iterdir()) if output.is_dir() else []
         surveys = [list(record.store(folder).rows.values()) for folder in folders]
+        if not any(surveys):
+            raise LabError(f"{output} holds no records of a survey; run one first, or name another with --output")
         with naming(page_file):
             page_file.write_text(page.render(surveys, str(page_file)), encoding="utf-8")
         if as_json:

@@ -63,8 +63,8 @@ def _load(path: Path) -> History:
     file = path / "history.jsonl" if (path / "history.jsonl").is_file() else path
     try:
         found = history.load(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"cannot read the history {file}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise LabError(f"cannot read the history {file}: {error}; name a result directory") from None
     if not found.records:
         raise LabError(f"{path} holds no history; name a result directory, or leave it out to ask the running lab")
     return found

@@ -1,9 +1,11 @@
 """The survey of Clustermapper: faults from a seed, and a page that hides nothing."""
 
 import pytest
+from typer.testing import CliRunner
 
 from mrclab.experiments.survey import cases, page, record, startup
 from mrclab.experiments.survey.cases import CaseFault, SurveyCase
+from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -73,6 +75,11 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     assert f"* soft, case 4: {a} and {b} at fault; said: {c} lossy, {a} down, {b} down." in text
     assert "case 1" not in text
     assert text.endswith("survey --target soft --seed 1\n    mrclab survey --page clustermapper.md\n")
+
+
+def test_a_page_of_no_records_is_refused(tmp_path):
+    words = ["survey", "--output", str(tmp_path), "--page", str(tmp_path / "page.md")]
+    assert "holds no records of a survey; run one first" in str(CliRunner().invoke(app, words).exception)
 
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):

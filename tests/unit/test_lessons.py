@@ -212,11 +212,14 @@ def test_a_lesson_at_the_prompt_says_what_is_missing(monkeypatch, tmp_path, numb
         (1, None, "lesson 1 looks at your file: mrclab grade 1 answers.yaml"),
         (5, None, "lesson 5 looks at the running lab, and none is up"),
         (5, "", "holds no history; name a result directory"),
+        (5, "runs.jsonl", "line 1 is not a record; name a result directory"),
         (1, "nowhere", "name the file that you work on"),
         (1, "", "Is a directory"),
     ],
 )
 def test_what_cannot_be_graded_is_one_sentence(tmp_path, number, file, sentence):
+    if file == "runs.jsonl":
+        (tmp_path / file).write_text("{}\n")
     with pytest.raises(LabError, match=sentence):
         graded(number, None if file is None else tmp_path / file, tmp_path)
 
