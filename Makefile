@@ -104,7 +104,7 @@ paper-scale: setup
 study: setup
 	@$(BIN)/mrclab campaign experiments/study/completion-campaign.yaml --output results/study $(ARGS)
 	@$(BIN)/mrclab figure results/study --x transport.ev_profile.active_per_plane --scale 4 --x-label "EVs of a QP" \
-		--columns faults.lossy.rate --y p50 --y p99 --y p99.9 --output docs/results/study.png --table results/study/study.md
+		--columns faults.lossy.rate --columns-label loss --y p50 --y p99 --y p99.9 --output docs/results/study.png --table results/study/study.md
 
 training: setup
 	@$(BIN)/python -m mrclab.experiments.training $(ARGS)

@@ -97,7 +97,7 @@ def campaign_table(
     is None for runs without that field, as are `low` and `high` of fewer than two seeds. Raises LabError for an unknown
     name.
     """
-    ((_, points),) = _plotted(directory, x, [y], by, columns, scale, "").curves
+    ((_, points),) = _plotted(directory, x, [y], by, columns, scale).curves
     rows = ((one.by, one.column, one.x, one.count, one.value, one.low, one.high) for one in points)
     return Table(("by", "column", "x", "samples", "value", "low", "high"), rows)
 
@@ -110,22 +110,32 @@ def campaign_figure(
     columns: str = "",
     scale: float = 1.0,
     x_label: str = "",
+    columns_label: str = "",
 ) -> "Figure":
     """Draw figures of a campaign as `campaign_table` has them: a row of plots for each `y`, a line for each `by`."""
     if not y:
         raise LabError("name a figure to draw, such as p99, or an expectation")
-    return figure.draw(_plotted(directory, x, y, by, columns, scale, x_label))
+    return figure.draw(_plotted(directory, x, y, by, columns, scale, x_label, columns_label))
 
 
 def _plotted(
-    directory: Any, x: Any, y: Sequence[Any], by: Any, columns: Any, scale: Any, x_label: Any
+    directory: Any,
+    x: Any,
+    y: Sequence[Any],
+    by: Any,
+    columns: Any,
+    scale: Any,
+    x_label: Any = "",
+    columns_label: Any = "",
 ) -> figure.Plotted:
     place = path_of(directory, "directory")
     names = [text_of(name, "each of y") for name in y]
-    words = {"x": x, "by": by, "columns": columns, "x_label": x_label}
+    words = {"x": x, "by": by, "columns": columns, "x_label": x_label, "columns_label": columns_label}
     texts = {name: text_of(word, name) for name, word in words.items()}
     factor = plain(scale, "scale")
     if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
         raise LabError(f"scale is a number above 0, not {scale!r:.60}")
     with arguments_named():
-        return figure.plotted(place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"])
+        return figure.plotted(
+            place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"], texts["columns_label"]
+        )

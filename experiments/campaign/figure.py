@@ -68,7 +68,7 @@ class Plotted:
     unit: str  # of the x axis; empty where it has none
     title: str  # of the x axis
     by: str
-    columns: str
+    columns: str  # title of the columns of plots; empty where there is one
 
 
 @app.command()
@@ -82,6 +82,7 @@ def figure(
     columns: Annotated[str, typer.Option(help="a column of plots for each value of this field")] = "",
     scale: Annotated[float, typer.Option(min=1e-12, max=1e12, help="what x is multiplied by, e.g. planes")] = 1.0,
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
+    columns_label: Annotated[str, typer.Option(help="title of the columns of plots; default: the field")] = "",
     to: Annotated[Path, typer.Option("--output", "--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
     as_json: AsJson = False,
@@ -89,7 +90,7 @@ def figure(
     """Draw figures of a campaign against a swept field, with 95 % intervals over seeds."""
     if to.suffix not in _PICTURES:
         raise LabError(f"--output {to}: name a picture that ends in {', '.join(_PICTURES)}")
-    found = plotted(directory, x, y, by, columns, scale, x_label)
+    found = plotted(directory, x, y, by, columns, scale, x_label, columns_label)
     with naming(to):
         draw(found).savefig(to, dpi=130, metadata=_NO_DATE.get(to.suffix, {}))
     if table is not None:
@@ -111,6 +112,7 @@ def plotted(
     columns: str = "",
     scale: float = 1.0,
     x_label: str = "",
+    columns_label: str = "",
 ) -> Plotted:
     """Return the points of a campaign's measures; LabError for a field or measure that it does not have."""
     rows = [row for row in journal.latest(directory) if row["state"] in {"passed", "failed"}]
@@ -121,7 +123,13 @@ def plotted(
     measures = [measure(rows, name) for name in y]
     curves = [(one, points_of(rows, one, x, by, columns, scale)) for one in measures]
     unit = _axis(rows, x, scale).unit
-    return Plotted(curves, unit, f"{x_label or x}, {unit}" if unit else x_label or x, by, columns)
+    return Plotted(
+        curves,
+        unit,
+        f"{x_label or x}, {unit}" if unit else x_label or x,
+        by,
+        (columns_label or columns) if columns else "",
+    )
 
 
 def _known(rows: Sequence[Row], name: str) -> None:
@@ -248,6 +256,7 @@ def _shown(one: PlottedPoint) -> str:
 def draw(found: Plotted) -> "Figure":
     """Return a figure: a row for each measure, a column for each value of a field, a line for each of another."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - it takes a second to load
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415
 
     names, lines = _ordered(found, "column") or [""], _ordered(found, "by")
     rows = len(found.curves)
@@ -261,6 +270,9 @@ def draw(found: Plotted) -> "Figure":
             axis.grid(alpha=0.3)
             if _spans(some):
                 axis.set_yscale("log")
+                axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+                axis.yaxis.set_major_formatter("{x:g}")  # 50 in place of 5 × 10¹
+                axis.yaxis.set_minor_formatter("")
             if not row and found.columns:
                 axis.set_title(f"{found.columns.rpartition('.')[2]} {name}", fontsize=9)
             if not column:

@@ -127,6 +127,19 @@ def test_a_figure_of_one_line_without_a_name_has_no_legend(tmp_path):
     assert figure.draw(figure.plotted(swept(tmp_path / "d", [1], ("a", "b")), "link.delay", ["limit"])).legends
 
 
+def test_columns_of_plots_have_a_title_and_logarithmic_axes_plain_numbers(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = figure.plotted(swept(tmp_path / "c", [1, 500]), "variant", ["limit"], columns="link.delay")
+    drawn = figure.draw(found)
+    drawn.canvas.draw()
+    assert [axis.get_title() for axis in drawn.axes] == ["delay 1", "delay 500"]
+    labels = {tick.get_text() for tick in drawn.axes[0].get_yticklabels(which="both")}
+    assert {"0.1", "0.2", "0.5", "1"} < labels
+    assert all(not label or float(label) for label in labels)
+    named = figure.plotted(tmp_path / "c", "variant", ["limit"], columns="link.delay", columns_label="one way")
+    assert figure.draw(named).axes[0].get_title() == "one way 1"
+
+
 def swept(directory, values, names=("",)):
     """Write a made-up campaign: one field, two seeds, rows in the order in which workers might end."""
     table = journal.Journal(directory)
