@@ -109,6 +109,11 @@ class TrafficBase(OfKind):
         return self.qps or (self.transport.qps if self.transport is not None else common)
 
     @property
+    def longest_wait(self) -> tuple[float, str]:
+        """Seconds for which its file has it wait, and for what in words; 0 without a file that says so."""
+        return 0.0, ""
+
+    @property
     def together(self) -> bool:
         """True if all flows depend on each other, so that one failure ends them all."""
         return False

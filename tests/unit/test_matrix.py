@@ -76,6 +76,7 @@ def test_a_file_is_read_and_written_alike():
         ("0->2 id 1", "2->2 id 1", "x.cm:6: 2->2 goes from node 2 to itself; name two nodes"),
         ("0->2 id 1", "0->x id 1", "x.cm:6: node x is not a whole number from 0 to"),
         (" size 400000", "", "x.cm:6: 0->2 has no size; add, for example, size 2000000"),
+        ("Nodes 4", f"Nodes {'9' * 5000}", "x.cm:2: Nodes 999999999"),
         (" size 400000", " size 0", "x.cm:6: size 0 is not a whole number from 1 to"),
         (" size 400000", " size", "x.cm:6: size has no number behind it; add one"),
         (" start 0 ", " ", "x.cm:6: 0->2 has no start; add start 0"),
@@ -190,6 +191,7 @@ def test_start_times_may_be_microseconds(chain, tmp_path):
     [
         (CHAIN.replace("0->2 id 1", "0->0 id 1").replace("oneshot", "onshot"), "chain.cm:6: 0->0 goes from node 0"),
         (CHAIN.replace("Nodes 4", "Nodes 6"), "chain.cm has 6 nodes and the fabric 4 hosts; raise fabric.t0s"),
+        (CHAIN.replace("start 40000000", "start 400e12"), "its last connection begins at 6 min 40 s; correct the file"),
         (None, "chain.cm cannot be read: No such file or directory; name a file beside the scenario"),
     ],
 )

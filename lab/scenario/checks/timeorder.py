@@ -29,7 +29,7 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
         times = known_times(scenario)
         yield from _faults(scenario, times)
         yield from _timeout(scenario, times)
-        yield from _computations(scenario)
+        yield from _files(scenario)
         yield from _windows(scenario, times)
 
 
@@ -146,14 +146,14 @@ def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mista
                 yield (section, index, named), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
 
 
-def _computations(scenario: "Scenario") -> Iterator[Mistake]:
-    """Yield recorded jobs with a computation that no run could wait for."""
+def _files(scenario: "Scenario") -> Iterator[Mistake]:
+    """Yield workloads whose file has something that no run could wait for."""
     for index, entry in enumerate(scenario.traffic):
-        longest = entry.job.longest if entry.kind_name == "trace" else 0.0  # type: ignore[attr-defined]
-        if longest > scenario.timeout:
+        seconds, what = entry.longest_wait
+        if seconds > scenario.timeout:
             limit = f"the run ends after {show_seconds(scenario.timeout)}"
-            computes = f"a computation in it takes {show_seconds(longest)}"
-            yield ("traffic", index, "file"), f"{limit}, and {computes}; correct the trace, or raise timeout"
+            waits = f"{what} {show_seconds(seconds)}"
+            yield ("traffic", index, "file"), f"{limit}, and {waits}; correct the file, or raise timeout"
 
 
 def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:

@@ -103,6 +103,12 @@ class ConnectionMatrix(TrafficBase):
     def _seconds(self, one: Connection) -> float | None:
         return None if one.start is None else one.start * _SECONDS[self.unit]
 
+    @property
+    def longest_wait(self) -> tuple[float, str]:
+        """When the last connection begins that no trigger begins."""
+        last = max((self._seconds(one) or 0.0 for one in self.matrix.connections), default=0.0)
+        return last, "its last connection begins at"
+
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Streams; each flow has its own size and start."""
         largest = max(one.size for one in self.matrix.connections)

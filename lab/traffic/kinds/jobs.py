@@ -248,6 +248,11 @@ class Trace(JobTraffic):
         return self.file.job(self.algorithm, self.cycle)
 
     @property
+    def longest_wait(self) -> tuple[float, str]:
+        """The longest recorded computation."""
+        return self.job.longest, "a computation in it takes"
+
+    @property
     def placed(self) -> list[str]:
         """The host of every rank."""
         return self.hosts[: self.file.ranks]
