@@ -276,7 +276,8 @@ def _pairs(words: list[str]) -> dict[str, str]:
 def _number(what: str, text: str, least: int = 0, most: int = _MAX_NUMBER) -> int:
     digits = text.isascii() and text.isdecimal() and len(text) <= len(str(_MAX_NUMBER))
     if not digits or not least <= int(text) <= most:
-        raise ValueError(f"{what} {text[:30] or 'without a number'} is not a whole number from {least} to {most}; write one")
+        shown = text[:30] or "without a number"
+        raise ValueError(f"{what} {shown} is not a whole number from {least} to {most}; write one")
     return int(text)
 
 
