@@ -105,7 +105,7 @@ class ConnectionMatrix(TrafficBase):
 
     @property
     def longest_wait(self) -> tuple[float, str]:
-        """When the last connection begins that no trigger begins."""
+        """Begin of the last connection that no trigger begins."""
         last = max((self._seconds(one) or 0.0 for one in self.matrix.connections), default=0.0)
         return last, "its last connection begins at"
 
