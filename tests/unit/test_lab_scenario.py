@@ -55,6 +55,8 @@ def test_an_unknown_key_is_named_with_line_and_nearest_valid_one():
     ("old", "new", "said"),
     [
         ("planes: 2", "planes: 0", "x.yaml:2: fabric.planes: this must be at least 1 (got 0)"),
+        ("planes: 2", "sample_every: 1ns, planes: 2", "fabric.sample_every: this must be at least 100ns (got '1ns')"),
+        ("planes: 2", "link: {rate: 1 b/s}, planes: 2", "fabric.link.rate: this must be at least 1kb/s (got '1 b/s')"),
         ("from: h1", "from: h9", "x.yaml:4: traffic[1].from: no host is called 'h9'; there are 'h"),
         ("from: h1", "from: h2", "x.yaml:4: traffic[1]: file goes from h2 to itself; name two hosts"),
         ("1 MiB", "1 Mibble", "'1 Mibble' is not a size; write, for example, 64MiB, 4 KiB or 1000"),

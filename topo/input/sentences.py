@@ -1,8 +1,9 @@
 """Errors of pydantic as sentences, and the name that was probably meant."""
 
 import difflib
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -10,7 +11,13 @@ _SHOWN_VALUE = 60  # characters of a value that a message repeats
 _SHOWN_NAMES = 12
 _LONGEST_FIELD = 500  # characters of a time, a size, a rate, a window, a name
 _MANY_BITS = 4096  # of a number: Python refuses to write out one of some 14,000
-
+_UNIT = re.compile(r"[\d.]\s*([kMGT]?(?:b/s|bit/s|bps)|ns|us|µs|ms|s|%)\s*$")  # behind a number
+_PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+_UNITS: Final = (  # of one quantity, the largest first
+    (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("ns", 1e-9)),
+    tuple((f"{prefix}{name}", size) for name in ("b/s", "bit/s", "bps") for prefix, size in _PREFIXES),
+    (("%", 0.01),),
+)
 
 _EXPECTED = {  # pydantic's name of an error → our text
     "missing": "this field is missing",
@@ -49,14 +56,17 @@ def mistake(item: Any) -> str:
         return str(item["msg"]).removeprefix("Value error, ")
     if item["type"] in {"int_parsing", "float_parsing"} and str(item.get("input")).startswith('"'):
         text += ", without quotes"
-    percent = str(item.get("input")).rstrip().endswith("%")
-    return text.format(**{name: _limit(value, percent) for name, value in item.get("ctx", {}).items()})
+    given = _UNIT.search(str(item.get("input")))
+    unit = given[1] if given else ""
+    return text.format(**{name: _limit(value, unit) for name, value in item.get("ctx", {}).items()})
 
 
-def _limit(value: Any, percent: bool) -> Any:
-    """Return a limit as the value was given, in percent or not; whole numbers with all of their digits."""
-    if percent and isinstance(value, (int, float)):
-        return f"{100 * value:g}%"
+def _limit(value: Any, unit: str) -> Any:
+    """Return a limit in units like that of the value given; whole numbers with all of their digits."""
+    if isinstance(value, (int, float)):
+        for name, size in next((units for units in _UNITS if unit in dict(units)), ()):
+            if abs(value) >= size:
+                return f"{value / size:g}{name}"
     return f"{value:.15g}" if isinstance(value, float) else value
 
 
