@@ -132,12 +132,16 @@ def test_columns_of_plots_have_a_title_and_logarithmic_axes_plain_numbers(tmp_pa
     found = figure.plotted(swept(tmp_path / "c", [1, 500]), "variant", ["limit"], columns="link.delay")
     drawn = figure.draw(found)
     drawn.canvas.draw()
-    assert [axis.get_title() for axis in drawn.axes] == ["delay 1", "delay 500"]
+    assert [title(axis) for axis in drawn.axes] == ["delay 1", "delay 500"]
     labels = {tick.get_text() for tick in drawn.axes[0].get_yticklabels(which="both")}
     assert {"0.1", "0.2", "0.5", "1"} < labels
     assert all(not label or float(label) for label in labels)
     named = figure.plotted(tmp_path / "c", "variant", ["limit"], columns="link.delay", columns_label="one way")
-    assert figure.draw(named).axes[0].get_title() == "one way 1"
+    assert title(figure.draw(named).axes[0]) == "one way 1"
+
+
+def title(axis):
+    return axis.get_title() or axis.get_title("left")  # where the report's style has it
 
 
 def swept(directory, values, names=("",)):
