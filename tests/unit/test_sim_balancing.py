@@ -90,5 +90,5 @@ def test_the_wire_refuses_it_and_a_gap_needs_flowlets():
     }  # fmt: skip
     with pytest.raises(ScenarioError, match="load_balancing: spray: switches of the wire hash"):
         worlds.check(scenario.from_data(said, "s"))
-    with pytest.raises(specs.SpecError, match="flowlet_gap means nothing with load_balancing spray"):
+    with pytest.raises(specs.SpecError, match="flowlet_gap has no effect with load_balancing spray; leave it out"):
         specs.load({**FABRIC, "load_balancing": "spray", "flowlet_gap": "1us"})
