@@ -26,7 +26,7 @@ from mrclab.topo.config import transport
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric
-from mrclab.topo.realtime import CONTROL_PLANE, use_realtime
+from mrclab.topo.process.realtime import CONTROL_PLANE, use_realtime
 from mrclab.topo.spec import SpecError
 
 BUILD = HOME / "p4src" / "build"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mrclab.sim.fabric import SimFabric
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import Cable, HalfLink
-    from mrclab.topo.nodecontrol import Cleared, NodeControl
+    from mrclab.topo.process.nodecontrol import Cleared, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4

@@ -21,7 +21,7 @@ from mrclab.bench.host import parts as benchparts
 from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
-from mrclab.topo.realtime import DATA_PLANE, use_realtime
+from mrclab.topo.process.realtime import DATA_PLANE, use_realtime
 
 _MODULE = "mrclab.bench.host"
 log = logging.getLogger(_MODULE)

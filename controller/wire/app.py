@@ -25,9 +25,9 @@ from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.controller import ControllerHeartbeat
 from mrclab.events.event import Event
 from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
-from mrclab.topo.beat import Beat
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
+from mrclab.topo.process.beat import Beat
 
 log = logging.getLogger(__name__)
 

@@ -68,7 +68,8 @@ class Plotted:
     unit: str  # of the x axis; empty where it has none
     title: str  # of the x axis
     by: str
-    columns: str  # title of the columns of plots; empty where there is one
+    columns: str  # title in the table; empty where there is one column of plots
+    columns_label: str  # title above the plots, before the value
 
 
 @app.command()
@@ -82,7 +83,7 @@ def figure(
     columns: Annotated[str, typer.Option(help="a column of plots for each value of this field")] = "",
     scale: Annotated[float, typer.Option(min=1e-12, max=1e12, help="what x is multiplied by, e.g. planes")] = 1.0,
     x_label: Annotated[str, typer.Option(help="title of the x axis; default: the field")] = "",
-    columns_label: Annotated[str, typer.Option(help="title of the columns of plots; default: the field")] = "",
+    columns_label: Annotated[str, typer.Option(help="title of the columns; default: the field's last part")] = "",
     to: Annotated[Path, typer.Option("--output", "--out", help="a picture (.png, .svg or .pdf)")] = Path("figure.png"),
     table: Annotated[Path | None, typer.Option(help="also write the numbers as a Markdown table")] = None,
     as_json: AsJson = False,
@@ -123,13 +124,9 @@ def plotted(
     measures = [measure(rows, name) for name in y]
     curves = [(one, points_of(rows, one, x, by, columns, scale)) for one in measures]
     unit = _axis(rows, x, scale).unit
-    return Plotted(
-        curves,
-        unit,
-        f"{x_label or x}, {unit}" if unit else x_label or x,
-        by,
-        (columns_label or columns) if columns else "",
-    )
+    title = f"{x_label or x}, {unit}" if unit else x_label or x
+    label = columns_label if columns else ""
+    return Plotted(curves, unit, title, by, label or columns, label or columns.rpartition(".")[2])
 
 
 def _known(rows: Sequence[Row], name: str) -> None:
@@ -274,7 +271,7 @@ def draw(found: Plotted) -> "Figure":
                 axis.yaxis.set_major_formatter("{x:g}")  # 50 in place of 5 × 10¹
                 axis.yaxis.set_minor_formatter("")
             if not row and found.columns:
-                axis.set_title(f"{found.columns.rpartition('.')[2]} {name}", fontsize=9)
+                axis.set_title(f"{found.columns_label} {name}", fontsize=9)
             if not column:
                 axis.set_ylabel(chosen.label, fontsize=9)
             if row == rows - 1:

@@ -31,7 +31,7 @@ from mrclab.hosts.transports import draws
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.server import Server
 from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, load
-from mrclab.topo.realtime import DATA_PLANE, use_realtime
+from mrclab.topo.process.realtime import DATA_PLANE, use_realtime
 
 log = logging.getLogger("agent")
 

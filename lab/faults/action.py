@@ -9,7 +9,7 @@ from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodecontrol import Cleared, NodeControl
+from mrclab.topo.process.nodecontrol import Cleared, NodeControl
 
 CONTROLLER = "controller"  # node and process name
 

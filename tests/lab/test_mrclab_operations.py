@@ -12,9 +12,9 @@ from topo_helpers import run_dir
 from mrclab.lab.command.live import p4sh
 from mrclab.lab.prompt.remote.client import NO_LAB
 from mrclab.lab.run.wire.attach import attach
-from mrclab.topo import realtime
 from mrclab.topo.config.nodeconfig import load
 from mrclab.topo.linux import state
+from mrclab.topo.process import realtime
 
 FABRIC = """\
 name: operations

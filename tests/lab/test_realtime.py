@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.topo import realtime
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel
+from mrclab.topo.process import realtime
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for real-time scheduling")]
 
 SPIN = """
 import os, time
-from mrclab.topo import realtime
+from mrclab.topo.process import realtime
 realtime.WITHOUT_REST_S = {limit}
 assert realtime.use_realtime(realtime.DATA_PLANE, inherited=False)
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR

@@ -136,8 +136,10 @@ def test_columns_of_plots_have_a_title_and_logarithmic_axes_plain_numbers(tmp_pa
     labels = {tick.get_text() for tick in drawn.axes[0].get_yticklabels(which="both")}
     assert {"0.1", "0.2", "0.5", "1"} < labels
     assert all(not label or float(label) for label in labels)
-    named = figure.plotted(tmp_path / "c", "variant", ["limit"], columns="link.delay", columns_label="one way")
-    assert title(figure.draw(named).axes[0]) == "one way 1"
+    named = figure.plotted(tmp_path / "c", "variant", ["limit"], columns="link.delay", columns_label="one way, approx.")
+    assert title(figure.draw(named).axes[0]) == "one way, approx. 1"
+    assert "| one way, approx. |" in figure.markdown(named)
+    assert "| link.delay |" in figure.markdown(found)
 
 
 def title(axis):

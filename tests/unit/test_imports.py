@@ -18,18 +18,16 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 PURE_TOPO = {
-    "beat",
     "config",
+    "economy",
     "errors",
     "fabricfile",
     "input",
     "linkcheck",
-    "economy",
     "model",
     "names",
-    "nodecontrol",
     "numbers",
-    "realtime",
+    "process",
     "spec",
     "srv6",
 }

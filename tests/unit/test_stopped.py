@@ -21,11 +21,11 @@ from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.rpc import peers
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcStopped
-from mrclab.topo.beat import BEAT_S, Beat
 from mrclab.topo.errors import ProcessStopped
 from mrclab.topo.linux import adaptivetimeout
 from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.model import Fabric
+from mrclab.topo.process.beat import BEAT_S, Beat
 from mrclab.topo.spec import FabricSpec
 
 FABRIC = Fabric(FabricSpec())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.topo.realtime import as_real_time, is_real_time, to_one_cpu, to_real_time
+from mrclab.topo.process.realtime import as_real_time, is_real_time, to_one_cpu, to_real_time
 
 
 def test_all_threads_are_real_time_inside_the_block_but_nothing_that_they_start():

@@ -12,7 +12,6 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mrclab.topo import realtime
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Direction
 from mrclab.topo.cables.impairment import Counts, Impairment
@@ -21,6 +20,7 @@ from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.processes import ending, last_line
 from mrclab.topo.model import Link
+from mrclab.topo.process import realtime
 
 START_TIMEOUT = 20.0  # seconds for a helper to load its program; it takes some tenths
 END_TIMEOUT = 10.0  # seconds for its last output

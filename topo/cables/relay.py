@@ -17,8 +17,8 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from mrclab.topo.beat import Beat
 from mrclab.topo.cables.impairment import Impairer, Impairment
+from mrclab.topo.process.beat import Beat
 
 _ETH_P_ALL = 3
 _PACKET_OUTGOING = 4

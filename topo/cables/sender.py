@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from mrclab.topo.beat import Beat
+from mrclab.topo.process.beat import Beat
 
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER = 4 << 20  # bytes

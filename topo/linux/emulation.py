@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import IO, Any
 
 from mrclab.rpc import peers
-from mrclab.topo import realtime
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
@@ -30,6 +29,7 @@ from mrclab.topo.linux.switches import targets
 from mrclab.topo.linux.switches.depths import QueueDepths
 from mrclab.topo.linux.switches.targets import Launch, Target
 from mrclab.topo.model import Fabric
+from mrclab.topo.process import realtime
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 

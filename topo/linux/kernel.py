@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from mrclab.topo import realtime
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.process import realtime
 
 T = TypeVar("T")
 

@@ -164,8 +164,7 @@ class Watched:
         if ui or browser:
             from mrclab.lab.ui.web import pageprocess  # noqa: PLC0415 - most runs have none
 
-            page = pageprocess.PageProcess(run_dir, notify, browser=browser, results=results)
-            self._page = self._stack.enter_context(page)
+            self._page = pageprocess.PageProcess(run_dir, notify, browser=browser, results=results)
 
     def show(self, world: World) -> None:
         """The lab is up."""
@@ -186,6 +185,8 @@ class Watched:
             self._page.keep_open("the live page stays until Ctrl-C")
 
     def __enter__(self) -> "Watched":
+        if self._page is not None:
+            self._stack.enter_context(self._page)
         return self
 
     def __exit__(

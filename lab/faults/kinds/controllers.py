@@ -13,7 +13,7 @@ from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
-from mrclab.topo.nodecontrol import Cleared
+from mrclab.topo.process.nodecontrol import Cleared
 
 
 class ControllerFault(FaultBase):

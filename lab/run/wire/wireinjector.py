@@ -10,7 +10,7 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux import channels
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.switches.targets import Launch
-from mrclab.topo.nodecontrol import Cleared
+from mrclab.topo.process.nodecontrol import Cleared
 
 if TYPE_CHECKING:
     from mrclab.lab.run.wire.wireworld import WireWorld

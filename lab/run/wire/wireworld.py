@@ -31,7 +31,7 @@ from mrclab.lab.run.world import KINDS, Progress, WorldOptions
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
-from mrclab.topo import fabricfile, realtime
+from mrclab.topo import fabricfile
 from mrclab.topo.config.transport import FILE_NAME as TRANSPORT_FILE
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.config.transport import store as store_transport
@@ -41,6 +41,7 @@ from mrclab.topo.linux.adaptivetimeout import AdaptiveTimeout
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
+from mrclab.topo.process import realtime
 
 VERIFY_TIMEOUT = 60.0  # seconds
 _FORKS = ("mrclab.controller", "mrclab.hosts.agent")

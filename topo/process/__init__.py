@@ -1,0 +1,1 @@
+"""Processes of the lab: their scheduling, their lateness, and the control of the nodes that they run."""
