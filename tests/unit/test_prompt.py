@@ -262,6 +262,9 @@ def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
         assert answer["data"]["hosts"] == ["h1", "h2"]
         assert "h1 h2" in answer["text"]
         assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["message"].endswith("down")
+        (fault,) = session.lab.time_line.active
+        assert fault.name in client.ask(tmp_path, "clear", name=fault.name)["message"]
+        assert client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})["message"].endswith("down")
         assert client.ask(tmp_path, "traffic", traffic={"kind": "write", "from": "h1", "to": "h2", "size": "1 KiB"})
         assert "cleared" in client.ask(tmp_path, "clear")["message"]
         with pytest.raises(LabError, match="no such command"):

@@ -107,8 +107,8 @@ def _command(session: LabSession, line: str, width: int) -> dict[str, Any]:
     return {"text": text.getvalue(), "data": answer.data}
 
 
-def _operate(session: LabSession, packets: PacketWatch, name: str, **arguments: Any) -> dict[str, Any]:
-    message = OPERATIONS[name](session, **arguments)
-    if name in {"speed", "slow"}:
+def _operate(session: LabSession, packets: PacketWatch, operation: str, /, **arguments: Any) -> dict[str, Any]:
+    message = OPERATIONS[operation](session, **arguments)
+    if operation in {"speed", "slow"}:
         packets.poll()  # in slow time watching begins at once
     return {"message": message}
