@@ -51,7 +51,6 @@ class Line:
     row: FigureRow
     figure: Figure | None
     verdicts: tuple[bool, ...]
-    ratio: float | None  # ours over the paper's
     by_interval: bool = False  # judged by the interval of the seeds, not by each of them
 
     @property
@@ -64,6 +63,25 @@ class Line:
         if self.by_interval:
             return self._by_interval()
         return "pass" if all(self.verdicts) else "fail"
+
+    @property
+    def ours(self) -> float | None:
+        """Our figure: the mean of the seeds where their interval is judged, else the median; None without one."""
+        if self.figure is None:
+            return None
+        return self.figure.mean if self.by_interval else self.figure.median
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's; None without one of them."""
+        return None if self.ours is None or not self.row.paper else self.ours / self.row.paper
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """Range of our figure: the interval of the mean where it is judged, else of all seeds; None of one seed."""
+        if self.figure is None or self.by_interval:
+            return self.interval
+        return (self.figure.least, self.figure.most) if self.figure.count > 1 else None
 
     @property
     def same_for_all_seeds(self) -> bool:
@@ -172,11 +190,10 @@ def _line(row: FigureRow, runs: Sequence[SuiteRun], by_interval: bool) -> Line:
             values.update({(run.variant, name): value for name, value in run.values.items()})
     found = [value for values in by_seed.values() if (value := row.value(values)) is not None]
     if not found:
-        return Line(row, None, (), None, by_interval)
+        return Line(row, None, (), by_interval)
     figure = summary(found)
     verdicts = tuple(bool(row.accepts(value)) for value in found) if row.accept else ()
-    ours = figure.mean if by_interval else figure.median
-    return Line(row, figure, verdicts, ours / row.paper if row.paper else None, by_interval)
+    return Line(row, figure, verdicts, by_interval)
 
 
 def number(value: float | None) -> str:

@@ -28,7 +28,9 @@ def draw(chapter: Chapter, directory: Path) -> dict[str, Path]:
             found[caption] = path
 
     path = directory / f"{stem}-figures.png"
-    keep("Measured here (bars, a tick for each run) and in the paper (diamonds)", path, _bars(chapter, path))
+    judged = any(line.by_interval for line in chapter.lines)
+    bars = "the mean with its 95 % interval" if judged else "the median with the range of all runs"
+    keep(f"Measured here (bars: {bars}) and in the paper (diamonds)", path, _bars(chapter, path))
     runs = {variant: run for variant in chapter.experiment.over_time if (run := _first(chapter.runs, variant))}
     if runs:
         path = directory / f"{stem}-over-time.png"
@@ -79,20 +81,24 @@ def _rows(axes: Axes, lines: Sequence[Line]) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
     for place, line in enumerate(lines):
-        figure = line.figure
-        assert figure is not None
-        axes.barh(place, figure.median, height=0.62, color=_COLOUR[line.state])
-        if figure.count > 1:
-            axes.plot([figure.least, figure.most], [place, place], "|-", color=style.INK, linewidth=1, markersize=6)
+        ours = line.ours
+        assert ours is not None
+        axes.barh(place, ours, height=0.62, color=_COLOUR[line.state])
+        if line.range is not None:
+            axes.plot(line.range, [place, place], "|-", color=style.INK, linewidth=1, markersize=6)
         if line.row.paper is not None:
             axes.plot(line.row.paper, place, "D", color=style.INK, markersize=5)
-        edge = max(figure.most, line.row.paper or 0.0)
-        axes.annotate(number(figure.median), (edge, place), xytext=(7, 0), textcoords="offset points", va="center")
+        axes.annotate(number(ours), (_edge(line), place), xytext=(7, 0), textcoords="offset points", va="center")
     axes.set_yticks(range(len(lines)), [line.row.what for line in lines], fontsize=8.5)
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    widest = max(max(line.figure.most if line.figure else 0.0, line.row.paper or 0.0) for line in lines)
+    widest = max(map(_edge, lines))
     axes.set_xlim(0, 1.1 * widest or 1.0)
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
+
+
+def _edge(line: Line) -> float:
+    """Return the rightmost place of a row."""
+    return max(line.ours or 0.0, line.range[1] if line.range else 0.0, line.row.paper or 0.0)
 
 
 def _collective(chapter: Chapter, variant: str) -> compare.Curve:

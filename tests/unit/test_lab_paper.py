@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mrclab.experiments.paper import pictures
 from mrclab.experiments.paper.comparison import SECONDS, SuiteRun, compare
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, Experiment, FigureRow, load
 from mrclab.lab.scenario import scenario
@@ -124,6 +125,20 @@ def test_a_row_is_judged_by_the_interval_of_at_least_five_seeds(storms: tuple[fl
     done = [run for seed, storm in enumerate(storms, 1) for run in runs(seed, storm)]
     (chapter,) = compare(done, [experiment()], by_interval=True)
     assert chapter.lines[0].state == state
+
+
+def test_the_picture_shows_the_figure_and_the_range_that_the_page_judges() -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    done = [one for seed, storm in enumerate((2.0, 2.1, 2.2, 9.0, 2.0), 1) for one in runs(seed, storm)]
+    (chapter,), (by_seed,) = compare(done, [experiment()], by_interval=True), compare(done, [experiment()])
+    line, other = next(one for one in chapter.lines if one.figure), next(one for one in by_seed.lines if one.figure)
+    assert line.figure is not None
+    assert (line.ours, line.range) == (line.figure.mean, line.interval)
+    assert (other.ours, other.range) == (line.figure.median, (line.figure.least, line.figure.most))
+    axes = figure.Figure().subplots()
+    pictures._rows(axes, [line])
+    assert axes.patches[0].get_width() == line.figure.mean
+    assert tuple(axes.lines[0].get_xdata()) == line.interval
 
 
 def test_a_chapter_with_a_failed_run_did_not_pass() -> None:
