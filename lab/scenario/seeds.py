@@ -17,7 +17,8 @@ def parse(text: str, option: str = "--seeds") -> list[int]:
         match = _RANGE.fullmatch(word.strip())
         if match is None:
             example = f"write, for example, {option} 1..1000 or {option} 1,2,7"
-            raise LabError(f"{option} {text}: {word!r} is not a seed; {example}")
+            given = f"{option} {text or repr(text)}"
+            raise LabError(f"{given}: {word!r} is not a seed; {example}" if text else f"{given}: no seed; {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")

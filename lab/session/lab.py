@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from mrclab.events.run import LabLate
 from mrclab.lab.errors import RunError, Unreachable
@@ -106,6 +107,39 @@ class StartedTraffic:
         seconds = (self._running.ended or 0.0) - (self._running.began or 0.0)
         error, rounds = str(end.get("error", "")), tuple(end["iterations"])
         return Transferred(self._running.intact, int(end["bytes"]), seconds, error, rounds)
+
+
+class _FaultBlock(AbstractContextManager[None]):
+    """A fault in force inside a `with` block; RuntimeWarning where it never gets one, as it then does nothing."""
+
+    def __init__(self, lab: Lab, fault: FaultBase) -> None:
+        self._lab = lab
+        self._fault = fault
+        self._entered = False
+
+    @override
+    def __enter__(self) -> None:
+        self._entered = True
+        try:
+            self._lab.inject(self._fault)
+        except BaseException:
+            self._clear()  # what it has begun
+            raise
+
+    @override
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        time_line = self._lab.time_line
+        if any(other.name == self._fault.name for other in time_line.active):
+            time_line.clear(self._fault.name)
+
+    def __del__(self) -> None:
+        if not self._entered:
+            kind = self._fault.kind_name
+            text = f"fault {kind} was never in force; it lasts as long as its block: `with lab.fault(…):`"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class LabLink:
@@ -212,9 +246,12 @@ class Lab:
     @property
     def world(self) -> World:
         """The world that it runs in; RunError once the lab was taken down."""
+        self._check_up()
+        return self._world
+
+    def _check_up(self) -> None:
         if self._is_down:
             raise RunError("this lab is down: its block has ended; bring up another one")
-        return self._world
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -311,16 +348,9 @@ class Lab:
         """Cut all cables of a plane."""
         return self.fault("plane_down", plane=plane)
 
-    @contextmanager
-    def fault(self, kind: str, **fields: Any) -> Iterator[None]:
+    def fault(self, kind: str, **fields: Any) -> AbstractContextManager[None]:
         """Any fault of a scenario, with its fields, in force inside the block. ValueError names a field at fault."""
-        fault = self.fault_of(kind, fields)
-        try:
-            self.inject(fault)
-            yield
-        finally:
-            if any(other.name == fault.name for other in self.time_line.active):
-                self.time_line.clear(fault.name)
+        return _FaultBlock(self, self.fault_of(kind, fields))
 
     def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:
         """Return a fault given by kind and fields; ValueError for invalid ones."""
@@ -334,6 +364,7 @@ class Lab:
 
     def inject(self, fault: FaultBase) -> str:
         """Inject a fault now; returns a phrase. It lasts until its own end, or until `time_line` clears it."""
+        self._check_up()
         phrase = self.time_line.inject(fault)
         self._injected[fault.name] = fault
         return phrase

@@ -342,6 +342,19 @@ def test_a_lab_is_stepped_and_refuses_what_is_no_duration():
         pass
 
 
+def test_a_fault_without_a_block_warns_as_it_was_never_in_force_and_one_may_have_several():
+    with mrclab.up(FABRIC) as lab:
+        with pytest.warns(RuntimeWarning, match="fault link_down was never in force; it lasts as long as its block"):
+            lab.link("h1-p1/t0-p1-1").down()
+        with pytest.raises(ValueError, match="rate"):
+            lab.fault("loss", link="h1-p1/t0-p1-1")
+        down = lab.link("h1-p1/t0-p1-1").down()
+        for _ in range(2):
+            with down:
+                assert [fault.kind for fault in lab.time_line.active] == ["link_down"]
+            assert not lab.time_line.active
+
+
 def test_a_qp_that_stalls_at_a_host_without_part_in_another_traffic_ends_neither():
     with mrclab.up({**FABRIC, "hosts_per_t0": 2}) as lab:
         stalled = lab.start("write", **{"from": "h1", "to": "h3"}, size="1 MiB")

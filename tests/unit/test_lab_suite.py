@@ -108,10 +108,10 @@ def test_every_seed_runs_all_variants_before_the_next_one(home):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["suite", "link-failure", "--seeds", ""], "'' is not a seed"),
+        (["suite", "link-failure", "--seeds", ""], "--seeds '': no seed; write, for example, --seeds 1..1000"),
         (["suite", "link-failure", "--seeds", "1", "--repeat", "2"], "give one of the two"),
-        (["campaign", "link-failure", "--seeds", ""], "'' is not a seed"),
-        (["worlds", "link-failure", "--sim-seeds", ""], "'' is not a seed"),
+        (["campaign", "link-failure", "--seeds", ""], "--seeds '': no seed; write, for example, --seeds 1..1000"),
+        (["worlds", "link-failure", "--sim-seeds", ""], "--sim-seeds '': no seed; write, for example, --sim-seeds 1"),
     ],
 )
 def test_seeds_that_name_nothing_or_twice_are_refused(words, said):
