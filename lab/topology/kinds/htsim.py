@@ -26,13 +26,14 @@ from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences
 from mrclab.topo.input.sentences import nearest
 
-_WHOLE: Final = {"nodes": 16, "tiers": 2, "podsize": 16}
+_WHOLE: Final = {"Nodes": 16, "Tiers": 2, "Podsize": 16}
 """Fields of the whole fabric, each with an example."""
 
 _OF_TIER: Final = (
-    "downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns", "oversubscribed",
-    "bundle", "queue_up", "queue_down",
+    "Downlink_speed_Gbps", "Radix_Down", "Radix_Up", "Downlink_Latency_ns", "Switch_Latency_ns", "Oversubscribed",
+    "Bundle", "Queue_Up", "Queue_Down",
 )  # fmt: skip
+_SPELLED: Final = {word.lower(): word for word in ("Tier", *_WHOLE, *_OF_TIER)}  # a file may have any case
 _TIERS: Final = (2, 3)
 
 
@@ -57,62 +58,65 @@ def read(text: str, name: str) -> dict[str, Any]:
         if not words or words[0].startswith("#"):
             continue
         where = f"{name}:{number}"
-        key = words[0].lower()
+        key = _SPELLED.get(words[0].lower(), words[0])
         value = _number(words, where)
-        if key == "tier":
+        if key == "Tier":
             if value != len(tiers):
                 raise ValueError(f"{where}: tier {value} is not the next one; tiers stand in order from 0")
             tiers.append({})
-        elif key in _WHOLE and not tiers:
-            whole[key] = value
-        elif key in _OF_TIER and tiers:
-            tiers[-1][key] = value
-        else:
-            known = _OF_TIER if tiers else (*_WHOLE, "tier")
+            continue
+        known, fields = (_OF_TIER, tiers[-1]) if tiers else ((*_WHOLE, "Tier"), whole)
+        if key not in known:
             raise ValueError(f"{where}: {sentences.shown(words[0])} is not a keyword here; {nearest(key, list(known))}")
+        if key in fields:
+            raise ValueError(f"{where}: {words[0]} stands twice; keep one of the two")
+        fields[key] = value
     return _fabric(whole, tiers, name)
 
 
 def _number(words: list[str], where: str) -> int:
     if len(words) != 2 or not words[1].isdigit() or len(words[1]) > 9:
-        raise ValueError(f"{where}: a word and a number are expected here, for example Radix_Up 4")
+        found = sentences.shown(" ".join(words))
+        raise ValueError(f"{where}: a word and a whole number are expected here, for example Radix_Up 4 (got {found})")
     return int(words[1])
 
 
 def _fabric(whole: Mapping[str, int], tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
     for key, example in _WHOLE.items():
         if not whole.get(key):
-            raise ValueError(f"{name}: {key.title()} is missing or 0; add, for example, {key.title()} {example}")
-    if whole["tiers"] not in _TIERS or len(tiers) != whole["tiers"]:
+            raise ValueError(f"{name}: {key} is missing or 0; add, for example, {key} {example}")
+    if whole["Tiers"] not in _TIERS or len(tiers) != whole["Tiers"]:
         raise ValueError(
-            f"{name}: Tiers {whole['tiers']} with {len(tiers)} sections; there are topologies of 2 and 3 tiers"
+            f"{name}: Tiers {whole['Tiers']} with {len(tiers)} sections; there are topologies of 2 and 3 tiers"
         )
     for number, tier in enumerate(tiers):
         _check_tier(tier, number, len(tiers), name)
-    hosts, up = tiers[0]["radix_down"], tiers[0]["radix_up"]
-    t0s = _share(whole["nodes"], hosts, f"{name}: Nodes", "Radix_Down of tier 0")
+    hosts, up = tiers[0]["Radix_Down"], tiers[0]["Radix_Up"]
+    t0s = _share(whole["Nodes"], hosts, f"{name}: Nodes", "Radix_Down of tier 0")
     made = {"planes": 1, "t0s": t0s, "t1s": up, "hosts_per_t0": hosts}
     pods = 1
     if len(tiers) == max(_TIERS):
-        pods = _share(whole["nodes"], whole["podsize"], f"{name}: Nodes", "Podsize")
-        made |= {"pods": pods, "t2s": up * tiers[1]["radix_up"]}
-        _same(tiers[2]["radix_down"], pods, f"{name}: Radix_Down of tier 2", "pods")
-    _same(tiers[1]["radix_down"], t0s // pods, f"{name}: Radix_Down of tier 1", "T0s of a pod")
+        pods = _share(whole["Nodes"], whole["Podsize"], f"{name}: Nodes", "Podsize")
+        made |= {"pods": pods, "t2s": up * tiers[1]["Radix_Up"]}
+        _same(tiers[2]["Radix_Down"], pods, f"{name}: Radix_Down of tier 2", "pods")
+    _same(tiers[1]["Radix_Down"], t0s // pods, f"{name}: Radix_Down of tier 1", "T0s of a pod")
     return {**made, **_links(tiers, name)}
 
 
 def _check_tier(tier: Mapping[str, int], number: int, count: int, name: str) -> None:
-    needed = ["downlink_speed_gbps", "radix_down", "downlink_latency_ns", *(["radix_up"] if number < count - 1 else [])]
-    for key in needed:
+    needed = {"Downlink_speed_Gbps": 100, "Radix_Down": 4, "Downlink_Latency_ns": 1000}
+    if number < count - 1:
+        needed["Radix_Up"] = 4
+    for key, example in needed.items():
         if key not in tier:
-            raise ValueError(f"{name}: tier {number} has no {key.title()}; add it")
-    if not tier["downlink_speed_gbps"]:
-        raise ValueError(f"{name}: Downlink_speed_Gbps of tier {number} is 0; give, for example, 100")
-    if tier.get("bundle", 1) != 1:
+            raise ValueError(f"{name}: tier {number} has no {key}; add it")
+        if not tier[key] and key != "Downlink_Latency_ns":
+            raise ValueError(f"{name}: {key} of tier {number} is 0; give, for example, {example}")
+    if tier.get("Bundle", 1) != 1:
         raise ValueError(
-            f"{name}: tier {number} has bundles of {tier['bundle']} cables, and two switches have one here"
+            f"{name}: tier {number} has bundles of {tier['Bundle']} cables, and two switches have one here"
         )
-    if "queue_up" in tier or "queue_down" in tier:
+    if "Queue_Up" in tier or "Queue_Down" in tier:
         raise ValueError(f"{name}: tier {number} sets queues; leave them out, and set fabric.queue in the scenario")
 
 
@@ -129,7 +133,7 @@ def _same(found: int, expected: int, what: str, of: str) -> None:
 
 def _links(tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
     """Links, those above T0s where they differ, and the latency of a switch."""
-    latencies = {tier.get("switch_latency_ns", 0) for tier in tiers}
+    latencies = {tier.get("Switch_Latency_ns", 0) for tier in tiers}
     if len(latencies) > 1:
         raise ValueError(f"{name}: Switch_Latency_ns differs between tiers; make it the same in all of them")
     all_links = [_link(tier) for tier in tiers]
@@ -143,7 +147,7 @@ def _links(tiers: list[dict[str, int]], name: str) -> dict[str, Any]:
 
 
 def _link(tier: Mapping[str, int]) -> dict[str, str]:
-    return {"rate": f"{tier['downlink_speed_gbps']} Gb/s", "delay": f"{tier['downlink_latency_ns']}ns"}
+    return {"rate": f"{tier['Downlink_speed_Gbps']} Gb/s", "delay": f"{tier['Downlink_Latency_ns']}ns"}
 
 
 def _parse(text: str, name: str) -> TopoFile:
