@@ -20,6 +20,7 @@ from typing import Any
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, wire
 from mrclab.hosts.agent.provider import SUFFIX
+from mrclab.lab.command import ending
 from mrclab.rpc.client import Client
 
 log = logging.getLogger("mrclab.bench.verbs")
@@ -182,4 +183,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

@@ -21,6 +21,7 @@ from mrclab.bench.host import parts as benchparts
 from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
+from mrclab.lab.command import ending
 from mrclab.topo.process.realtime import DATA_PLANE, use_realtime
 
 _MODULE = "mrclab.bench.host"
@@ -197,4 +198,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

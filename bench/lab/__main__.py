@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mrclab.lab.command import ending
 from mrclab.lab.errors import LabError
 from mrclab.lab.run.wire.wireworld import wire_world
 from mrclab.topo.errors import TopoError
@@ -234,4 +235,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

@@ -17,6 +17,7 @@ from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import FLOWS, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
+from mrclab.lab.command import ending
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {
@@ -141,4 +142,4 @@ def _as_json(found: Sequence[SimRow]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

@@ -45,7 +45,11 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder) as process:
         assert process.stdout is not None
-        output = process.stdout.read().decode(errors="replace")
+        try:
+            output = process.stdout.read().decode(errors="replace")
+        except BaseException:
+            process.kill()
+            raise
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.perf_counter() - began

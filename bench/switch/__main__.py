@@ -18,6 +18,7 @@ from mrclab.bench.switch import targets
 from mrclab.bench.switch.generator import pin
 from mrclab.bench.switch.measure import INSERTS, QUICK, Effort, Speed, SwitchResult, measure_kernel, measure_process
 from mrclab.bench.switch.wire import BenchError
+from mrclab.lab.command import ending
 from mrclab.lab.report.grid import grid
 from mrclab.topo.errors import TopoError
 
@@ -155,4 +156,4 @@ def _megabytes(size: int | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

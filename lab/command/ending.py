@@ -36,6 +36,8 @@ def run(command: Callable[[], object]) -> NoReturn:
         status: int | str | None = 0
     except SystemExit as end:
         status = end.code
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer ends so, and is silent
+            _print("mrclab: interrupted")
     except BaseException as error:
         unsubscribe()
         status = _report(error)

@@ -47,8 +47,4 @@ def _run(path: Path) -> None:
     from mrclab.lab.command.runs import running  # noqa: PLC0415 - it takes a moment
     from mrclab.topo.linux.paths import RUN_DIR  # noqa: PLC0415
 
-    try:
-        status = running.run(RUN_DIR.absolute(), path)
-    except KeyboardInterrupt:
-        status = 130  # typer prints nothing, either
-    sys.exit(status)
+    sys.exit(running.run(RUN_DIR.absolute(), path))

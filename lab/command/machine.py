@@ -1,6 +1,7 @@
 """The commands `mrclab doctor`, `clean` and `bench`: checks, clean-up and benchmarks of this machine."""
 
 import json
+import signal
 import subprocess
 import sys
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich.markup import escape
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import Interrupted, LabError
 
 app = typer.Typer()
 out = console.standard()
@@ -66,8 +67,20 @@ def bench(
     for name in [part] if part else _BENCHMARKS:
         if not part:
             out.rule(name, align="left")
-        status |= subprocess.run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])], check=False).returncode
+        status |= _run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])])
+        if status == Interrupted.status:
+            break
     raise typer.Exit(status)
+
+
+def _run(words: list[str]) -> int:
+    """Run a program and return its exit status; Ctrl-C is the program's, which cleans up."""
+    with subprocess.Popen(words) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            return process.wait()
 
 
 @app.command()

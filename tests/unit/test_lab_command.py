@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from mrclab.lab.command import cli, ending, entry
+from mrclab.lab.command import cli, ending, entry, machine
 from mrclab.lab.command.live import shortcut
 from mrclab.lab.command.runs import running, scenarios
 from mrclab.lab.errors import LabError, Unreachable
@@ -76,6 +76,13 @@ def test_a_locale_without_the_characters_of_a_report_is_no_mistake_of_the_lab_s(
     assert b"t0-p1-1" in done.stdout
 
 
+def test_ctrl_c_in_a_benchmark_is_the_benchmark_s_and_its_status_counts():
+    """It is interrupted as the lab is, and ends when it has cleaned up."""
+    sleeps = "os.kill(os.getppid(), signal.SIGINT); time.sleep(60)"
+    child = f"import os, signal, sys, time\ntry: {sleeps}\nexcept KeyboardInterrupt: sys.exit(7)"
+    assert machine._run([sys.executable, "-c", child]) == 7
+
+
 def test_a_sink_keeps_why_and_goes_on():
     broken, full = ending.Sink(Refuses(BrokenPipeError(32, "Broken pipe"))), ending.Sink(Refuses(OSError(28, "full")))
     for one in (broken, full):
@@ -95,10 +102,13 @@ def test_a_sink_keeps_why_and_goes_on():
     ],
 )
 def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp_path, error, status, said):
-    def fails(**_options):
+    app = typer.Typer()
+
+    @app.command()
+    def fails():
         raise error
 
-    monkeypatch.setattr(cli, "app", fails)
+    monkeypatch.setattr(cli, "app", lambda **options: app([], **options))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, getattr(sys, name))  # main puts sinks in their places
