@@ -11,7 +11,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, wire
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.command import ending
 from mrclab.rpc.client import Client
+from mrclab.topo.linux import paths
 
 log = logging.getLogger("mrclab.bench.verbs")
 
@@ -61,7 +61,7 @@ def run(messages: int = 20_000, large: int = 24) -> VerbsResult:
     """Measure everything; needs root and the built library. Raises RuntimeError with the failed program's output."""
     if not PROGRAM.exists():
         raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
+    with paths.folder_in_memory() as name:
         fast = _both(Path(name), PairLoad(1, 0, _ATTRIBUTES), messages, PATH_MTU)
         slow = _both(Path(name), PairLoad(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
     return VerbsResult(*fast, *slow)

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
 from mrclab.lab.command import ending
+from mrclab.topo.linux import paths
 from mrclab.topo.process.realtime import DATA_PLANE, use_realtime
 
 _MODULE = "mrclab.bench.host"
@@ -85,7 +85,7 @@ class HostResult:
 def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> HostResult:
     """Measure everything; needs root. Raises RuntimeError with the failed program's output."""
     load = PairLoad(planes, packets, _ATTRIBUTES)
-    with tempfile.TemporaryDirectory(dir=_memory_directory()) as name:
+    with paths.folder_in_memory() as name:
         directory = Path(name)
         with benchwire.wire(planes) as names:
             bare = {size: _bare(names, size, seconds) for size in SIZES[:-1]}
@@ -140,11 +140,6 @@ def table(result: HostResult) -> str:
         costs = "    ".join(f"{c.cpu_us:7.1f}  {c.cpu / c.elapsed:9.1%}" for c in (paced.sender, paced.receiver))
         lines.append(f"  {paced.rate_pps:5.0f} packets/s each     {costs}")
     return "\n".join(lines)
-
-
-def _memory_directory() -> str | None:
-    """Return a directory in memory, so that no disk is measured."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost]:

@@ -15,6 +15,7 @@ from mrclab.bench.sim import htsim, load
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.table import SimRow
+from mrclab.topo.linux import paths
 
 
 class OutOfTimeError(Exception):
@@ -49,7 +50,7 @@ class Turns:
         """Do one run of uet-htsim."""
 
         def run() -> SimCost:
-            with tempfile.TemporaryDirectory(prefix="mrclab-") as folder:
+            with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as folder:
                 return htsim.run(spec, Path(folder))
 
         return self._kept([htsim.NAME, asdict(spec)], run)

@@ -21,6 +21,7 @@ from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.softswitch.switch import SoftSwitch
+from mrclab.topo.linux import paths
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
 LOSS = 0.001
@@ -94,7 +95,7 @@ class SwitchResult:
 def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify: Notify) -> SwitchResult:
     """Measure one P4 switch. Raises BenchError."""
     result = SwitchResult(target.key, target.title)
-    with tempfile.TemporaryDirectory(prefix="mrclab-bench-") as text, _bench() as (cables, generator):
+    with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as text, _bench() as (cables, generator):
         directory = Path(text)
         notify(f"{target.title}: start-up")
         result.start_seconds = statistics.median(_starts(target, directory, cables, effort.starts, cpu))

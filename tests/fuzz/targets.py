@@ -5,6 +5,7 @@ Atheris, `tests/unit/test_boundary_fuzz.py` replays the kept corpus.
 """
 
 import asyncio
+import atexit
 import contextlib
 import gzip
 import json
@@ -56,7 +57,9 @@ _LONGEST = 2000  # characters of a sentence, with the path that it may name
 @cache
 def _folder() -> Path:
     """An empty folder of this process."""
-    return Path(tempfile.mkdtemp(prefix="mrclab-fuzz-"))
+    path = tempfile.mkdtemp(prefix="mrclab-fuzz-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
 
 
 def scenario_text(data: bytes) -> None:

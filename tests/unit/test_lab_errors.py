@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_what_the_machine_has_run_out_of_is_read_in_the_end_of_a_log(tmp_path, e
 @pytest.mark.once
 def test_a_run_without_memory_for_pictures_keeps_its_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "_PICTURES_BYTES", 1 << 60)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     line = ["run", str(ROOT / "scenarios" / "true-speed.yaml"), "--world", "sim", "--results", str(tmp_path)]
     done = CliRunner().invoke(cli.app, line)
     assert exhausted(done.exception) == "this machine has run out of memory; close what else runs, or give it more"

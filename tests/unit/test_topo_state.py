@@ -5,11 +5,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
 from mrclab.topo.errors import EmulationError, LabRunning
-from mrclab.topo.linux import killed, processes, state
+from mrclab.topo.linux import killed, paths, processes, state
 from mrclab.topo.linux.state import RunState
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
@@ -103,14 +104,26 @@ def test_folders_of_processes_that_ended_are_removed_and_no_others(tmp_path, mon
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     names = [f"mrclab-{ended.pid}-abc", f"mrclab-{os.getpid()}-abc", "mrclab-killed-abc", f"mrclab-{ended.pid}-a b"]
-    for name in names:
-        (tmp_path / name).mkdir()
-    assert killed.remove_folders() == [f"directory {tmp_path / names[0]}"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+    memory = tmp_path / "shm"
+    monkeypatch.setattr(paths, "_MEMORY", memory)
+    for name in (*names, f"shm/{names[0]}", f"shm/{names[1]}"):
+        (tmp_path / name).mkdir(parents=True)
+    assert killed.remove_folders() == [f"directory {place / names[0]}" for place in (tmp_path, memory)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "shm"])
+    assert [path.name for path in memory.iterdir()] == [names[1]]
+
+
+def test_a_folder_in_memory_is_one_that_clean_finds(tmp_path, monkeypatch):
+    for memory in (tmp_path, tmp_path / "absent"):
+        monkeypatch.setattr(paths, "_MEMORY", memory)
+        with paths.folder_in_memory() as name:
+            assert Path(name).parent == (memory if memory.is_dir() else Path(tempfile.gettempdir()))
+            assert killed._FOLDER.fullmatch(Path(name).name)
 
 
 def test_old_empty_folders_are_removed_and_nothing_that_is_in_use_or_another_kind_of_file(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(paths, "_MEMORY", tmp_path / "absent")
     old, new, full, live = (
         "mrclab-2e2y5x_3",
         "mrclab-0ue50_5k",

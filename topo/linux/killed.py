@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mrclab.topo.linux import kernel, processes
+from mrclab.topo.linux import kernel, paths, processes
 
 _KEPT = ("history", "log", "node", "fabric.yaml")  # of a run directory; the rest are sockets and what was sent
 _FOLDER = re.compile(r"mrclab-(\d+)-\w+")
@@ -42,7 +42,7 @@ def keep(directory: Path) -> str:
 def remove_folders() -> list[str]:
     """Remove this user's folders of temporary files whose processes have ended; one phrase for each."""
     removed = []
-    for path in Path(tempfile.gettempdir()).glob("mrclab-*-*"):
+    for path in (path for place in paths.folder_places() for path in place.glob("mrclab-*-*")):
         found = _FOLDER.fullmatch(path.name)
         with contextlib.suppress(OSError):
             own = found is not None and path.is_dir() and not path.is_symlink() and path.lstat().st_uid == os.getuid()
