@@ -16,7 +16,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, World
 from mrclab.lab.errors import Refused
-from mrclab.lab.scenario.seeds import MAX_SEED
+from mrclab.lab.scenario.seeds import MAX_SEED, parse
 
 app = typer.Typer()
 out = console.standard()
@@ -51,8 +51,9 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 
 @app.command()
 def soak(
-    seeds: Annotated[int, typer.Option("--runs", "--seeds", min=1, help="how many, each with a seed of its own")] = 100,
-    first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, help="the first seed")] = 0,
+    seeds: Annotated[str, typer.Option(help="a run with each of these seeds: 1..1000, or 1,2,7")] = "0..99",
+    runs: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,  # before --seeds was as elsewhere
+    first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, hidden=True)] = 0,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
     workers: Annotated[int, typer.Option("--workers", "--jobs", min=1, help="worker processes")] = 1,
     world: World = None,
@@ -68,13 +69,14 @@ def soak(
     terminal = err if as_json else out
     if seed is not None:
         raise typer.Exit(_replay(seed, terminal, as_json))
+    numbers = parse(seeds) if runs is None else range(first, first + runs)
     began = time.monotonic()
     failed: list[dict[str, Any]] = []
     done = 0
     try:
         with progress.shown(err) as bar:
-            for done, (number, problems) in enumerate(_results(range(first, first + seeds), workers), 1):
-                bar("seeds", done, seeds)
+            for done, (number, problems) in enumerate(_results(numbers, workers), 1):
+                bar("seeds", done, len(numbers))
                 if problems:
                     failed += _failed(number, problems)
                     console.plain(terminal, f"seed {number}: {problems[0]}")
@@ -83,10 +85,11 @@ def soak(
         console.plain(terminal, f"{done - len(failed)} of {done} seeds passed until then")
         raise
     seconds, status = time.monotonic() - began, 1 if failed else 0
-    passed = seeds - len(failed)
-    console.plain(terminal, f"{passed} of {seeds} seeds passed, in {seconds:.0f} s")
+    count, passed = len(numbers), len(numbers) - len(failed)
+    console.plain(terminal, f"{passed} of {count} seeds passed, in {seconds:.0f} s")
     if as_json:
-        answer.give("soak", status, first=first, seeds=seeds, passed=passed, seconds=round(seconds, 1), failed=failed)
+        found = {"first": numbers[0], "seeds": count, "passed": passed, "failed": failed}
+        answer.give("soak", status, seconds=round(seconds, 1), **found)
     raise typer.Exit(status)
 
 

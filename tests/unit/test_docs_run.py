@@ -240,14 +240,14 @@ def test_the_search_finds_blocks_marks_words_and_output(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text(
         "Text\n\n    sudo .venv/bin/mrclab up   # a lab\n    mrclab> nodes\n\n    $ mrclab deny x\n    mrclab: no\n\n"
-        "<!-- with 2 for 1000 -->\n\n    mrclab soak --seeds 1000\n\n```console\n    mrclab no\n```\n    a picture\n"
+        "<!-- with 2 for 1000 -->\n\n    mrclab soak --seeds 1..1000\n\n```console\n    mrclab no\n```\n    a picture\n"
     )
     first, second = blocks(page)
     assert [(line.text, line.typed, line.output) for line in first.lines] == [
         ("mrclab up", ["nodes"], []),
         ("mrclab deny x", [], ["mrclab: no"]),
     ]
-    assert (second.mark, [line.text for line in second.lines]) == ("with 2 for 1000", ["mrclab soak --seeds 2"])
+    assert (second.mark, [line.text for line in second.lines]) == ("with 2 for 1000", ["mrclab soak --seeds 1..2"])
 
 
 def test_the_tutorials_scenario_is_the_file_beside_it():

@@ -211,8 +211,9 @@ def test_experiments_answer_programs_too(tmp_path, monkeypatch):
     assert (delay["chance"], [value["passed"] for value in delay["values"]]) == (False, [2, 0])
     assert [each["values"] for each in made["not_passed"]] == [{"fabric.link.delay": "40ms"}] * 2
     assert len(Path(made["rows"]).read_text(encoding="utf-8").splitlines()) == 4
-    soaked = answered("soak", "--seeds", "1", "--from", "3")
-    assert (soaked["passed"], soaked["failed"]) == (1, [])
+    soaked = answered("soak", "--seeds", "3")
+    assert (soaked["first"], soaked["passed"], soaked["failed"]) == (3, 1, [])
+    assert {**answered("soak", "--runs", "1", "--from", "3"), "seconds": 0} == {**soaked, "seconds": 0}
     assert answered("soak", "--seed", "3")["plan"]
     moments = chain([0.0] * 3, repeat(9.0))  # the second is over when one case is done, on any machine
     monkeypatch.setattr("mrclab.experiments.survey.cli.time", SimpleNamespace(monotonic=lambda: next(moments)))
@@ -246,7 +247,7 @@ def test_a_p4_target_for_virtual_time_is_refused(tmp_path, monkeypatch, words):
 
 @pytest.mark.parametrize(("words", "headings"), [(["switch", "--json"], 0), ([], 5)])
 def test_one_benchmark_alone_has_no_heading_so_that_its_json_can_be_read(monkeypatch, words, headings):
-    monkeypatch.setattr(subprocess, "run", lambda argv, **_: subprocess.CompletedProcess(argv, 0))
+    monkeypatch.setattr(machine, "_run", lambda _: 0)
     done = CliRunner().invoke(cli.app, ["bench", *words])
     assert (done.exit_code, done.stdout.count("──\n")) == (0, headings), done.output
 

@@ -125,7 +125,6 @@ def test_seeds_that_name_nothing_or_twice_are_refused(words, said):
         ("figure", "--output", "--out"),
         ("survey", "--output", "--out"),
         ("survey", "--page", "--write"),
-        ("soak", "--runs", "--seeds"),
         ("soak", "--workers", "--jobs"),
     ],
 )

@@ -192,6 +192,6 @@ def test_an_interrupted_soak_tells_how_many_held(monkeypatch):
         return number, ["not as it should be"] if number == 5 else []
 
     monkeypatch.setattr(soak_cli, "judged", judged)
-    done = CliRunner().invoke(app, ["soak", "--from", "4", "--seeds", "9"])
+    done = CliRunner().invoke(app, ["soak", "--seeds", "4..12"])
     assert done.exit_code != 0
     assert "2 of 3 seeds passed until then" in done.stdout
