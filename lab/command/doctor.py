@@ -65,7 +65,7 @@ def try_faults() -> list[MachineCheck]:
 
     return [
         MachineCheck(f"fault: {v.name}", v.passed, v.detail or "works", "this kind cannot be used here", False)
-        for v in selftest.faults()
+        for v in selftest.kinds()
     ]
 
 

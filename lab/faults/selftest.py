@@ -1,13 +1,13 @@
 """Self-test of every kind of fault in a small real lab: its effect is verified, and it leaves no state behind.
 
-`mrclab.topo.cables.selftest` tests the kernel's back-ends; here each kind's `self_test` runs the whole way, from the
-entry of a scenario over its time line to switches, controller and agents, and back. Frames bypass the transports.
+Each kind's `self_test` runs the whole way, from the entry of a scenario over its time line to kernel, switches,
+controller and agents, and back. Frames bypass the transports.
 """
 
-import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +17,8 @@ from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.wireworld import WireWorld, wire_world
 from mrclab.topo import srv6
-from mrclab.topo.cables import selftest as back_ends
-from mrclab.topo.cables.selftest import SelfTestVerdict
 from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, process_state, srv6_packet
+from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
@@ -172,14 +171,17 @@ class FaultProbe:
         return self.lab.call(node, op, **arguments)
 
 
-def faults() -> Iterator[SelfTestVerdict]:
-    """Test the kernel's back-ends and then every kind, one verdict each. Needs root; see `kinds`."""
-    yield from back_ends.faults()
-    yield from kinds()
+@dataclass(frozen=True)
+class SelfTestVerdict:
+    """Verdict of the test of one kind of fault; `detail` has the reason where it failed."""
+
+    name: str
+    passed: bool
+    detail: str = ""
 
 
 def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[SelfTestVerdict]:
-    """Test every kind, or some, on a target; one verdict each, the last on remains of the lab.
+    """Test every kind, or some, on a target; one verdict each, the last on remains of the lab. Needs root.
 
     LabError or TopoError where no lab can be brought up.
     """
@@ -187,8 +189,18 @@ def kinds(target: str | None = None, only: Collection[str] = ()) -> Iterator[Sel
     with wire_world(Fabric(load(FABRIC)), lambda *_: None, target=target, run_dir=base / "lab") as lab:
         for kind in FAULTS.names:
             if (not only or kind in only) and "wire" in FAULTS[kind].worlds:
-                yield back_ends.verdict(kind, functools.partial(_test, lab, kind), LabError)
-    yield back_ends.leftovers(base, "nothing is left of the lab")
+                yield _verdict(lab, kind)
+    left = [str(path) for path in (base, *kernel.NETNS_DIR.glob(f"{base.name}*")) if path.exists()]
+    detail = f"still there: {', '.join(left)}" if left else ""
+    yield SelfTestVerdict("nothing is left of the lab", not left, detail)
+
+
+def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
+    try:
+        _test(lab, kind)
+    except (LabError, TopoError, OSError) as error:
+        return SelfTestVerdict(kind, passed=False, detail=str(error))
+    return SelfTestVerdict(kind, passed=True)
 
 
 def _test(lab: WireWorld, kind: str) -> None:

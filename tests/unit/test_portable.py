@@ -8,7 +8,6 @@ import pytest
 
 WIRE = (
     "topo.linux.nodes",
-    "topo.cables.selftest",
     "topo.cables.testports",
     "hosts.agent.provider",
     "hosts.memory.regions",

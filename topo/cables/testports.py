@@ -63,10 +63,6 @@ class RawPort:
                 pass
         self._socket.settimeout(_TIMEOUT)
 
-    def carrier(self) -> bool:
-        """Return the driver's state, without waiting for any announcement."""
-        return kernel.in_namespace(self._namespace, lambda: _carriers([self._interface]))[self._interface]
-
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

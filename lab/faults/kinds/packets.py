@@ -41,10 +41,6 @@ def _every_frame(arrived: list[int]) -> bool:
     return arrived == FRAMES
 
 
-def _some(arrived: list[int]) -> bool:
-    return 4 < len(arrived) < len(FRAMES) - 4
-
-
 def _expect_loss(
     probe: FaultProbe, up: Callable[[list[int]], bool], down: Callable[[list[int]], bool] = _every_frame
 ) -> None:
@@ -117,7 +113,8 @@ class GrayLoss(LossFault, PacketFault):
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
-        _expect_loss(probe, _some)
+        for one in (probe, probe.another("loss", seeded=False, **self.example)):
+            _expect_loss(one, lambda arrived: 4 < len(arrived) < len(FRAMES) - 4)
         seen = []
         for _ in range(2):
             again = probe.another("loss", **self.example)
@@ -242,11 +239,13 @@ class EvLoss(LastingFault):
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
-        probe.inject()
-        arrived = probe.cross_uplinks((1, 2, 3))
-        probe.clear()
-        probe.expect(arrived == [True, False, True], "not exactly the packets of the path are lost")
-        probe.expect(probe.counters["dropped"] == 1, f"one packet was lost, {probe.counters} were counted")
+        usids = (srv6.usid(srv6.UsidType.T1, 1, 2),)
+        for one in (probe, probe.another("ev_loss", everywhere=True, usids=usids)):
+            one.inject()
+            arrived = one.cross_uplinks((1, 2, 3))
+            one.clear()
+            one.expect(arrived == [True, False, True], "not exactly the packets of the path are lost")
+            one.expect(one.counters["dropped"] == 1, f"one packet was lost, {one.counters} were counted")
 
 
 class DropAll(LossyAction):
