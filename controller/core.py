@@ -46,7 +46,7 @@ class ControllerCore:
         fabric = self._fabric
         return {"node": "controller", "switches": list(fabric.switch_names), "hosts": list(fabric.host_names)}
 
-    # --- how it is ----------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     async def status(self, ask: Seconds = 0.0) -> Result:
         """Return progress of provisioning and verification, and denials.
@@ -139,14 +139,14 @@ class ControllerCore:
 
     def map(self) -> Result:
         """Health of every link by Clustermapper's probes, and the faulty elements."""
-        return self._mapper_of_now().map()
+        return self._clustermapper().map()
 
     def forget(self) -> Result:
         """Clear Clustermapper's observations: after a repair, or between two experiments."""
-        self._mapper_of_now().begin()
+        self._clustermapper().begin()
         return {}
 
-    def _mapper_of_now(self) -> Clustermapper:
+    def _clustermapper(self) -> Clustermapper:
         if self._mapper is None:
             raise RpcError(
                 "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"

@@ -247,10 +247,10 @@ def run(
         worlds.check(loaded)
         worlds.check_machine(loaded)
         if results is not None:
-            outcome = runner.run_scenario(loaded, path_of(results, "results"), _unwatched, _ignore_text, target)
+            outcome = runner.run_scenario(loaded, path_of(results, "results"), lambda *_: None, lambda _: None, target)
             return Run(loaded, outcome, outcome.directory)
         with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-            outcome = runner.run_scenario(loaded, Path(folder), _unwatched, _ignore_text, target, report=False)
+            outcome = runner.run_scenario(loaded, Path(folder), lambda *_: None, lambda _: None, target, report=False)
             return Run(loaded, outcome, None)
 
 
@@ -287,7 +287,7 @@ def up(
         setting, made = files.setting({name: plain(value, name) for name, value in fields.items()})
         worlds.check_target(target, setting.world)
         worlds.check_machine_for(setting.world)
-    return LabBlock(lab_up(setting, made, _unwatched, target, RUN_DIR))
+    return LabBlock(lab_up(setting, made, lambda *_: None, target, RUN_DIR))
 
 
 class LabBlock(AbstractContextManager[Lab]):
@@ -308,11 +308,3 @@ class LabBlock(AbstractContextManager[Lab]):
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name} of a lab that is not up; write `with mrclab.up(…) as lab:`, and use lab inside")
-
-
-def _unwatched(stage: str, done: int, total: int) -> None:
-    """Ignore progress."""
-
-
-def _ignore_text(text: str) -> None:
-    """Ignore sentences for a terminal."""

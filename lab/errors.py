@@ -113,7 +113,7 @@ def by_machine(error: BaseException) -> bool:
 
 
 def exhausted_by_log(log: Path) -> str:
-    """Say the same where the end of a process's log means it; empty where it does not, or there is no log."""
+    """Return the same by the end of a process's log; empty where it says no such thing, or there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(log.stat().st_size - _END_BYTES, 0))

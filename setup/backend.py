@@ -41,7 +41,7 @@ DATA = ("p4src", "scenarios")
 """Folders without Python that a wheel has among the packages."""
 
 COMPILERS = ("mypy", "pydantic>=2.12")
-"""Packages that compile: mypyc, and what it reads types of and the finished build is tried with."""
+"""Packages needed to compile: mypyc; pydantic, for its types and for the trial run of the build."""
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
@@ -73,7 +73,7 @@ class BuildPy(build_py):
             return
         import compiled  # noqa: PLC0415 - of this folder
 
-        reason = compiled.lay(Path(self.build_lib) / "mrclab")
+        reason = compiled.copy_into(Path(self.build_lib) / "mrclab")
         self.has_compiled = not reason
         if reason and os.environ.get(form.VARIABLE) == "1":
             raise SystemExit(f"mrclab: {form.VARIABLE} is 1, but {reason}")

@@ -49,7 +49,7 @@ LEVEL = "MRCLAB_OPTIMIZE"
 """Variable with the level of the C compiler's optimization: 1 takes half the time of 2, and tests no less."""
 
 FLAGS = ("-fvisibility=hidden", "-fno-plt", "-w")
-"""For compilers that know them: calls within the library are direct; what one warns of another does not."""
+"""For Unix compilers: direct calls within the library; no warnings, which differ by compiler."""
 
 _RUN = """
 import pathlib
@@ -125,7 +125,7 @@ strict = True
 follow_imports = skip
 ignore_missing_imports = True
 """
-# What compiles transport and simulator need not read what lies above them, which mrclab/__init__.py names.
+# mypy follows no imports into the layers above transport and simulator, which mrclab/__init__.py names.
 
 
 def work(target: str, *paths: str) -> None:
@@ -137,7 +137,7 @@ def work(target: str, *paths: str) -> None:
     # calls between functions of the one library are direct ones then
     os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-semantic-interposition -fvisibility=hidden"
     group = compiled.LIBRARY.removesuffix("__mypyc")
-    # One C file for each source: gcc takes as long for all in one, and but one of the cores.
+    # One C file for each source: gcc takes as long for all in one, on one core.
     settings = made / "mypy.ini"
     settings.write_text(_SETTINGS, encoding="utf-8")
     extensions = mypycify(
@@ -148,19 +148,19 @@ def work(target: str, *paths: str) -> None:
     where = ["--build-lib", str(made / "lib"), "--build-temp", str(made / "o")]
     words = ["-q", "build_ext", *where]
     os.chdir(made)  # pyproject.toml is about the package
-    setup(name=group, packages=[], ext_modules=extensions, cmdclass={"build_ext": _side_by_side()}, script_args=words)
+    setup(name=group, packages=[], ext_modules=extensions, cmdclass={"build_ext": _parallel_build()}, script_args=words)
     for rest in ("mypy", "c", "o"):
         shutil.rmtree(made / rest)
 
 
-def _side_by_side() -> type[Any]:
-    """The command of setuptools that compiles, with all C files of all extensions handed to as many cores as there are.
+def _parallel_build() -> type[Any]:
+    """Return setuptools' build_ext that compiles all C files in parallel, on all cores.
 
-    Its own `--parallel` does so with extensions, of which one has nearly all the work.
+    Its own `--parallel` does so by extension, and one of them has nearly all the work.
     """
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
-    class SideBySide(build_ext):
+    class ParallelBuild(build_ext):
         def build_extensions(self) -> None:
             jobs = [(extension, source) for extension in self.extensions for source in extension.sources]
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -180,7 +180,7 @@ def _side_by_side() -> type[Any]:
             file = self.get_ext_fullpath(extension.name)
             self.compiler.link_shared_object(mine, file, export_symbols=self.get_export_symbols(extension))
 
-    return SideBySide
+    return ParallelBuild
 
 
 def manifest(paths: list[Path], target: Path, sources: dict[str, str]) -> compiled.Manifest:
@@ -253,9 +253,10 @@ def main(words: list[str]) -> int:
     return int(bool(reason) and strict)
 
 
-def lay(into: Path) -> str:
-    """Put the build of the sources as they are, made if it must be, into the package of a wheel; returns what is in the
-    way. What a wheel holds of it is the modules, and a manifest without this file.
+def copy_into(into: Path) -> str:
+    """Copy the build of the current sources, made where there is none, into a wheel's package; return why it cannot.
+
+    The wheel's manifest leaves this file out.
     """
     if reason := ensure_built(False):
         return reason

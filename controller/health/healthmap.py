@@ -120,7 +120,7 @@ class HealthMap:
         """
         self._evaluations += 1
         suspects = self._suspects()
-        if self._explain_what_ended(suspects):
+        if self._forget_ended(suspects):
             suspects = self._suspects()
         self._worst = {s.element: max(s.rate, self._worst.get(s.element, 0.0)) for s in suspects}
         healthy = [suspect for suspect in suspects if self._has_recovered(suspect, suspects)]
@@ -132,7 +132,7 @@ class HealthMap:
         self._suspected = {suspect.element for suspect in remain}
         return self._verdicts
 
-    def _explain_what_ended(self, suspects: Sequence[LocalisedFault]) -> bool:
+    def _forget_ended(self, suspects: Sequence[LocalisedFault]) -> bool:
         """Forget losses over elements that were down and are no longer suspected; return True if there were any.
 
         As a switch comes back, those of its cables that were not probed since look dead, one by one: they are not.

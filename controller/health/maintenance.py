@@ -4,7 +4,7 @@ Drain: EVs over the switch are DENIED at every host first; when no data crosses 
 waits until it forwards again before it lets traffic back. Hosts are notified, and MRC moves its packets itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mrclab.controller.driver import Driver, SwitchState
@@ -46,30 +46,11 @@ def check(name: str, bad: Sequence[str], good: str, prefix: str = "") -> PreChec
     return PreCheck(name, False, prefix + "; ".join(bad[:3]) + more)
 
 
-def ports(host: str, every: Iterable[tuple[str, bool]]) -> PreCheck:
-    """The NIC ports of a host: name, and whether it is up."""
-    known = list(every)
-    return check(host, [name for name, up in known if not up], f"{len(known)} NIC ports up", "ports down: ")
-
-
-def answer(
-    ready: int,
-    not_ready: Sequence[str],
-    entries: Sequence[str],
-    links: int,
-    problems: Sequence[str],
-    agents: Iterable[PreCheck],
-    denied: Sequence[str],
-) -> dict[str, Any]:
-    """Return `ok` (True if a job may start) and all checks."""
-    checks = [
-        check("switches", not_ready, f"{ready} ready", "not ready: "),
-        check("entries", entries, "all as they should be"),
-        check("cables", problems, f"{links} verified both ways"),
-        *agents,
-        check("denylist", denied, "empty", "denied: "),
-    ]
-    return {"ok": all(each.ok for each in checks), "checks": [each._asdict() for each in checks]}
+def nic_ports(host: str, found: Sequence[tuple[str, bool]] | str) -> PreCheck:
+    """Check a host's NIC ports: name and state of each, or the reason why it cannot be queried."""
+    if isinstance(found, str):
+        return PreCheck(host, False, found)
+    return check(host, [name for name, up in found if not up], f"{len(found)} NIC ports up", "ports down: ")
 
 
 class Maintenance:
@@ -117,21 +98,25 @@ class Maintenance:
         return {"switch": name, "undrained": True, "seconds": seconds}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
-        """Check every switch, entry, cable, host and NIC port, and report whether a job may start."""
+        """Check every switch, entry, cable, host and NIC port; `ok` of the result: a job may start."""
         driver = self._driver
         driver.forget(None)
         await driver.until(lambda: driver.cable_states.settled or self._cannot_verify(), timeout)
         audited = await driver.audit()
-        hosts = (_of_host(name, found) for name, found in (await driver.nodes.ports()).items())
+        hosts = await driver.nodes.ports()
         unready = driver.fleet.unready()
         bad = [f"{name} {view.silence}" if view.is_ready else name for name, view in unready.items()]
         unread = [f"{name} was not read: it {why}" for name, why in audited.unread.items()]
         denied = [denial["element"] for denial in self._denials.listed]
-        fabric = driver.fabric
-        return answer(
-            len(fabric.switches) - len(unready), bad, [*audited.wrong, *unread], len(fabric.links),
-            driver.cable_states.problems(), hosts, denied,
-        )  # fmt: skip
+        fabric, problems = driver.fabric, driver.cable_states.problems()
+        checks = [
+            check("switches", bad, f"{len(fabric.switches) - len(unready)} ready", "not ready: "),
+            check("entries", [*audited.wrong, *unread], "all as they should be"),
+            check("cables", problems, f"{len(fabric.links)} verified both ways"),
+            *(nic_ports(name, found) for name, found in hosts.items()),
+            check("denylist", denied, "empty", "denied: "),
+        ]
+        return {"ok": all(each.ok for each in checks), "checks": [each._asdict() for each in checks]}
 
     async def _until_quiet(self, name: str, deadline: float) -> tuple[bool, str]:
         """Return True if no QP's packet crossed the switch in several samples in a row, before `deadline`; and why the
@@ -165,7 +150,3 @@ class Maintenance:
     def _in_service(self, name: str) -> bool:
         pending = {end.node for end in self._driver.cable_states.pending()}
         return name not in pending and name not in self._driver.fleet.unready()
-
-
-def _of_host(name: str, found: Any) -> PreCheck:
-    return PreCheck(name, False, found) if isinstance(found, str) else ports(name, found)

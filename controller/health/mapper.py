@@ -1,6 +1,6 @@
 """Clustermapper's collector: takes the hosts' reports, keeps the map of link health, localises faults, decides denials.
 
-Pure: time is a parameter, and the caller of `look` carries out its decisions.
+Pure: time is a parameter, and the caller of `poll` carries out its decisions.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ MAPPER_REPORT = MapperReport.kind
 """Kind of the event with one cycle of a host's probes."""
 
 SOURCE = "clustermapper"
-MAP_INTERVAL = 1.0  # seconds between records of the map while something in it is not well
+MAP_INTERVAL = 1.0  # seconds between records of the map while there is a verdict
 
 
 class EventRecorder(Protocol):
@@ -31,7 +31,7 @@ class EventRecorder(Protocol):
 
 
 class Clustermapper:
-    """Collects for one controller, which calls `look` once in every `interval`: the hosts' probe cycle in seconds.
+    """Collects for one controller, which calls `poll` once in every `interval`: the hosts' probe cycle in seconds.
 
     `denials` returns those in force, from any source.
     """
@@ -60,7 +60,7 @@ class Clustermapper:
         self._recorded_at = 0.0
 
     def event(self, host: str, event: dict[str, Any]) -> None:
-        """Take an event of a host's agent; anything but a report is not for here."""
+        """Take an event of a host's agent; all but reports are ignored."""
         if event.get("kind") != MAPPER_REPORT:
             return
         if host in self._unsettled:

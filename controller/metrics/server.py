@@ -58,7 +58,8 @@ class _Request(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page, or say why not."""
         target = urllib.parse.urlsplit(self.path)
-        given = [*urllib.parse.parse_qs(target.query).get("token", []), self._bearer()]
+        bearer = self.headers.get("Authorization", "").removeprefix("Bearer").strip()
+        given = [*urllib.parse.parse_qs(target.query).get("token", []), bearer]
         if target.path not in {"/metrics", "/"}:
             self._answer(HTTPStatus.NOT_FOUND, "only GET /metrics is served here\n")
         elif not any(hmac.compare_digest(token.encode(), self._page.token.encode()) for token in given):
@@ -68,9 +69,6 @@ class _Request(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Log nothing: a scrape every few seconds is no news."""
-
-    def _bearer(self) -> str:
-        return self.headers.get("Authorization", "").removeprefix("Bearer").strip()
 
     def _answer(self, status: HTTPStatus, body: str) -> None:
         content = body.encode()

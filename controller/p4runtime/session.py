@@ -41,7 +41,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
-_TAKES = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
+_WRITE_METADATA = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
 """Header with the largest reply that softswitch may send to a failed write; other targets ignore it."""
 
 PacketHandler = Callable[[int, bytes], None]
@@ -254,7 +254,7 @@ class SwitchSession:
             updates=[self._program.update(change) for change in batch],
         )
         try:
-            call = self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch, metadata=_TAKES)
+            call = self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch, metadata=_WRITE_METADATA)
             await self._unless_closed(call)
         except grpc.aio.AioRpcError as error:
             status = P4RpcStatus.from_rpc_error(error)

@@ -1,8 +1,8 @@
 """From the fabric to the table entries that each switch must hold. Pure: no switch, no P4Runtime, no I/O.
 
-An `IntendedEntry` uses the names of the P4 program (p4src/) and plain integers. Forwarding is static, as on the real
-thing (arXiv 2605.04333 §2.2): one entry for the switch's own uSID, one /48 route per neighbour; and plain IPv6 routes
-with ECMP for the RoCEv2 baseline.
+An `IntendedEntry` uses the names of the P4 program (p4src/) and plain integers. Forwarding is static, as in
+production (arXiv 2605.04333 §2.2): one entry for the switch's own uSID, one /48 route per neighbour; and plain IPv6
+routes with ECMP for the RoCEv2 baseline.
 """
 
 from collections.abc import Iterator
@@ -54,10 +54,10 @@ def entries(fabric: Fabric, switch: Switch) -> tuple[IntendedEntry, ...]:
     """Everything that `switch` must hold, in the order of writing: sources, routes, the entry that uses them."""
     return (
         *_source_checks(switch),
-        *_usid_routes(switch),
+        *(usid_route(port) for port in switch.ports),
         *_plain_routes(fabric, switch),
         *_queue_policies(fabric.spec, switch),
-        _own_usid(switch),
+        IntendedEntry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (EntryAction("shift_usid"),)),
     )
 
 
@@ -79,17 +79,8 @@ def _source_checks(switch: Switch) -> Iterator[IntendedEntry]:
             yield IntendedEntry("sources", (("std.ingress_port", port.number),), (expected,))
 
 
-def _own_usid(switch: Switch) -> IntendedEntry:
-    return IntendedEntry("my_usid", (("locator_usid", srv6.usid_route(switch.usid)),), (EntryAction("shift_usid"),))
-
-
-def _usid_routes(switch: Switch) -> Iterator[IntendedEntry]:
-    """One /48 per neighbour: a T1's uSID, a T0's, or that of a downlink."""
-    return (usid_route(port) for port in switch.ports)
-
-
 def usid_route(port: SwitchPort) -> IntendedEntry:
-    """The route that leads out of `port`."""
+    """Return the /48 of the neighbour at a port: a T1's uSID, a T0's, or that of a downlink."""
     return IntendedEntry("usid_fib", (("locator_usid", srv6.usid_route(port.usid)),), (forward(port),))
 
 

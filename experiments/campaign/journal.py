@@ -68,7 +68,7 @@ class Journal(RunStore):
         return [self.rows[job.key] for job in planned if job.key in self.rows]
 
     def _files(self, known: Mapping[str, str], files: Mapping[str, str]) -> dict[str, str]:
-        """Digests of the files of all runs here, and of those to come; LabError where one is another than it was."""
+        """Return the digests of the files of all runs, old and new; LabError where a file has changed."""
         for name in known.keys() & files.keys():
             if known[name] != files[name]:
                 raise LabError(f"{self.directory} holds runs with another {name}; name another directory with --output")

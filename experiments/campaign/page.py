@@ -12,12 +12,12 @@ from mrclab.experiments.runs.store import Row
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
-from mrclab.lab.scenario.units import show_number, show_seconds
+from mrclab.lab.scenario.units import show_number, show_value
 
 _BINS = 24
 SHOWN = 1000  # runs that did not pass: the most on a page
 _RESULTS = ("passed", "failed")  # states of runs that say something about the network
-ENDED = "came to its end"
+ENDED = "valid"
 """Row of the page before the expectations where some runs are invalid; figures leave those out."""
 
 
@@ -104,7 +104,7 @@ def _as_ended(row: Row) -> Row:
         "ok": row["state"] in _RESULTS,
         "value": None,
         "unit": "",
-        "expected": "a run is a result, whatever it is",
+        "expected": "the run ends, and the machine keeps up",
     }
     return {**row, "verdicts": {ENDED: verdict}}
 
@@ -175,7 +175,10 @@ def explained(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def by_chance(share: float, groups: int, values: int) -> bool:
-    """Return True if 19 of 20 fields without any influence explain less: F by its cube root (Paulson 1942)."""
+    """Return True if a field without influence explains as much in more than 1 of 20 campaigns.
+
+    F test, by the cube root (Paulson 1942).
+    """
     between, within = groups - 1, values - groups
     if within < 1 or share > 1 - 1e-9:
         return within < 1
@@ -187,13 +190,7 @@ def by_chance(share: float, groups: int, values: int) -> bool:
 def words(one: Summary) -> list[str]:
     """A summary in words: how many runs passed, where there is a limit, and the median of its figure."""
     passed = [] if one.is_measured else [f"passed {one.passed} of {one.runs}"]
-    if one.figure is None:
-        return passed
-    middle = one.figure.median
-    return [
-        *passed,
-        "median " + (show_seconds(middle) if one.unit == "s" else f"{_number_text(middle)} {one.unit}".rstrip()),
-    ]
+    return [*passed, f"median {show_value(one.figure.median, one.unit)}"] if one.figure else passed
 
 
 def as_json(one: Summary) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def ran(job: Job, read: Callable[[], Loaded]) -> Row:
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "error": ""}
     row["verdicts"] = {}
     try:
-        outcome = runner.measure(read(), Path(tempfile.gettempdir()), _ignore_progress, _ignore_text)
+        outcome = runner.measure(read(), Path(tempfile.gettempdir()), lambda *_: None, lambda _: None)
     except Interrupted:
         raise
     except OSError as error:
@@ -81,14 +81,6 @@ def _free(name: str, taken: Iterable[str]) -> str:
     """A name of its own for every expectation of a kind."""
     number = sum(other.split(" #")[0] == name for other in taken)
     return f"{name} #{number + 1}" if number else name
-
-
-def _ignore_progress(*_: object) -> None:
-    """Nobody watches the progress of a single run."""
-
-
-def _ignore_text(_: str) -> None:
-    """Discard its output."""
 
 
 def do(table: Journal, jobs: Iterable[Job], workers: int, on_row: Callable[[Job, Row], None] = lambda *_: None) -> None:

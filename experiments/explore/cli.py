@@ -23,7 +23,9 @@ err = console.console(stderr=True)
 
 @app.command()
 def explore(
-    worlds: Annotated[list[str] | None, typer.Argument(metavar="WORLD", help="these; default: all small ones")] = None,
+    worlds: Annotated[
+        list[str] | None, typer.Argument(metavar="WORLD", help="worlds to explore; default: all small ones")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="the large ones, too: hours")] = False,
     seconds: Annotated[float, typer.Option(min=0.0, help="stop exploring a world after this time; 0: never")] = 0.0,
     check_merging: Annotated[
@@ -33,7 +35,7 @@ def explore(
     names: Annotated[bool, typer.Option("--list", help="list the worlds and their contents")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explore small worlds to the end: every order of packets, timers and a few faults, on the transport's own code.
+    """Explore small worlds exhaustively: every order of packets, timers and a few faults, on the transport's code.
 
     In a final state nothing more can happen; a cycle is a run that returns to a state, such as probes of a dead path.
     A violated invariant is shown with the run that leads to it and the command that replays that run. Exit status 1: an

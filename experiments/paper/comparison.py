@@ -30,11 +30,11 @@ class SuiteRun:
     state: str  # passed, failed, invalid, aborted
     directory: Path | None
     values: dict[str, float]  # named expectation → its figure
-    missed: tuple[str, ...] = ()  # its failed expectation
+    missed: tuple[str, ...] = ()  # its failed expectations
 
     @property
     def counts(self) -> bool:
-        """True if its figures are the network's."""
+        """True if the run is valid: its figures are the network's."""
         return self.state in {"passed", "failed"}
 
 

@@ -1,7 +1,7 @@
 """`make paper-scale`: the paper's experiments at its own speed, curves beyond it, and one page of both.
 
-Everything runs in virtual time, without root. Finished runs are not repeated: an end at any moment costs the
-run under way. Exit status 1 where a figure differs from the paper's without a reason, or a run was aborted.
+Everything runs in virtual time, without root. Finished runs are not repeated: an interruption loses only the
+run in progress. Exit status 1 where a figure differs from the paper's without a reason, or a run was aborted.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
     varied: list[page.Appendix] = []
     if not options.names:
         made.append(appendix(run(directory, _print), place))
-        varied = models.appendices(models.run_all(directory / "models", _print), place)
+        varied = models.appendices(models.run(directory / "models", models.chosen(), models.SEEDS, _print), place)
     written, chapters = page.write(directory, appendices=made, varied=varied)
     if options.page:
         shutil.copytree(place, options.page, dirs_exist_ok=True)

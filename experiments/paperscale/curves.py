@@ -89,9 +89,9 @@ SWEEPS = (
         {"faults.cut.links": [cables(8, 2, 8)[:n] for n in (1, 4, 8, 16, 32, 48, 64)]},
         _count("faults.cut.links"),
         "T0–T1 links that fail at once, of 128",
-        Measured("what the iteration takes longer", "completion (during)", "µs", 1e6, "completion (before)"),
+        Measured("extra time of the iteration", "completion (during)", "µs", 1e6, "completion (before)"),
         (
-            Measured("the next one, longer", "completion (after)", "µs", 1e6, "completion (before)"),
+            Measured("extra time of the next one", "completion (after)", "µs", 1e6, "completion (before)"),
             LOST,
             Measured("an undisturbed iteration", "completion (before)", "µs", 1e6),
         ),

@@ -189,11 +189,6 @@ def chosen() -> list[Point]:
     return [*points(16, KINDS[:1]), *few, *ring]
 
 
-def run_all(directory: Path, notify: Callable[[str], None]) -> Entries:
-    """Do the missing runs of the page."""
-    return run(directory, chosen(), SEEDS, notify)
-
-
 # --- the page -------------------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loa
 
 
 def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
-    """Do the runs that have no line; all of them that went to their end."""
+    """Do the runs that have no line; return all that ended."""
     store = _store(directory)
     made = Suite(directory, lambda *_: None, notify, report=False)
     for number, loaded in enumerate(runs, 1):

@@ -38,13 +38,13 @@ def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tup
         while True:
             while len(busy) < workers and (job := next(waiting, None)) is not None:
                 worker = idle.pop() if idle else _Worker(do)
-                busy[worker.line] = worker
+                busy[worker.pipe] = worker
                 worker.take(job)
             if not busy:
                 return
-            for line in any_ready(list(busy)):
-                assert isinstance(line, Connection)
-                if not busy[line].began and busy[line].begin():
+            for pipe in any_ready(list(busy)):
+                assert isinstance(pipe, Connection)
+                if not busy[pipe].began and busy[pipe].begin():
                     some_began = True
                     continue
                 if not some_began:
@@ -52,7 +52,7 @@ def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tup
                         "a worker process ended before it could begin; a program of your own needs the guard"
                         ' `if __name__ == "__main__":` around what it does, as for every use of multiprocessing'
                     )
-                worker = busy.pop(line)
+                worker = busy.pop(pipe)
                 job, row = worker.job, worker.row()
                 if row is None:
                     worker.end()
@@ -72,7 +72,7 @@ class _Worker(Generic[J, R]):
 
     def __init__(self, do: Callable[[J], R]) -> None:
         context = _context(do.__module__)
-        self.line, theirs = context.Pipe()
+        self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, do), daemon=True)
         self._process.start()
         theirs.close()  # so that the pipe ends with the process
@@ -80,7 +80,7 @@ class _Worker(Generic[J, R]):
     def begin(self) -> bool:
         """Take the process's notice that it began; return False where it died before."""
         with contextlib.suppress(EOFError, OSError):
-            self.line.recv()
+            self.pipe.recv()
             self.began = True
         return self.began
 
@@ -88,19 +88,19 @@ class _Worker(Generic[J, R]):
         """Begin a job; where the process is dead already, `row` says so."""
         self.job = job
         with contextlib.suppress(OSError):
-            self.line.send(job)
+            self.pipe.send(job)
 
     def row(self) -> R | None:
         """The row of the job, waited for; None when the process died of it."""
         try:
-            row: R = self.line.recv()
+            row: R = self.pipe.recv()
         except (EOFError, OSError):
             return None
         return row
 
     def end(self) -> None:
         """Kill the process; files of its run are removed."""
-        self.line.close()
+        self.pipe.close()
         self._process.terminate()
         self._process.join(END_WITHIN)
         self._process.kill()
@@ -116,26 +116,26 @@ def _context(module: str) -> "ForkServerContext | SpawnContext":
     return context
 
 
-def _serve(line: Connection, do: Callable[[Any], Any]) -> None:
-    """A worker's life: jobs in, rows out, until the pipe or the parent ends. Ctrl-C is for the parent to hear."""
+def _serve(pipe: Connection, do: Callable[[Any], Any]) -> None:
+    """Serve jobs, a row for each, until the pipe or the parent ends. The parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-    line.send(None)
+    pipe.send(None)
     while True:
         try:
-            job = line.recv()
+            job = pipe.recv()
         except EOFError:
             return
         try:
-            line.send(do(job))
+            pipe.send(do(job))
         except Interrupted:  # the parent has said why
             return
 
 
 def _follow(parent: int) -> None:
-    """Nobody would take the rows of a worker whose parent was killed."""
+    """Exit with the parent: nobody would take the rows."""
     any_ready([parent])
     os._exit(1)

@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-_known: dict[str, str] = {}  # by Ray's name of the worker process, under whose feet sources do not change
+_known: dict[str, str] = {}  # by Ray's name of the worker process, whose sources do not change while it runs
 
 
 def run(packed: bytes, expected: str) -> tuple[dict[str, Any] | None, str]:

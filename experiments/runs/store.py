@@ -1,6 +1,6 @@
 """Store of finished runs: a JSON line each, so that a batch can end at any moment and go on later.
 
-A line is appended in one write and on the disk before its run counts as done. A line that was torn is not there, and
+A line is appended in one write and on the disk before its run counts as done. An incomplete last line is removed, and
 its run is done again.
 """
 

@@ -59,7 +59,7 @@ def soak(
     world: World = None,
     as_json: AsJson = False,
 ) -> None:
-    """Random fabrics, traffic and faults in virtual time: nothing may be lost, doubled, misplaced, stuck or left over.
+    """Run random fabrics, traffic and faults: nothing may be lost, duplicated, misplaced, stuck or left over.
 
     A seed defines the whole run: one that fails is printed with the command that replays it. Exit status 1 if
     one failed.

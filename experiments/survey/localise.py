@@ -9,7 +9,7 @@ from mrclab.lab.run.world import GONE
 from mrclab.lab.session.lab import Lab
 
 SETTLE = 4  # cycles after a fault was cleared in which nothing is judged
-QUIET = 12  # healthy cycles before a fault, so that a healthy past is there to mislead
+QUIET = 12  # healthy cycles before a fault: evidence of health that the map has to outweigh
 MAX_CYCLES = 250  # cycles after which a fault counts as not found
 AFTER = 4  # cycles that are still watched once everything is named: a late false positive counts
 
@@ -41,7 +41,7 @@ class CaseRunner:
         }
 
     def close(self) -> None:
-        """Let go of the controller."""
+        """Unsubscribe from the controller."""
         self._events.close()
 
     def _reset_and_wait(self, cycles: int) -> None:

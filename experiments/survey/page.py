@@ -112,7 +112,7 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> list[str]:
                 faulty = " and ".join(fault["element"] for fault in case["faults"])
                 verdicts = [f"{v['element']} {v['state']}" for v in [*case["alarms"], *case["verdicts"]]]
                 named = ", ".join(verdicts) or "nothing"
-                lines.append(f"{records[0]['target']}, case {case['case']}: {faulty} at fault; said: {named}")
+                lines.append(f"{records[0]['target']}, case {case['case']}: {faulty} at fault; verdicts: {named}")
     return lines
 
 

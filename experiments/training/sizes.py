@@ -80,16 +80,12 @@ class JobSize:
         """Return the fields of one variant that differ from those of the size."""
         return {"transport.ev_profile": FEW_EVS} if self.few_evs and variant.startswith("mrc") else {}
 
-    def transport_of(self, variant: str) -> str:
-        """Return the transport of a variant."""
-        return variant.rpartition("-")[0]
-
     def group_of(self, variant: str) -> str:
         """Return the name that variants share which are one run up to their fault.
 
         Of the largest job's runs with 16 QPs each is alone: two processes of 5 GB are more than many machines hold.
         """
-        transport = self.transport_of(variant)
+        transport = variant.rpartition("-")[0]
         return variant if self.nics >= _LARGE and transport == "roce-16" else transport
 
     @property

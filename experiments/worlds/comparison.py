@@ -60,8 +60,8 @@ class Explanation(Strict):
 
     def explains(self, run: str, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
         """Return True if a figure of a run is named here and differs by no more than the limit."""
-        named = fnmatchcase(run, _pattern(self.run)) and any(
-            fnmatchcase(figure.name, _pattern(one)) for one in self.figures
+        named = fnmatchcase(run, literal_brackets(self.run)) and any(
+            fnmatchcase(figure.name, literal_brackets(one)) for one in self.figures
         )
         return named and self._reaches(figure, wire, sim)
 
@@ -89,7 +89,7 @@ class _Reasons(Strict):
 
 @cache
 def reasons(path: Path = FILE) -> list[Explanation]:
-    """All that is known; LabError where a reason names no figures or has no limit."""
+    """Return the known reasons; LabError where one names no figures or has no limit."""
     try:
         return _Reasons.model_validate(read(path).data).reasons
     except ValidationError as error:
@@ -137,7 +137,7 @@ class Row:
 
 
 Sides = tuple[RunFigure, Side | None, Side | None, Side | None]
-"""A figure (its value is of no account), and its runs on the wire, in virtual time, and there with jitter of hosts."""
+"""A figure (its value is not used), and its runs on the wire, in virtual time, and there with jitter of hosts."""
 
 
 def sides(wire: Runs, sim: Runs, jittery: Runs | None = None) -> list[Sides]:
@@ -198,13 +198,13 @@ def _between(kind: Kind, wire: Side | None, sim: Side | None, jittery: Side | No
     return min(sim.least, jittery.least) <= high and low <= max(sim.most, jittery.most)
 
 
-def _pattern(text: str) -> str:
-    """Brackets stand for themselves: runs are called `NAME [VARIANT]`."""
+def literal_brackets(text: str) -> str:
+    """Escape brackets for fnmatch: runs are called `NAME [VARIANT]`."""
     return text.replace("[", "[[]")
 
 
 def judge(figure: RunFigure, wire: Side | None, sim: Side | None) -> State:
-    """Return True if both worlds agree on a figure.
+    """Return how well both worlds agree on a figure.
 
     `within`: the medians are within 3 % of the wire's, or of the whole where a share is no goodput; for goodput nothing
     else will do. `spread`: the ranges of both worlds' seeds meet. Fewer than three seeds of the wire show too little of

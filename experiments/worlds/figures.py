@@ -11,7 +11,7 @@ MIN_RTTS = 20
 """Shortest phase whose figures depend on the network more than on when it was sampled."""
 MAX_PHASES = 16  # a run with more has its goodput reported as a whole
 
-_NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they hold or not, and the verdict says so
+_NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they pass or fail: no figure
 _COUNTED = {"packets", "times", "QPs", "EVs", "elements", "marked", "trimmed"}
 _TOTALS = {
     "lost": "packets lost",

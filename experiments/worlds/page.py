@@ -389,7 +389,7 @@ def _figure(row: Row) -> str:
 
 
 def load_figures(path: Path) -> tuple[list[BothWorlds], About]:
-    """Read a file of `dump`, and judge its figures; LabError where it is not one."""
+    """Read a file of `dumped`, and judge its figures; LabError where it is not one."""
     try:
         fields = json.loads(files.read_bytes(path))
         return [_chapter(one) for one in fields.pop("runs")], About(**fields)

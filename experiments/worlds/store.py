@@ -26,7 +26,7 @@ class StoredRun:
     state: str  # passed, failed, invalid, aborted
     facts: dict[str, Any]  # of `mrclab.lab.report.summary.Facts`
     info: dict[str, Any]  # of run.json
-    values: dict[str, Any]  # of the scenario, what its seed and world are aside
+    values: dict[str, Any]  # of the scenario, without its seed and world
 
     @property
     def machine(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
+from mrclab.experiments.worlds.comparison import literal_brackets
 from mrclab.experiments.worlds.store import Store, label
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.kinds import WorldName
@@ -40,8 +41,8 @@ def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
 
 
 def called(run: Loaded, pattern: str) -> bool:
-    """Return True if a run is called like this; brackets stand for themselves."""
-    return fnmatchcase(label(run), pattern.replace("[", "[[]"))
+    """Return True if the label of a run matches a shell pattern, in which brackets are literal."""
+    return fnmatchcase(label(run), literal_brackets(pattern))
 
 
 def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[WorldsJob]:
@@ -65,7 +66,7 @@ def with_jitter(loaded: Loaded, jitter: str) -> Loaded:
 def missing(store: Store, job: WorldsJob) -> int:
     """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed.
 
-    One that broke off, as by Ctrl-C, is not there.
+    An aborted run does not count.
     """
     states = [kept.state for kept in store.tries(job.loaded, job.world, job.loaded.scenario.seed)]
     return 0 if {"passed", "failed"} & {*states} else max(TRIES - states.count("invalid"), 0)

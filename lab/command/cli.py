@@ -36,9 +36,9 @@ PANELS: dict[str, dict[str, str]] = {
     },
     "Operate the lab that runs": {
         **dict.fromkeys(
-            ("status", "map", "deny", "undeny", "drain", "undrain", "precheck", "p4sh"), _HERE + "live.operations"
+            ("status", "map", "deny", "undeny", "drain", "undrain", "precheck", "p4sh", "exec"),
+            _HERE + "live.operations",
         ),
-        "exec": _HERE + "live.execute",
         "capture": _HERE + "live.capture",
         "watch": _HERE + "live.secondterminal",
         "do": _HERE + "live.secondterminal",

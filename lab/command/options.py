@@ -55,7 +55,7 @@ FolderName = Annotated[str, typer.Option(parser=_folder_name, help="names the di
 Slower = Annotated[
     float,
     typer.Option(
-        min=1, max=1e6, help="divide link rates and multiply delays by this factor: same round trips, less load"
+        min=1, max=1e6, help="divide link rates and multiply delays by this factor: same results in RTTs, less load"
     ),
 ]
 Ui = Annotated[bool, typer.Option("--ui", help="with the live page: prints its address")]

@@ -32,7 +32,8 @@ def _lines() -> Iterator[str]:
     for name in sorted(set(group.commands) - set(NAMES)):
         command = group.commands[name]
         yield from ("", f"## mrclab {name}", "", _cell(command.help or ""), "")
-        yield "    " + " ".join(["mrclab", name, *filter(None, map(_usage, command.params))])
+        arguments = [_argument(param) for param in command.params if param.param_type_name == "argument"]
+        yield "    " + " ".join(["mrclab", name, *arguments])
         rows = [row for row in map(_row, command.params) if row]
         if rows:
             yield from ("", markdown(("", ""), rows))
@@ -43,11 +44,6 @@ def _lines() -> Iterator[str]:
     typed = [(f"`{each.usage}`", f"{each.meaning}." + (f" {each.more}" if each.more else "")) for each in commands]
     typed += [(f"`{usage}`", f"{meaning} (only at the prompt itself)") for usage, meaning in LOCAL.items()]
     yield from ("", markdown(("Command", "Does"), [tuple(map(_bar, cells)) for cells in typed]))
-
-
-def _usage(param: Any) -> str:
-    """Return an argument as the first line shows it; empty for an option."""
-    return _argument(param) if param.param_type_name == "argument" else ""
 
 
 def _argument(param: Any) -> str:

@@ -3,11 +3,11 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict
 from mrclab.lab.measure.validity.evidence import NoEvidence, span
-from mrclab.lab.scenario.names import TrafficName
+from mrclab.lab.scenario.names import RegularExpression, TrafficName
 
 if TYPE_CHECKING:
     from mrclab.lab.measure import Measures
@@ -20,18 +20,9 @@ class ProgramFails(BaseExpectation):
     kind: Literal["program_fails"]
     traffic: TrafficName
     at_least: Annotated[int, Field(ge=1)] = Field(default=1, description="programs, each on a host of its own")
-    says: str = Field(
+    says: RegularExpression = Field(
         default="", description="regular expression that each one's error matches, e.g. rank 3 .* is gone"
     )
-
-    @field_validator("says")
-    @classmethod
-    def _is_a_pattern(cls, says: str) -> str:
-        try:
-            re.compile(says)
-        except re.error as error:
-            raise ValueError(f"{says!r} is not a regular expression: {error}") from None
-        return says
 
     def judge(self, measures: "Measures") -> Verdict:
         """Exit status and error of each program."""

@@ -79,10 +79,10 @@ class Prompt:
         elif name in self._nodes or name == "run":
             self._tools["run"](shlex.split(text if name in self._nodes else rest))
         else:
-            self._word(text)
+            self._command(text)
         return True
 
-    def _word(self, text: str) -> None:
+    def _command(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
         with progress.shown(console.console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
             answer = registry.run(self._session, text.strip().removesuffix("--json"))

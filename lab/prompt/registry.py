@@ -133,7 +133,7 @@ def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
 
 
-def wrong(name: str) -> NoReturn:
+def usage_error(name: str) -> NoReturn:
     """Raise ValueError with the usage of a command."""
     raise ValueError(f"usage: {COMMANDS[name].usage}")
 

@@ -55,7 +55,7 @@ class LabSession:
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
         self.errors: list[str] = []  # errors of background work
-        self.looks: list[Callable[[], None]] = []  # called after each step, as the mirror is
+        self.observers: list[Callable[[], None]] = []  # called after each step, as the mirror is
         self._speed = speed
         self._anchor = time.monotonic(), world.now
         self._before: tuple[float, float] | None = None  # the speed to return to, and when (time.monotonic)
@@ -203,8 +203,8 @@ class LabSession:
             except (LabError, TopoError) as error:
                 self.errors.append(str(error))
             self._mirror()
-            for look in self.looks:
-                look()
+            for observer in self.observers:
+                observer()
 
     def _pass(self) -> None:
         if self._speed is None:

@@ -34,7 +34,7 @@ def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ())
         text = plain(f"expected: {verdict.expected}\nobserved: {verdict.observed}\nwhen: {verdict.when}")
         if invalid:
             word = "passed" if verdict.ok else "failed"
-            ElementTree.SubElement(case, "skipped", message=f"the run is not a result; the expectation {word}")
+            ElementTree.SubElement(case, "skipped", message=f"the run is INVALID; the expectation {word}")
             ElementTree.SubElement(case, "system-out").text = text
         elif verdict.ok:
             ElementTree.SubElement(case, "system-out").text = text

@@ -14,7 +14,7 @@ from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import machine, page_of, versions
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.units import show_number, show_seconds
+from mrclab.lab.scenario.units import show_number, show_seconds, show_value
 from mrclab.topo.input import files
 
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
@@ -126,17 +126,12 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     figure = row.figure
     if figure is None:
         return "–", "–"
-    median = _number(figure.median, row.unit)
+    median = show_value(figure.median, row.unit)
     if figure.low is None or figure.high is None:
         return median, "–"
     if row.unit == "s":
         return median, f"{show_seconds(figure.low)} … {show_seconds(figure.high)}"
-    return median, f"{show_number(figure.low)} … {_number(figure.high, row.unit)}"
-
-
-def _number(value: float, unit: str) -> str:
-    """Return a figure with its unit; times in the unit that fits them."""
-    return show_seconds(value) if unit == "s" else f"{show_number(value)} {unit}".rstrip()
+    return median, f"{show_number(figure.low)} … {show_value(figure.high, row.unit)}"
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:

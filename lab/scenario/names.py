@@ -4,6 +4,7 @@ The validators read pydantic's validation context: `fabric` (None while the fabr
 names under `traffic`, `faults` and `goodput`. Without a context every name is taken as it is.
 """
 
+import re
 from collections.abc import Callable, Collection
 from typing import Annotated
 
@@ -106,6 +107,14 @@ def _trigger(trigger: Trigger, info: ValidationInfo) -> Trigger:
     return trigger
 
 
+def _compiles(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+    return text
+
+
 def _not_reserved(name: str) -> str:
     if name in _RESERVED:
         raise ValueError(f"{name!r} has a meaning of its own in windows and levels; choose another name")
@@ -127,6 +136,7 @@ CableOrBusiest = Annotated[
 ]
 TrafficName = Annotated[str, AfterValidator(_one_of("traffic", "traffic"))]
 FaultName = Annotated[str, AfterValidator(_one_of("faults", "fault"))]
+RegularExpression = Annotated[str, AfterValidator(_compiles)]
 KnownTrigger = Annotated[TriggerField, AfterValidator(_trigger)]
 KnownWindow = Annotated[WindowField, AfterValidator(_window)]
 

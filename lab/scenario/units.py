@@ -112,6 +112,11 @@ def show_number(value: float, digits: int = 4) -> str:
     return f"{value:.0f}" if 10**digits <= abs(value) + 0.5 < _LONGEST_NUMBER else f"{value:.{digits}g}"
 
 
+def show_value(value: float, unit: str) -> str:
+    """Format a figure with its unit; seconds in the unit that fits them."""
+    return show_seconds(value) if unit == "s" else f"{show_number(value)} {unit}".rstrip()
+
+
 def show_bytes(count: float) -> str:
     """Format bytes: `64 MiB`, `1.5 KiB`, `17 bytes`."""
     for factor, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):

@@ -77,7 +77,9 @@ class ScenarioItem(pytest.Item):
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
         try:
-            outcome = runner.run_scenario(self._loaded, parent, _silent, _ignore, target, _run_dir(self.config))
+            outcome = runner.run_scenario(
+                self._loaded, parent, lambda *_: None, lambda _: None, target, _run_dir(self.config)
+            )
         except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
             pytest.exit(str(error), returncode=error.status)
         except NoResult as error:
@@ -125,7 +127,7 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     if setting.world == "wire":
         size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
     target, run_dir = request.config.getoption("--mrclab-target"), _run_dir(request.config)
-    with lab_up(setting, fabric, _silent, target, run_dir) as made:
+    with lab_up(setting, fabric, lambda *_: None, target, run_dir) as made:
         yield made
 
 
@@ -147,11 +149,3 @@ def _run_dir(config: pytest.Config) -> Path:
 def _need_root(world: str) -> None:
     if world == "wire" and os.geteuid() != 0:
         pytest.skip("the lab needs root for network namespaces")
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Ignore progress."""
-
-
-def _ignore(text: str) -> None:
-    """Ignore notices."""

@@ -70,9 +70,9 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     text = page.render([found, []], "clustermapper.md")
     assert "| soft | T0–T1 cable, silent | 3 | 2 (67%) | 2 of 3 (67%) | 1 | 4 | 5 | 5 |" in text
     assert "| soft | two at once | 1 | 1 (100%) | 2 of 3 (67%) | 0 | 9 | 9 | 9 |" in text
-    assert f"* soft, case 2: {b} at fault; said: {c} down, {b} down." in text
-    assert f"* soft, case 3: {c} at fault; said: nothing." in text
-    assert f"* soft, case 4: {a} and {b} at fault; said: {c} lossy, {a} down, {b} down." in text
+    assert f"* soft, case 2: {b} at fault; verdicts: {c} down, {b} down." in text
+    assert f"* soft, case 3: {c} at fault; verdicts: nothing." in text
+    assert f"* soft, case 4: {a} and {b} at fault; verdicts: {c} lossy, {a} down, {b} down." in text
     assert "case 1" not in text
     assert text.endswith("survey --target soft --seed 1\n    mrclab survey --page clustermapper.md\n")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.topo.process.realtime import as_real_time, is_real_time, to_one_cpu, to_real_time
+from mrclab.topo.process.realtime import as_real_time, is_real_time, pin_to_cpu, to_real_time
 
 
 def test_all_threads_are_real_time_inside_the_block_but_nothing_that_they_start():
@@ -44,12 +44,12 @@ def test_only_the_threads_of_a_real_time_process_are_kept_on_one_cpu():
         process.stdout.readline()
         threads = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
         assert len(threads) == 2
-        to_one_cpu(process.pid, 1)
+        pin_to_cpu(process.pid, 1)
         assert [os.sched_getaffinity(thread) for thread in threads] == [allowed] * 2
         to_real_time(process.pid)
         if not is_real_time(process.pid):
             pytest.skip("this user may not schedule anything ahead of ordinary processes")
-        to_one_cpu(process.pid, len(allowed) + 1)
+        pin_to_cpu(process.pid, len(allowed) + 1)
         cpu = {sorted(allowed)[1 % len(allowed)]}
         assert [os.sched_getaffinity(thread) for thread in threads] == [cpu] * 2
     finally:

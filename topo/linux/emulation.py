@@ -382,7 +382,7 @@ class Emulation:
             self.target.set_queues(launches[name], self._namespaces[name])
             if not self.target.schedules_itself:
                 realtime.to_real_time(self._switches[name].pid)
-                realtime.to_one_cpu(self._switches[name].pid, order[name])
+                realtime.pin_to_cpu(self._switches[name].pid, order[name])
             progress("switches", done, len(names))
 
     def _start(self, name: str, node: str | None, argv: Sequence[str], output: IO[bytes], state: RunState) -> Process:

@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,9 +46,7 @@ def use_realtime(priority: int, *, inherited: bool) -> bool:
 
 
 def _step_down(_signal: int, _frame: object) -> None:
-    for thread in _threads(os.getpid()):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+    _schedule(_threads(os.getpid()), os.SCHED_OTHER, 0)
     log.warning("ran for %g s without rest; going on without real-time scheduling", WITHOUT_REST_S)
 
 
@@ -58,13 +56,11 @@ def to_real_time(pid: int) -> None:
     A switch that gets the processor some milliseconds late looks like a slow link. Measured on two busy cores: the
     transfer over the fabric reaches 99 % of the line rate instead of 65 to 80 %.
     """
-    for thread in _threads(pid):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(DATA_PLANE))
+    _schedule(_threads(pid), os.SCHED_RR, DATA_PLANE)
 
 
-def to_one_cpu(pid: int, number: int) -> None:
-    """Keep all threads of a real-time process on one CPU, the `number`-th of those allowed, counted round and round.
+def pin_to_cpu(pid: int, number: int) -> None:
+    """Pin all threads of a real-time process to one CPU, the `number`-th (modulo their count) of those allowed.
 
     For threads that hand packets to each other: the kernel wakes a real-time thread on another CPU than the one that
     its waker runs on, an interrupt for each packet and thread. An ordinary process is left alone, as others could keep
@@ -82,7 +78,7 @@ def to_one_cpu(pid: int, number: int) -> None:
 def as_real_time() -> Iterator[None]:
     """Schedule all threads of this process ahead of ordinary ones inside the block, but nothing that they start.
 
-    All of them: one that the scheduler passes over would keep Python's lock from those that it does not.
+    All of them: an ordinary thread that waits for a CPU may hold Python's lock.
     """
     changed = []
     for thread in _threads(os.getpid()):
@@ -93,9 +89,7 @@ def as_real_time() -> Iterator[None]:
     try:
         yield
     finally:
-        for thread in changed:
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
+        _schedule(changed, os.SCHED_OTHER, 0)
 
 
 def is_prioritised() -> bool:
@@ -105,8 +99,7 @@ def is_prioritised() -> bool:
 
 def request_real_time() -> None:
     """Schedule this thread, and those that it starts, ahead of ordinary ones, where that is allowed."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(DATA_PLANE))
+    _schedule([0], os.SCHED_RR, DATA_PLANE)
 
 
 def is_real_time(pid: int) -> bool:
@@ -116,6 +109,13 @@ def is_real_time(pid: int) -> bool:
             if os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
                 return True
     return False
+
+
+def _schedule(threads: Iterable[int], policy: int, priority: int) -> None:
+    """Set policy and priority of threads, of those that are there and where that is allowed."""
+    for thread in threads:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(thread, policy, os.sched_param(priority))
 
 
 def _threads(pid: int) -> list[int]:

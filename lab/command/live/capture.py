@@ -37,9 +37,11 @@ Where = Annotated[
 ]
 Output = Annotated[Path | None, typer.Option(help="the file; with --around-faults a directory, one file a fault")]
 Seconds = Annotated[
-    float, typer.Option("--for", parser=_duration, help="how long; default until Ctrl-C or the lab ends")
+    float, typer.Option("--for", parser=_duration, help="how long, e.g. 10s; 0: until Ctrl-C or the lab ends")
 ]
-Span = Annotated[float, typer.Option(parser=_duration, help="how much to keep, e.g. 500ms")]
+Span = Annotated[
+    float, typer.Option(parser=_duration, help="with --around-faults: time kept at a fault's begin, e.g. 500ms")
+]
 
 
 @app.command()

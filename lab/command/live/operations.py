@@ -1,4 +1,4 @@
-"""Commands for the lab that is up: `mrclab status`, `map`, `deny`, `drain`, `precheck`, `p4sh`.
+"""Commands for the lab that is up: `mrclab status`, `map`, `deny`, `drain`, `precheck`, `p4sh`, `exec`.
 
 They send requests to the running lab's controller over its socket; in virtual time through the lab's prompt. `--json`
 prints the response.
@@ -77,7 +77,7 @@ def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: As
 
 @app.command()
 def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
-    """Lift a denial of any source."""
+    """Lift all denials of an element, whatever their source."""
     response = _ask(context, "undeny", what=" ".join(what))
     _print(response, as_json, lambda answer: views.denied(answer, "allowed again"))
     if response["unnotified"]:
@@ -116,6 +116,18 @@ def shell(context: typer.Context, switch: SwitchName) -> None:
     from mrclab.lab.command.live import p4sh  # noqa: PLC0415 - the fabric's model takes a moment
 
     raise typer.Exit(p4sh.attach(running_lab(context.obj), switch))
+
+
+@app.command(name="exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def execute(
+    context: typer.Context,
+    host: Annotated[str, typer.Argument(help="a host, e.g. h1")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="the program and its arguments")],
+) -> None:
+    """Run a program on a host's NIC: its exit status is this command's. See docs/ocp-api.md."""
+    from mrclab.lab.run.wire import programs  # noqa: PLC0415 - Linux alone has what it needs
+
+    raise typer.Exit(programs.run(running_lab(context.obj), host, command))
 
 
 def running_lab(run_dir: Path, instead: str = "") -> "LabClients":

@@ -29,7 +29,7 @@ def packets(
         typer.Argument(metavar="[FIELD=VALUE]...", help="e.g. kind=data qp=16..31 psn=100..200 plane=2 trimmed=true"),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help=f"the file to write; its ending, {', '.join(_FORMS)}, says the form")
+        Path, typer.Option(help=f"the file to write; its suffix, {', '.join(_FORMS)}, is the format")
     ] = Path("packets.parquet"),
 ) -> None:
     """Write the packets of a capture that meet all conditions as a table, one row for a packet at a port."""

@@ -46,7 +46,7 @@ def run(
     within: Annotated[Path | None, typer.Option(hidden=True, help="read only files below this folder")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a scenario, or each of its variants; exit status 0: passed, 1: failed or aborted, 3: machine too slow."""
+    """Run a scenario, or each of its variants; exit status 0: PASS, 1: FAIL or aborted, 3: INVALID (slow machine)."""
     status = running.run(
         context.obj,
         path,

@@ -13,7 +13,7 @@ from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import operations
-from mrclab.lab.prompt.registry import Answer, command, fields, wrong
+from mrclab.lab.prompt.registry import Answer, command, fields, usage_error
 from mrclab.lab.prompt.session import ClientGone, LabSession
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.running.flows import Running
@@ -207,7 +207,7 @@ def report(session: LabSession, arguments: Sequence[str]) -> Answer:
     from mrclab.lab.prompt.commands import reporting  # noqa: PLC0415 - it draws, and most commands do not
 
     if len(arguments) > 1:
-        wrong("report")
+        usage_error("report")
     outcome = reporting.write(session, Path(arguments[0] if arguments else "results"))
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
@@ -237,7 +237,7 @@ def _sent(session: LabSession, source: str, destination: str, what: str) -> Runn
 
 def _link(session: LabSession, arguments: Sequence[str], name: str) -> Link:
     if not arguments:
-        wrong(name)
+        usage_error(name)
     return session.world.fabric.link(" ".join(arguments))
 
 

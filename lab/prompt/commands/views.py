@@ -10,7 +10,7 @@ from rich.markup import escape
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
-from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL, UNTYPED, Answer, command, rows, unknown, wrong
+from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL, UNTYPED, Answer, command, rows, unknown, usage_error
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
@@ -228,12 +228,12 @@ def tables(session: LabSession, arguments: Sequence[str]) -> Answer:
         for entry in intent.entries(fabric, switch)
     ]
     audited = session.ask("audit", switch=switch.name)
-    odd, unread = audited["entries"], audited["unread"].get(switch.name, "")
+    wrong, unread = audited["entries"], audited["unread"].get(switch.name, "")
     if unread:
         line = f"not read back: {switch.name} {unread}; these are the entries that it should have"
     else:
-        line = "\n".join(f"wrong: {text}" for text in odd) or "read back: all as they should be"
-    response = {"entries": entries, "wrong": odd, "unread": unread}
+        line = "\n".join(f"wrong: {text}" for text in wrong) or "read back: all as they should be"
+    response = {"entries": entries, "wrong": wrong, "unread": unread}
     return Answer(Group(rows(("table", "entry"), entries), escape(line)), response)
 
 
@@ -340,7 +340,7 @@ def _number(switch: Switch, interface: str) -> str:
 
 def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str, str]:
     if len(arguments) != 2:
-        wrong(name)
+        usage_error(name)
     source, destination = (fabric.host(each).name for each in arguments)
     if source == destination:
         raise ValueError(f"{source} cannot reach itself over the fabric; name two hosts")

@@ -7,13 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-Progress = Callable[[str, int, int], None]  # stage, done, total
-
 _HAND_OVER = 0.001  # seconds for which a sliced task leaves the lock to waiting ones
-
-
-def _no_progress(_stage: str, _done: int, _total: int) -> None:
-    """Progress without a display."""
 
 
 class TurnLock:
@@ -48,7 +42,7 @@ class TurnLock:
 class Caller:
     """Caller of a command: its progress display, and whether it is still connected."""
 
-    progress: Progress = _no_progress
+    progress: Callable[[str, int, int], None] = lambda *_: None  # stage, done, total
     gone: threading.Event = field(default_factory=threading.Event)
 
 

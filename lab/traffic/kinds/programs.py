@@ -1,15 +1,14 @@
 """Traffic of kind `program`: users' programs, written to OCP's MRC headers, or ranks of a job."""
 
 import itertools
-import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.base import Strict
-from mrclab.lab.scenario.names import HostName
+from mrclab.lab.scenario.names import HostName, RegularExpression
 from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
 from mrclab.topo.model import Fabric
@@ -19,38 +18,31 @@ if TYPE_CHECKING:
     from mrclab.lab.traffic.running.flows import Running
 
 
+def _can_be_split(command: str) -> str:
+    if not shlex.split(command):  # ValueError for an unclosed quote
+        raise ValueError("the command has no words")
+    return command
+
+
+Command = Annotated[str, Field(min_length=1), AfterValidator(_can_be_split)]
+
+
 class ProgramSpec(Strict):
     """One user's program, written to OCP's MRC headers, on one host."""
 
     host: HostName
-    command: Annotated[str, Field(min_length=1)] = Field(
+    command: Command = Field(
         description="as a shell would split it; {h3} is h3's address for TCP, e.g. ./mrc_example -d mrc0 {h3}"
     )
-    ready: str | None = Field(
+    ready: RegularExpression | None = Field(
         default=None, description="regular expression of the output after which the next one starts"
     )
-
-    @field_validator("command")
-    @classmethod
-    def _can_be_split(cls, command: str) -> str:
-        if not shlex.split(command):  # ValueError for an unclosed quote
-            raise ValueError("the command has no words")
-        return command
-
-    @field_validator("ready")
-    @classmethod
-    def _is_a_pattern(cls, ready: str | None) -> str | None:
-        try:
-            re.compile(ready or "")
-        except re.error as error:
-            raise ValueError(f"{ready!r} is not a regular expression: {error}") from None
-        return ready
 
 
 class RanksSpec(Strict):
     """The ranks of one job, a host each, with the environment that torchrun sets."""
 
-    command: Annotated[str, Field(min_length=1)] = Field(
+    command: Command = Field(
         description="what every rank runs, as a shell would split it, e.g. python examples/train/gpt.py --steps 20;"
         " python is the one that runs the lab"
     )
@@ -58,13 +50,6 @@ class RanksSpec(Strict):
     steps: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="steps that the job reports, so that a fault can begin at 50% of it"
     )
-
-    @field_validator("command")
-    @classmethod
-    def _can_be_split(cls, command: str) -> str:
-        if not shlex.split(command):
-            raise ValueError("the command has no words")
-        return command
 
 
 @TRAFFIC.register

@@ -338,7 +338,7 @@ class LivePage:
 
 
 class WatchedPackets:
-    """Words of single packets for one browser: often while time is slow, and now and then whether it is."""
+    """Single packets for one browser: polled often while time is slow, else now and then."""
 
     def __init__(self, packets: Packets | None, workers: Workers) -> None:
         self._packets, self._workers = packets, workers

@@ -3,7 +3,7 @@ mrclab.topo.linux.forkserver.server --socket FD MODULE=WORD…`.
 
 A new Python that imports gRPC takes as long as fifty forks, and shares none of its imports. Each process is
 forked twice: the one in between exits at once, and the kernel hands its child to the lab, which is a subreaper
-(PR_SET_CHILD_SUBREAPER of prctl(2), set by `forked`). So the lab waits for it and signals it like any other child, and
+(PR_SET_CHILD_SUBREAPER of prctl(2), set by `client`). So the lab waits for it and signals it like any other child, and
 does not depend on this process living on. Nothing here makes a thread or a gRPC core. A fork has the environment of
 this process, by which it is found.
 
