@@ -64,12 +64,12 @@ class Client:
             raise RpcUnavailable("EIO", f"cannot connect to {self.path}: {error}") from error
 
     @classmethod
-    def wait_for(cls, path: str | Path, timeout: float, call_timeout: float = DEFAULT_TIMEOUT_S) -> "Client":
+    def wait_for(cls, path: str | Path, timeout: float) -> "Client":
         """Connect to a server that may still be starting; give up with RpcUnavailable after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
             try:
-                return cls(path, call_timeout)
+                return cls(path)
             except RpcUnavailable:
                 if time.monotonic() >= deadline:
                     raise

@@ -133,7 +133,7 @@ def serve(args: argparse.Namespace, switch: SoftSwitch) -> P4RuntimeServer | Non
     from mrclab.softswitch.p4runtime.messages.address import default_address  # noqa: PLC0415
 
     address = args.grpc_server_addr or default_address(args.device_id)
-    return server.serve(switch, address, device_id=args.device_id, cpu_port=args.cpu_port, drop_port=args.drop_port)
+    return server.P4RuntimeServer(switch, address, args.device_id)
 
 
 def return_large_blocks() -> None:

@@ -228,7 +228,7 @@ def _attach(end: socket.socket, program: bytes) -> None:
     )
 
 
-def pin(cpu: int, pid: int = 0) -> None:
-    """Keep a thread (0: this one) on one CPU."""
+def pin(cpu: int) -> None:
+    """Keep this thread on one CPU."""
     with contextlib.suppress(OSError):
-        os.sched_setaffinity(pid, {cpu})
+        os.sched_setaffinity(0, {cpu})

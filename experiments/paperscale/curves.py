@@ -57,7 +57,6 @@ class Sweep:
     lines: Callable[[Mapping[str, Any]], str] = lambda _: ""  # which curve a run belongs to
     extra_column: tuple[str, Callable[[Mapping[str, Any]], float | None]] | None = None  # a figure that is no run's
     seeds: Sequence[int] = _SEEDS
-    logarithmic: bool = True
 
 
 def cables(planes: int, t0s: int, t1s: int) -> list[str]:
@@ -195,7 +194,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
             )
         )
     path = place / f"{sweep.name}.png"
-    compare.lines(curves, path, sweep.x_label, sweep.drawn.heading, sweep.logarithmic)
+    compare.lines(curves, path, sweep.x_label, sweep.drawn.heading)
     shown = (sweep.drawn, *sweep.columns)
     columns = [sweep.x_label, *(["run"] if any(names) else []), *(one.heading for one in shown)]
     table = [

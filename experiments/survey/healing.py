@@ -52,10 +52,10 @@ def run(lab: Lab, seed: int) -> dict[str, Any]:
     }
 
 
-def _goodput(lab: Lab, streams: Streams, seconds: float = WINDOW) -> float:
-    """Bytes placed per second over a while."""
+def _goodput(lab: Lab, streams: Streams) -> float:
+    """Bytes placed per second over WINDOW."""
     begun, placed = lab.now, streams.received("placed_bytes")
-    lab.advance(seconds)
+    lab.advance(WINDOW)
     return (streams.received("placed_bytes") - placed) / (lab.now - begun)
 
 

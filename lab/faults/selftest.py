@@ -92,9 +92,13 @@ class FaultProbe:
         """Raise TopoError with `detail` where something does not hold."""
         expect(holds, detail)
 
-    def wait_for(self, look: Callable[[], T], enough: Callable[[T], bool]) -> T:
+    @staticmethod
+    def wait_for(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
         """Poll `look` until its result is enough or time is over; return the last result."""
-        return _until(look, enough)
+        deadline = time.monotonic() + _TIMEOUT
+        while not enough(seen := look()) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        return seen
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """Return the history's records of this fault and its parts, oldest first."""
@@ -208,7 +212,7 @@ def _test(lab: WireWorld, kind: str) -> None:
     before = _footprint(lab)
     try:
         probe.fault.self_test(probe)
-        left = _until(lambda: _footprint(lab), lambda now: now == before)
+        left = probe.wait_for(lambda: _footprint(lab), lambda now: now == before)
         expect(left == before, f"it left {left} where {before} was")
         outcome = lab.call("controller", "wait_verified", timeout=_TIMEOUT)
         expect(outcome["verified"], f"the fabric is not whole again: {outcome['problems']} {outcome['not_ready']}")
@@ -223,11 +227,3 @@ def _footprint(lab: WireWorld) -> dict[str, Any]:
         "counters": sorted(kernel.nft_counters(lab.emulation.cables.descriptor)),
         "down": sorted(interface for interface, up in carriers(lab.emulation).items() if not up),
     }
-
-
-def _until(look: Callable[[], T], enough: Callable[[T], bool]) -> T:
-    """Poll `look` until its result is enough or time is over; return the last result."""
-    deadline = time.monotonic() + _TIMEOUT
-    while not enough(seen := look()) and time.monotonic() < deadline:
-        time.sleep(_POLL)
-    return seen

@@ -30,7 +30,7 @@ _PARSER = (
 _MAX_HOPS = 12
 
 
-def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int, dscp: int = Dscp.TRIMMABLE) -> bytes:
+def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int) -> bytes:
     """A frame of an RDMA write as `source` sends it by this plane and T0 uplink."""
     host, peer = fabric.host(source), fabric.host(target)
     port = host.port(plane)
@@ -41,12 +41,12 @@ def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int, ds
     body = udp + bth + _PAYLOAD
     made = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (port.peer.mac, port.mac))
     made += struct.pack(">H", _ETHERTYPE_IPV6)
-    made += _ipv6(*outer, 40 + len(body), _IPV6_IN_IPV6, dscp) + _ipv6(*inner, len(body), _UDP, dscp)
+    made += _ipv6(*outer, 40 + len(body), _IPV6_IN_IPV6) + _ipv6(*inner, len(body), _UDP)
     return made + body
 
 
-def _ipv6(source: bytes, destination: bytes, length: int, following: int, dscp: int) -> bytes:
-    return struct.pack(">IHBB", 6 << 28 | dscp << 22, length, following, HOP_LIMIT) + source + destination
+def _ipv6(source: bytes, destination: bytes, length: int, following: int) -> bytes:
+    return struct.pack(">IHBB", 6 << 28 | Dscp.TRIMMABLE << 22, length, following, HOP_LIMIT) + source + destination
 
 
 @cache

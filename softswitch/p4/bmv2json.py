@@ -188,12 +188,12 @@ class _Loader:
             if rates != 2:
                 raise PipelineError(f"meter {name}{where(item)}: {rates} rates; only 2 supported")
             program.meters[name] = p4.Meter(
-                name, size, item["type"].text == "packets", rates, direct, self._binding(item),
+                name, size, item["type"].text == "packets", rates, direct,
                 self._number_field(target) if direct and target is not None else None,
             )  # fmt: skip
         for item in self.root.all("counter_arrays"):
             name, size = self._array(item, program.counters, "counter")
-            program.counters[name] = p4.Counter(name, size, flag(item, "is_direct"), self._binding(item))
+            program.counters[name] = p4.Counter(name, size, flag(item, "is_direct"))
         for item in self.root.all("register_arrays"):
             name, size = self._array(item, program.registers, "register")
             width = item["bitwidth"].whole(MAX_FIELD_BITS, 1)
@@ -201,11 +201,6 @@ class _Loader:
         for item in self.root.all("parse_vsets"):
             name = unique(item, program.value_sets, "parser value set")
             program.value_sets[name] = item["compressed_bitwidth"].whole(MAX_HEADER_BITS)
-
-    @staticmethod
-    def _binding(item: JsonValue) -> str | None:
-        found = item.get("binding")
-        return None if found is None else found.text
 
     def _number_field(self, item: JsonValue) -> p4.FieldRef:
         """Return a field that holds a number."""

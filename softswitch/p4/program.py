@@ -379,25 +379,23 @@ class Checksum:
 
 @dataclass(frozen=True)
 class Meter:
-    """A meter array; direct ones name their table and the field the colour goes to."""
+    """A meter array; direct ones name the field the colour goes to."""
 
     name: str
     size: int
     packets: bool
     rates: int
     direct: bool
-    binding: str | None
     target: FieldRef | None
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A counter array; direct ones name their table."""
+    """A counter array."""
 
     name: str
     size: int
     direct: bool
-    binding: str | None
 
 
 @dataclass(frozen=True)

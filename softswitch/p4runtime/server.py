@@ -217,7 +217,11 @@ def _guard(context: grpc.ServicerContext, call: Callable[[], T]) -> T:
 
 
 class P4RuntimeServer:
-    """A running server; `stop` ends it."""
+    """A running server; `stop` ends it.
+
+    A program that the switch was started with runs, but as in BMv2 it is served only after a controller has set the
+    pipeline together with its P4Info.
+    """
 
     def __init__(self, switch: SoftSwitch, address: str, device_id: int) -> None:
         """Listen on `address` (`unix:/path` or `host:port`). Raises ServerError."""
@@ -250,21 +254,3 @@ def prepare() -> None:
     """Import grpc's modules for servers, 4 MB, before forking, so that forks share them."""
     with contextlib.suppress(ImportError):
         importlib.import_module("grpc._server")
-
-
-def serve(
-    switch: SoftSwitch,
-    address: str,
-    *,
-    device_id: int,
-    cpu_port: int | None = None,
-    drop_port: int = 511,
-    initial: str | None = None,
-) -> P4RuntimeServer:
-    """Start serving `switch` on `address` and return at once.
-
-    The data plane knows its CPU and drop ports itself. A program that it was started with (`initial`) runs, but as in
-    BMv2 P4Runtime serves it only after a controller has set the pipeline together with its P4Info.
-    """
-    del cpu_port, drop_port, initial
-    return P4RuntimeServer(switch, address, device_id)

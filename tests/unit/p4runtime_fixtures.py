@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from p4runtime_client import Client, Names
 
 from mrclab.softswitch.objects.runtime_api import TableEntry
-from mrclab.softswitch.p4runtime.server import P4RuntimeServer, serve
+from mrclab.softswitch.p4runtime.server import P4RuntimeServer
 from mrclab.softswitch.switch import SoftSwitch
 
 PROGRAM_DIR = Path(__file__).parents[1] / "switch" / "p4runtime"
@@ -53,7 +53,7 @@ class Running:
         self._thread = threading.Thread(target=self.switch.loop)
         self._thread.start()
         self.address = f"unix:{path}"
-        self.server: P4RuntimeServer = serve(self.switch, self.address, device_id=1)
+        self.server: P4RuntimeServer = P4RuntimeServer(self.switch, self.address, device_id=1)
 
     def client(self, election_id: int = 1, device_id: int = 1) -> Client:
         """A client that has not introduced itself yet."""

@@ -123,10 +123,10 @@ def test_a_directory_without_a_result_is_refused(tmp_path):
 
 
 def test_bars_and_curves_take_a_reference(tmp_path):
-    bars = [plots.Bar("mrc", 0.9, 0.85, 0.95, [0.88, 0.92], reference=0.9), plots.Bar("roce", 0.14, reference=0.16)]
-    assert plots.bars([plots.BarGroup("retained", bars, "of no loss", limit=0.25)], tmp_path / "bars.png")
+    bars = [plots.Bar("mrc", 0.9, 0.85, 0.95, [0.88, 0.92]), plots.Bar("roce", 0.14)]
+    assert plots.bars([plots.BarGroup("retained", bars, "of no loss")], tmp_path / "bars.png")
     curves = [
-        plots.Curve("mrc", [1, 10], [5, 9], [4, 8], [6, 10], reference={1: 5, 10: 8}),
+        plots.Curve("mrc", [1, 10], [5, 9], [4, 8], [6, 10]),
         plots.Curve("none", [], []),
     ]
     assert plots.lines(curves, tmp_path / "lines.png", "size, MiB", "MB/s")

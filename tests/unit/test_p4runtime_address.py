@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from p4runtime_fixtures import Running, running
 
-from mrclab.softswitch.p4runtime.server import ServerError, serve
+from mrclab.softswitch.p4runtime.server import P4RuntimeServer, ServerError
 
 __all__ = ["running"]
 
 
 def refusal(running: Running, address: str) -> str:
     with pytest.raises(ServerError) as caught:
-        serve(running.switch, address, device_id=1)
+        P4RuntimeServer(running.switch, address, device_id=1)
     return str(caught.value)
 
 
@@ -28,7 +28,7 @@ def test_a_socket_file_that_nobody_listens_on_is_replaced(running: Running, tmp_
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(str(path))
     assert path.exists()
-    serve(running.switch, f"unix:{path}", device_id=1).stop()
+    P4RuntimeServer(running.switch, f"unix:{path}", device_id=1).stop()
     assert not path.exists()
 
 
@@ -40,7 +40,7 @@ def test_impossible_addresses_are_named(running: Running, tmp_path: Path) -> Non
 
 
 def test_a_tcp_port_is_served_on_its_address_only_and_not_shared(running: Running) -> None:
-    server = serve(running.switch, "127.0.0.1:0", device_id=1)
+    server = P4RuntimeServer(running.switch, "127.0.0.1:0", device_id=1)
     try:
         socket.create_connection(("127.0.0.1", server.port), timeout=60).close()
         with pytest.raises(ConnectionRefusedError):

@@ -74,7 +74,7 @@ class Bench(SoftSwitch):
 def served(socket: Path) -> Iterator[Bench]:
     """A switch without a program that serves P4Runtime at a Unix socket inside the block."""
     try:
-        from mrclab.softswitch.p4runtime.server import serve  # noqa: PLC0415 - needs packages that the rest does not
+        from mrclab.softswitch.p4runtime.server import P4RuntimeServer  # noqa: PLC0415 - of the extra wire
     except ImportError as error:
         raise LabError(
             f"{error.name} is missing; P4Runtime needs the packages for real frames: pip install '.[wire]'"
@@ -82,7 +82,7 @@ def served(socket: Path) -> Iterator[Bench]:
     switch = Bench()
     thread = threading.Thread(target=switch.loop, name="switch", daemon=True)
     thread.start()
-    server = serve(switch, f"unix:{socket}", device_id=DEVICE_ID)
+    server = P4RuntimeServer(switch, f"unix:{socket}", DEVICE_ID)
     try:
         yield switch
     finally:

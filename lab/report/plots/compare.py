@@ -1,12 +1,11 @@
-"""Pictures that hold several runs against each other: variants of a scenario, or our figures and published ones."""
+"""Pictures that compare several runs, such as the variants of a scenario."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from mrclab.lab.measure import Measures, Selection
 from mrclab.lab.measure.series import pairs, quantile
@@ -21,33 +20,29 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure of one variant: the value, an interval around it, single runs, and a published value."""
+    """A figure of one variant: the value, an interval around it, and single runs."""
 
     label: str
     value: float
     low: float | None = None
     high: float | None = None
     runs: Sequence[float] = ()
-    reference: float | None = None
 
     def times(self, factor: float) -> "Bar":
         """Return the same in another unit."""
-        low, high, reference = (
-            None if value is None else factor * value for value in (self.low, self.high, self.reference)
-        )
-        return Bar(self.label, factor * self.value, low, high, [factor * value for value in self.runs], reference)
+        low, high = (None if value is None else factor * value for value in (self.low, self.high))
+        return Bar(self.label, factor * self.value, low, high, [factor * value for value in self.runs])
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure over some x for one variant; `low` and `high` bound an interval, `reference` is a published curve."""
+    """A figure over some x for one variant; `low` and `high` bound an interval."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    reference: Mapping[float, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,6 @@ class BarGroup:
     title: str
     bars: Sequence[Bar]
     unit: str = ""
-    limit: float | None = None  # the acceptance limit, drawn as a line
 
 
 def colour(number: int) -> str:
@@ -65,8 +59,8 @@ def colour(number: int) -> str:
     return style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
 
 
-def bars(groups: Sequence[BarGroup], path: Path, reference: str = "paper") -> bool:
-    """Every group a small picture of horizontal bars, two beside each other; references as diamonds."""
+def bars(groups: Sequence[BarGroup], path: Path) -> bool:
+    """Draw each group as a small picture of horizontal bars, two beside each other; return False without any."""
     if not groups:
         return False
     rows = (len(groups) + _COLUMNS - 1) // _COLUMNS
@@ -79,41 +73,32 @@ def bars(groups: Sequence[BarGroup], path: Path, reference: str = "paper") -> bo
             _bar_group(place, groups[number])
         else:
             place.axis("off")
-    if any(bar.reference is not None for group in groups for bar in group.bars):
-        handle = Line2D([], [], marker="D", linestyle="", color=style.INK, markersize=5, label=reference)
-        figure.legend(handles=[handle], loc="outside lower right", frameon=False, fontsize=8.5)
     return style.save(figure, path)
 
 
 def _bar_group(axes: Axes, group: BarGroup) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    top = max([bar.high or bar.value for bar in group.bars] + [bar.reference or 0.0 for bar in group.bars] + [1e-12])
+    top = max([bar.high or bar.value for bar in group.bars] + [1e-12])
     for row, bar in enumerate(group.bars):
         axes.barh(row, bar.value, height=0.66, color=colour(row), alpha=0.85)
         if bar.low is not None and bar.high is not None:
             axes.plot([bar.low, bar.high], [row, row], color=style.INK, linewidth=1.2)
         axes.plot(bar.runs, [row] * len(bar.runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
-        if bar.reference is not None:
-            axes.plot(bar.reference, row, "D", color=style.INK, markersize=5)
-        edge = max(bar.value, bar.high or 0.0, bar.reference or 0.0, *(bar.runs or (0.0,)))
+        edge = max(bar.value, bar.high or 0.0, *(bar.runs or (0.0,)))
         axes.annotate(
             show_number(bar.value), (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
         )
-    if group.limit is not None:
-        axes.axvline(group.limit, color=style.BAD, linewidth=1, linestyle="--")
     axes.set_yticks(range(len(group.bars)), [bar.label for bar in group.bars], fontsize=8.5)
     axes.set_ylim(len(group.bars) - 0.4, -0.6)
-    axes.set_xlim(0, 1.16 * max(top, group.limit or 0.0))
+    axes.set_xlim(0, 1.16 * top)
     axes.set_title(group.title if len(group.title) < 70 else group.title[:68] + "…", fontsize=9)
     axes.set_xlabel(group.unit, fontsize=8.5)
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
 
 
-def lines(
-    curves: Sequence[Curve], path: Path, xlabel: str, ylabel: str, logarithmic: bool = True, reference: str = "paper"
-) -> bool:
-    """Curves with their intervals, labelled beside; references dashed, in the same colour."""
+def lines(curves: Sequence[Curve], path: Path, xlabel: str, ylabel: str) -> bool:
+    """Draw curves with their intervals, labelled beside, over a logarithmic axis; return False without any."""
     curves = [curve for curve in curves if curve.x]
     if not curves:
         return False
@@ -123,34 +108,28 @@ def lines(
         axes.plot(curve.x, curve.y, "o-", color=colour(number), linewidth=1.5, markersize=4)
         if curve.low and curve.high:
             axes.fill_between(curve.x, curve.low, curve.high, color=colour(number), alpha=0.2, linewidth=0)
-        if curve.reference:
-            points = sorted(curve.reference.items())
-            axes.plot(*zip(*points, strict=True), "D--", color=colour(number), linewidth=1, markersize=3.5, alpha=0.8)
         ends.append((curve.y[-1], curve.label, colour(number)))
-    if logarithmic:
-        style.logarithmic(axes)
+    style.logarithmic(axes)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     style.label_lines(axes, ends)
-    if any(curve.reference for curve in curves):
-        axes.set_title(f"solid: measured here; dashed: {reference}", fontsize=9, fontweight="normal")
     return style.save(figure, path)
 
 
-def over_time(runs: Mapping[str, Measures], path: Path, chosen: Selection | None = None) -> bool:
-    """Goodput of the same selection in several runs, in shares of its line rate; faults are those of the first run."""
+def over_time(runs: Mapping[str, Measures], path: Path) -> bool:
+    """Draw the goodput of several runs, in shares of line rate; faults are those of the first run."""
     shown = {label: run for label, run in runs.items() if run.flows}
     if not shown:
         return False
-    first, what = next(iter(shown.values())), chosen or Selection()
+    first, every = next(iter(shown.values())), Selection()
     lanes = lanes_height(first)
     figure, axes = style.panels([*lanes, 2.8], gap=0.08)
     main, ends, top, last = axes[-1], [], 100.0, 0.0
     for number, (label, run) in enumerate(shown.items()):
         at = bins(run)
-        line = max([run.rates.line(what, (a, b)) for a, b in pairs(at)] or [0.0]) or 1.0
-        share = [100 * rate / line for rate in run.rates.binned(at, what)]
+        line = max([run.rates.line(every, (a, b)) for a, b in pairs(at)] or [0.0]) or 1.0
+        share = [100 * rate / line for rate in run.rates.binned(at, every)]
         main.plot([(a + b) / 2 - run.start for a, b in pairs(at)], share, color=colour(number), linewidth=1.2)
         ends.append((quantile(share, 0.5), label, colour(number)))
         top, last = max(top, *share), max(last, run.end - run.start)

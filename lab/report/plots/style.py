@@ -37,11 +37,11 @@ Label = tuple[float, str, str]  # y, text, colour
 Picture = Callable[[Measures], Figure | None]
 
 
-def panels(heights: Sequence[float], gap: float = 0.35, top: float = TOP) -> tuple[Figure, list[Axes]]:
+def panels(heights: Sequence[float], gap: float = 0.35) -> tuple[Figure, list[Axes]]:
     """Axes of these heights in inches, one above the other, at the place all pictures over time have."""
-    total = sum(heights) + gap * (len(heights) - 1) + BOTTOM + top
+    total = sum(heights) + gap * (len(heights) - 1) + BOTTOM + TOP
     figure = Figure(figsize=(WIDTH, total), dpi=DPI_ON_SCREEN)
-    found, y = [], total - top
+    found, y = [], total - TOP
     for height in heights:
         y -= height
         axes = figure.add_axes((LEFT / WIDTH, y / total, (WIDTH - LEFT - RIGHT) / WIDTH, height / total))
