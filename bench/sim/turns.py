@@ -37,11 +37,6 @@ class Turns:
         one = replace(spec, seed=seed)
         return [self.here(one), self.there(one)] if with_htsim else [self.here(one)]
 
-    def both(self, spec: SimLoad, seeds: int, *, with_htsim: bool) -> list[SimRow]:
-        """Return a row for each simulator, of all seeds."""
-        rounds = [self.once(spec, seed, with_htsim=with_htsim) for seed in range(1, seeds + 1)]
-        return rows(spec, rounds)
-
     def here(self, spec: SimLoad) -> SimCost:
         """Do one run of MRC Lab."""
         return self._kept([load.NAME, asdict(spec)], lambda: load.run(spec))
