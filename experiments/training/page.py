@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.figures import StoredFigures
+from mrclab.experiments.training.figures import StoredFigures, rows_of
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
@@ -36,6 +36,9 @@ FAULTS = {
 }
 PICTURE = "training.png"
 
+_SAME_JITTER = "b14077e82c00"
+"""Sources that drew the same compute times with every seed."""
+
 _COMPARED = ("mrc", "roce-1", "roce-16")
 """Transports in the page's conclusion."""
 
@@ -45,19 +48,19 @@ MIN_SEEDS = 5
 
 def write(path: Path, found: StoredFigures) -> None:
     """Write the page, and its picture into the same folder."""
-    rows = {nics: kept[1] for nics, kept in found.items()}
+    rows = {nics: rows_of(of_transports) for nics, of_transports in found.items()}
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
-    largest = rows.get(SIZES[-1].nics, ())
+    best = _best_known(sizes, rows) if sizes else None  # one size for all, as a cost grows with the job
     context = {
         "summary": _summary(sizes, rows),
         "picture": PICTURE if draw(path.with_name(PICTURE), sizes, rows) else "",
-        "chapters": [_chapter(size, *found[size.nics]) for size in sizes],
+        "chapters": [_chapter(size, found[size.nics]) for size in sizes],
         "few_evs": FEW_EVS,
-        "day": _day(sizes, rows),
+        "day": _day(best, rows[best.nics]) if best else "",
+        "day_old": _old(found[best.nics]) if best else [],
         "flaps": FLAPS_PER_DAY,
         "gpus": GPUS,
-        "runs": [(size.nics, *found.get(size.nics, ("", ()))) for size in SIZES],
-        "any_roce_16": any(str(row["variant"]).startswith("roce-16") for row in largest),
+        "runs": [(size.nics, _by_sources(found.get(size.nics, {}))) for size in SIZES],
         "counts": _counts(rows),
     }
     text = template.fill(Path(__file__).with_name("training.md.j2"), context)
@@ -80,8 +83,11 @@ def _measured(rows: Sequence[Row]) -> list[str]:
     return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
 
 
-def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> tuple[JobSize, str, list[int], str, str]:
-    """Return size, sources, seeds, table (faults by transports) and the command of the run of its first figure."""
+def _chapter(
+    size: JobSize, of_transports: Mapping[str, tuple[str, Sequence[Row]]]
+) -> tuple[JobSize, list[int], str, str, str, list[str]]:
+    """Return size, seeds, table (faults by transports), sources and command of its first figure's run, `_old`."""
+    rows = rows_of(of_transports)
     shown = _measured(rows)
     seeds = sorted({row["seed"] for row in rows})
     usual = [costs.step(rows, name) for name in shown]
@@ -91,7 +97,21 @@ def _chapter(size: JobSize, digest: str, rows: Sequence[Row]) -> tuple[JobSize, 
         if any(cells):
             lines.append([text, *map(cost_text, cells)])
     table = markdown(["", *(TRANSPORTS[name] for name in shown)], lines)
-    return size, digest, seeds, table, size.command(f"{shown[0]}-flap", seeds[0])
+    command = size.command(f"{shown[0]}-flap", seeds[0])
+    return size, seeds, table, of_transports[shown[0]][0], command, _old(of_transports)
+
+
+def _old(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> list[str]:
+    """Return the transports whose runs drew the same compute times with every seed."""
+    return [text for name, text in TRANSPORTS.items() if of_transports.get(name, ("",))[0] == _SAME_JITTER]
+
+
+def _by_sources(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
+    """Return the rows by the digest of their sources."""
+    found: dict[str, list[Row]] = {}
+    for digest, rows in of_transports.values():
+        found.setdefault(digest, []).extend(rows)
+    return found
 
 
 def cost_text(cost: FaultCost | None) -> str:
@@ -118,14 +138,11 @@ def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> 
     return max(sizes, key=known)
 
 
-def _day(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
-    """Return the table of costs of a day's flaps; empty where nothing was measured."""
-    if not sizes:
-        return ""
-    size = _best_known(sizes, rows)  # one size for all, as a cost grows with the job
+def _day(size: JobSize, rows: Sequence[Row]) -> str:
+    """Return the table of costs of a day's flaps to a size."""
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
-        cost = costs.cost(rows[size.nics], name, "flap")
+        cost = costs.cost(rows, name, "flap")
         if cost is None:
             continue
         if not cost.lost:

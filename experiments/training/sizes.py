@@ -80,14 +80,6 @@ class JobSize:
         """Return the fields of one variant that differ from those of the size."""
         return {"transport.ev_profile": FEW_EVS} if self.few_evs and variant.startswith("mrc") else {}
 
-    def group_of(self, variant: str) -> str:
-        """Return the name that variants share which are one run up to their fault.
-
-        Of the largest job's runs with 16 QPs each is alone: two processes of 5 GB are more than many machines hold.
-        """
-        transport = variant.rpartition("-")[0]
-        return variant if self.nics >= _LARGE and transport == "roce-16" else transport
-
     @property
     def data(self) -> int:
         """The degree of data parallelism."""
@@ -130,6 +122,11 @@ SIZES = (
 )
 
 
+def transport_of(variant: str) -> str:
+    """Return the transport of a variant; variants that share it are one run up to their fault."""
+    return variant.rpartition("-")[0]
+
+
 def digest() -> str:
     """Digest of the scenario and the sources that affect a run."""
     found = hashlib.sha256(SCENARIO.read_bytes())
@@ -170,7 +167,7 @@ def run(
     left = list(batch.missing(table, planned))
     groups: dict[tuple[str, int], list[Job]] = {}
     for job in left:
-        groups.setdefault((size.group_of(job.variant), job.seed), []).append(job)
+        groups.setdefault((transport_of(job.variant), job.seed), []).append(job)
     # all transports with one seed, then with another
     order = sorted(groups, key=lambda group: (group[1], size.variants.index(groups[group][0].variant)))
     requested = [groups[group] for group in order]

@@ -32,6 +32,14 @@ def rows():
     return [*found, row("roce-1-flap", 1, 1e-3, ok=False), row("roce-1-flap", 2, 4e-3)]
 
 
+def stored(digest, found):
+    """Give rows the form of the stored figures: by transport, all of one program."""
+    by_transport = {}
+    for one in found:
+        by_transport.setdefault(sizes.transport_of(one["variant"]), (digest, []))[1].append(one)
+    return by_transport
+
+
 def test_a_cost_is_told_against_the_same_seed_with_its_interval():
     found = costs.cost(rows(), "mrc", "flap")
     lost = [1e3 * sizes.STEPS * extra for extra in (1e-5, 2e-5, 3e-5)]
@@ -50,7 +58,7 @@ def test_a_job_that_broke_off_is_counted_and_costs_no_time():
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
-    page.write(tmp_path / "training.md", {64: ("abc", rows()), 1024: ("0ld", rows()[:4])})
+    page.write(tmp_path / "training.md", {64: stored("abc", rows()), 1024: stored("0ld", rows()[:4])})
     text = (tmp_path / "training.md").read_text()
     assert "| a T0–T1 cable is down for 200 µs | 64 NICs | 0.080 ± " in text
     assert "| a T0–T1 cable is down for 200 µs | 0.080 ± " in text
@@ -66,7 +74,7 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
 
 
 def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
-    page.write(tmp_path / "training.md", {64: ("abc", rows()), 1024: ("abc", [row("mrc-flap", 1, 1e-3)])})
+    page.write(tmp_path / "training.md", {64: stored("abc", rows()), 1024: stored("abc", [row("mrc-flap", 1, 1e-3)])})
     text = (tmp_path / "training.md").read_text()
     assert "## 64 NICs" in text
     assert "## 1,024 NICs" not in text
@@ -75,7 +83,7 @@ def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
 
 def test_figures_are_kept_and_give_the_same_page(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "draw", lambda *_: False)
-    found = {64: ("abc", rows())}
+    found = {64: stored("abc", rows()[:6]) | stored("new", rows()[6:])}
     figures.save(tmp_path / "kept.json", found)
     again = figures.load(tmp_path / "kept.json")
     for name, made in (("a", found), ("b", again)):
@@ -89,11 +97,30 @@ def test_runs_of_one_program_are_joined_and_of_two_the_larger_set_is_taken(tmp_p
     folder.mkdir()
     new = [row("mrc-calm", 4, 1e-3), row("mrc-flap", 1, 9e-3)]
     (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
-    for digest, count, changed in ((sizes.digest(), 11, 9e-3), ("0ld", 10, 1.01e-3)):
-        kept_digest, found = figures.merged({64: (digest, rows())}, tmp_path)[64]
+    for digest, count, changed in ((sizes.digest(), 7, 9e-3), ("0ld", 6, 1.01e-3)):
+        of_transports = figures.merged({64: stored(digest, rows())}, tmp_path)[64]
+        kept_digest, found = of_transports["mrc"]
         assert (kept_digest, len(found)) == (digest, count)
+        assert of_transports["roce-1"] == (digest, rows()[6:])
         (flap,) = (one for one in found if (one["variant"], one["seed"]) == ("mrc-flap", 1))
         assert costs.seconds(flap) == pytest.approx(sizes.STEPS * changed)
+
+
+def test_a_transport_is_added_to_those_of_another_program_and_the_page_tells_both(tmp_path, monkeypatch):
+    folder = tmp_path / f"64-{sizes.digest()}"
+    folder.mkdir()
+    new = [row("roce-16-calm", 1, 1e-3), row("roce-16-flap", 1, 2e-3)]
+    (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
+    found = figures.merged({64: stored("b14077e82c00", rows())}, tmp_path)
+    assert {transport: digest for transport, (digest, _) in found[64].items()} == {
+        "mrc": "b14077e82c00", "roce-1": "b14077e82c00", "roce-16": sizes.digest()
+    }  # fmt: skip
+    monkeypatch.setattr(page, "draw", lambda *_: False)
+    page.write(tmp_path / "training.md", found)
+    text = (tmp_path / "training.md").read_text()
+    assert "* 64 NICs: 10 runs with sources `b14077e82c00`" in text
+    assert f"* 64 NICs: 2 runs with sources `{sizes.digest()}`" in text
+    assert "The runs of MRC; RoCEv2, 1 QP drew the same compute times with every seed" in text
 
 
 def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_path):
@@ -133,12 +160,6 @@ def test_plans_of_some_variants_continue_each_other(monkeypatch):
     assert "transport.ev_profile" in one.fields
     assert [job.variant for job in (*one, *other)] == ["mrc-flap", "roce-1-calm"]
     assert (one.fields, one.digest) == (other.fields, other.digest)
-
-
-def test_only_runs_whose_memory_does_not_fit_twice_are_made_alone():
-    for size in sizes.SIZES:
-        alone = {name for name in size.variants if size.group_of(name) == name}
-        assert alone == ({f"roce-16-{fault}" for fault in size.faults} if size.nics == 8192 else set())
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
