@@ -100,9 +100,15 @@ class Command:
         return (self.run_dir.parent / "lock").exists()
 
     def agent(self, host: str) -> int:
-        """Pid of a host's agent in the running lab, as it wrote it into its history."""
-        lines = (self.run_dir / "history" / f"{host}.jsonl").read_text().splitlines()
-        return next(int(record["pid"]) for record in map(json.loads, lines) if record["kind"] == "agent.start")
+        """Pid of a host's agent in the running lab, as it writes it into its history a moment after it answers."""
+        path, deadline = self.run_dir / "history" / f"{host}.jsonl", time.monotonic() + 60
+        while True:
+            whole, _, _ = path.read_text().rpartition("\n")
+            records = [json.loads(line) for line in whole.splitlines()]
+            if found := [int(record["pid"]) for record in records if record["kind"] == "agent.start"]:
+                return found[0]
+            assert time.monotonic() < deadline, f"{host} has recorded no start in a minute"
+            time.sleep(0.02)
 
     def pids(self, process: str) -> list[int]:
         """Pids of the running lab's controller, or of a switch, by what is on their command lines."""
