@@ -41,9 +41,10 @@ def mrclab(request, tmp_path):
         if words[0] == "train":  # its own options come before the script
             argv = [*argv[:6], "--results", str(tmp_path), *map(str, words[1:])]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT)
-        found = re.search(rf"{tmp_path}\S+?(?=/report.html|\s|$)", done.stdout + done.stderr)
-        assert found, done.stdout + done.stderr
-        return done.stdout + done.stderr, Path(found[0])
+        said = done.stdout + done.stderr
+        found = re.findall(rf"{tmp_path}\S+?(?=/report.html|\s|$)", said)
+        assert found, said
+        return said, Path(found[-1])  # PyTorch names its checkpoint before
 
     yield run
     state.clean(place.parent)
