@@ -78,13 +78,8 @@ def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
     return [(two[0], two[1]) for two in found.values() if len(two) == 2]
 
 
-def times_cpu(here: SimRow, there: SimRow) -> float:
-    """Return the CPU time here as a multiple of uet-htsim's."""
-    return here.cost.cpu / max(there.cost.cpu, _MIN_CPU)
-
-
 def times_cpus(here: SimRow, there: SimRow) -> list[float]:
-    """Return the same for each seed."""
+    """Return the CPU time here as a multiple of uet-htsim's, for each seed."""
     return [one / max(other, _MIN_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
 
 
@@ -187,7 +182,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def _slower_here(both: Sequence[tuple[SimRow, SimRow]]) -> str:
     """Return a sentence with the loads that need more CPU time here, the worst first, and with the others."""
-    found = sorted(((times_cpu(*two), two[0].load) for two in both), key=lambda each: -each[0])
+    found = sorted(((fmean(times_cpus(*two)), two[0].load) for two in both), key=lambda each: -each[0])
     words = [f"{load.traffic} on {load.hosts:,} hosts {times:.2f} times" for times, load in found]
     slower_here = sum(times > 1 for times, _load in found)
     sentences = [f"**More CPU time here than there**: {', '.join(words[:slower_here])}."] if slower_here else []
