@@ -74,13 +74,13 @@ def bench(
 
 
 def _run(words: list[str]) -> int:
-    """Run a program and return its exit status; Ctrl-C is the program's, which cleans up."""
+    """Run a program and return its exit status; Ctrl-C, which reaches both, is the program's, which cleans up."""
     with subprocess.Popen(words) as process:
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            return process.wait()
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
 
 @app.command()
