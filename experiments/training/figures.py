@@ -19,32 +19,25 @@ from mrclab.topo.input import files
 _STEPS = "traffic.job.steps"
 _AVERAGE, _USUAL = "step_time (average)", "step_time (usual)"
 
-StoredFigures = Mapping[int, Mapping[str, tuple[str, Sequence[Row]]]]
-"""By NICs and transport: the digest of the sources, and the rows."""
 
-
-def merged(old: StoredFigures, directory: Path) -> StoredFigures:
-    """Add to old figures the runs of a directory.
+def merged(old: Mapping[int, Sequence[Row]], directory: Path) -> dict[int, list[Row]]:
+    """Add to old rows, by NICs, the runs of a directory.
 
     The runs of a transport are one program's, as costs compare them: of two programs the one with more runs is taken.
     """
-    found = {nics: dict(of_transports) for nics, of_transports in old.items()}
+    found: dict[int, list[Row]] = {}
     for size in SIZES:
-        digest, rows = kept(size, directory) or ("", [])
-        of_size = found.setdefault(size.nics, {})
-        for transport, of_transport in _by_transport(rows).items():
-            before, runs = of_size.get(transport, ("", ()))
-            if digest == before:
-                done = {(row["variant"], row["seed"]) for row in of_transport}
-                of_transport += [row for row in runs if (row["variant"], row["seed"]) not in done]
-            if len(of_transport) >= len(runs):
-                of_size[transport] = digest, of_transport
-    return {nics: of_size for nics, of_size in found.items() if of_size}
-
-
-def rows_of(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> list[Row]:
-    """Return the rows of all transports."""
-    return [row for _, rows in of_transports.values() for row in rows]
+        chosen = _by_transport(old.get(size.nics, ()))
+        for transport, rows in _by_transport(kept(size, directory)).items():
+            before = chosen.get(transport, [])
+            if before and before[0]["sources"] == rows[0]["sources"]:
+                done = {(row["variant"], row["seed"]) for row in rows}
+                rows += [row for row in before if (row["variant"], row["seed"]) not in done]
+            if len(rows) >= len(before):
+                chosen[transport] = rows
+        if chosen:
+            found[size.nics] = [row for rows in chosen.values() for row in rows]
+    return found
 
 
 def _by_transport(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -54,16 +47,15 @@ def _by_transport(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def save(path: Path, found: StoredFigures) -> None:
+def save(path: Path, found: Mapping[int, Sequence[Row]]) -> None:
     """Write the figures of these rows, a line for each variant."""
-    sizes = [f'"{nics}": {_written(of_transports)}' for nics, of_transports in sorted(found.items())]
+    sizes = [f'"{nics}": {_written(rows)}' for nics, rows in sorted(found.items())]
     files.replace_file(path, "{\n" + ",\n".join(sizes) + "\n}\n")
 
 
-def _written(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> str:
-    rows = rows_of(of_transports)
-    sources = {transport: digest for transport, (digest, _) in sorted(of_transports.items())}
+def _written(rows: Sequence[Row]) -> str:
     steps = int(rows[0]["values"].get(_STEPS, STEPS))
+    sources = {transport: found[0]["sources"] for transport, found in sorted(_by_transport(rows).items())}
     runs: dict[str, list[list[Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["variant"], row["seed"])):
         times = [row["verdicts"].get(name, {}).get("value") for name in (_AVERAGE, _USUAL)]
@@ -73,17 +65,11 @@ def _written(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> str:
     return f'{{"steps": {steps}, "sources": {json.dumps(sources)}, "runs": {{\n' + ",\n".join(lines) + "}}"
 
 
-def load(path: Path) -> StoredFigures:
+def load(path: Path) -> dict[int, list[Row]]:
     """Read the file of `save`; empty if there is none."""
     if not path.is_file():
         return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        int(nics): {
-            transport: (about["sources"][transport], rows) for transport, rows in _by_transport(_read(about)).items()
-        }
-        for nics, about in found.items()
-    }
+    return {int(nics): _read(about) for nics, about in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def _read(about: Mapping[str, Any]) -> list[Row]:
@@ -94,6 +80,7 @@ def _read(about: Mapping[str, Any]) -> list[Row]:
             used = {"cpu": cpu, "mib": memory} if cpu is not None else {}
             verdicts = {"integrity": {"ok": well}, **times}
             values = {_STEPS: about["steps"]}
-            known = {"variant": variant, "seed": seed, "error": "", "values": values}
+            sources = about["sources"][transport_of(variant)]
+            known = {"variant": variant, "seed": seed, "error": "", "values": values, "sources": sources}
             rows.append({**known, "verdicts": verdicts, **used})
     return rows

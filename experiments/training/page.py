@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.figures import StoredFigures, rows_of
-from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize
+from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, transport_of
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
@@ -46,21 +45,20 @@ MIN_SEEDS = 5
 """A figure of fewer seeds states their number."""
 
 
-def write(path: Path, found: StoredFigures) -> None:
-    """Write the page, and its picture into the same folder."""
-    rows = {nics: rows_of(of_transports) for nics, of_transports in found.items()}
+def write(path: Path, rows: Mapping[int, Sequence[Row]]) -> None:
+    """Write the page of these rows, by NICs, and its picture into the same folder."""
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
     best = _best_known(sizes, rows) if sizes else None  # one size for all, as a cost grows with the job
     context = {
         "summary": _summary(sizes, rows),
         "picture": PICTURE if draw(path.with_name(PICTURE), sizes, rows) else "",
-        "chapters": [_chapter(size, found[size.nics]) for size in sizes],
+        "chapters": [_chapter(size, rows[size.nics]) for size in sizes],
         "few_evs": FEW_EVS,
         "day": _day(best, rows[best.nics]) if best else "",
-        "day_old": _old(found[best.nics]) if best else [],
+        "day_same_jitter": _same_jitter(rows[best.nics]) if best else [],
         "flaps": FLAPS_PER_DAY,
         "gpus": GPUS,
-        "runs": [(size.nics, _by_sources(found.get(size.nics, {}))) for size in SIZES],
+        "runs": [(size.nics, _by_sources(rows.get(size.nics, ()))) for size in SIZES],
         "counts": _counts(rows),
     }
     text = template.fill(Path(__file__).with_name("training.md.j2"), context)
@@ -83,11 +81,8 @@ def _measured(rows: Sequence[Row]) -> list[str]:
     return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
 
 
-def _chapter(
-    size: JobSize, of_transports: Mapping[str, tuple[str, Sequence[Row]]]
-) -> tuple[JobSize, list[int], str, str, str, list[str]]:
-    """Return size, seeds, table (faults by transports), sources and command of its first figure's run, `_old`."""
-    rows = rows_of(of_transports)
+def _chapter(size: JobSize, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return what the template needs of one size; the command is that of the first figure's run."""
     shown = _measured(rows)
     seeds = sorted({row["seed"] for row in rows})
     usual = [costs.step(rows, name) for name in shown]
@@ -96,21 +91,27 @@ def _chapter(
         cells = [costs.cost(rows, name, fault) for name in shown]
         if any(cells):
             lines.append([text, *map(cost_text, cells)])
-    table = markdown(["", *(TRANSPORTS[name] for name in shown)], lines)
-    command = size.command(f"{shown[0]}-flap", seeds[0])
-    return size, seeds, table, of_transports[shown[0]][0], command, _old(of_transports)
+    return {
+        "size": size,
+        "seeds": seeds,
+        "table": markdown(["", *(TRANSPORTS[name] for name in shown)], lines),
+        "command": size.command(f"{shown[0]}-flap", seeds[0]),
+        "sources": next(row["sources"] for row in rows if transport_of(row["variant"]) == shown[0]),
+        "same_jitter": _same_jitter(rows),
+    }
 
 
-def _old(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> list[str]:
+def _same_jitter(rows: Sequence[Row]) -> list[str]:
     """Return the transports whose runs drew the same compute times with every seed."""
-    return [text for name, text in TRANSPORTS.items() if of_transports.get(name, ("",))[0] == _SAME_JITTER]
+    names = {transport_of(row["variant"]) for row in rows if row["sources"] == _SAME_JITTER}
+    return [text for name, text in TRANSPORTS.items() if name in names]
 
 
-def _by_sources(of_transports: Mapping[str, tuple[str, Sequence[Row]]]) -> dict[str, list[Row]]:
+def _by_sources(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows by the digest of their sources."""
     found: dict[str, list[Row]] = {}
-    for digest, rows in of_transports.values():
-        found.setdefault(digest, []).extend(rows)
+    for row in rows:
+        found.setdefault(row["sources"], []).append(row)
     return found
 
 

@@ -136,18 +136,15 @@ def digest() -> str:
     return found.hexdigest()[:12]
 
 
-def kept(size: JobSize, directory: Path) -> tuple[str, list[Row]] | None:
-    """Return the rows of a size with the digest of their sources: of those there are now, else the newest kept.
-
-    None where nothing is kept.
-    """
+def kept(size: JobSize, directory: Path) -> list[Row]:
+    """Return the rows of a size, of today's sources or else the newest kept; `sources` of each is their digest."""
     there = [path for path in directory.glob(f"{size.nics}-*") if (path / ROWS).is_file()]
     current = directory / f"{size.nics}-{digest()}"
     if not there:
-        return None
+        return []
     chosen = current if current in there else max(there, key=lambda path: (path / ROWS).stat().st_mtime)
-    rows = [row for row in journal.read(chosen) if row["variant"] in size.variants]
-    return chosen.name.partition("-")[2], rows
+    sources = chosen.name.partition("-")[2]
+    return [{**row, "sources": sources} for row in journal.read(chosen) if row["variant"] in size.variants]
 
 
 def run(

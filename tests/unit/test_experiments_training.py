@@ -32,12 +32,9 @@ def rows():
     return [*found, row("roce-1-flap", 1, 1e-3, ok=False), row("roce-1-flap", 2, 4e-3)]
 
 
-def stored(digest, found):
-    """Give rows the form of the stored figures: by transport, all of one program."""
-    by_transport = {}
-    for one in found:
-        by_transport.setdefault(sizes.transport_of(one["variant"]), (digest, []))[1].append(one)
-    return by_transport
+def of_sources(digest, found):
+    """Rows as they are kept, with the digest of their sources."""
+    return [{**one, "sources": digest} for one in found]
 
 
 def test_a_cost_is_told_against_the_same_seed_with_its_interval():
@@ -58,7 +55,7 @@ def test_a_job_that_broke_off_is_counted_and_costs_no_time():
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
-    page.write(tmp_path / "training.md", {64: stored("abc", rows()), 1024: stored("0ld", rows()[:4])})
+    page.write(tmp_path / "training.md", {64: of_sources("abc", rows()), 1024: of_sources("0ld", rows()[:4])})
     text = (tmp_path / "training.md").read_text()
     assert "| a T0–T1 cable is down for 200 µs | 64 NICs | 0.080 ± " in text
     assert "| a T0–T1 cable is down for 200 µs | 0.080 ± " in text
@@ -74,7 +71,9 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
 
 
 def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
-    page.write(tmp_path / "training.md", {64: stored("abc", rows()), 1024: stored("abc", [row("mrc-flap", 1, 1e-3)])})
+    page.write(
+        tmp_path / "training.md", {64: of_sources("abc", rows()), 1024: of_sources("abc", [row("mrc-flap", 1, 1e-3)])}
+    )
     text = (tmp_path / "training.md").read_text()
     assert "## 64 NICs" in text
     assert "## 1,024 NICs" not in text
@@ -83,7 +82,7 @@ def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
 
 def test_figures_are_kept_and_give_the_same_page(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "draw", lambda *_: False)
-    found = {64: stored("abc", rows()[:6]) | stored("new", rows()[6:])}
+    found = {64: of_sources("abc", rows()[:6]) + of_sources("new", rows()[6:])}
     figures.save(tmp_path / "kept.json", found)
     again = figures.load(tmp_path / "kept.json")
     for name, made in (("a", found), ("b", again)):
@@ -98,10 +97,10 @@ def test_runs_of_one_program_are_joined_and_of_two_the_larger_set_is_taken(tmp_p
     new = [row("mrc-calm", 4, 1e-3), row("mrc-flap", 1, 9e-3)]
     (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
     for digest, count, changed in ((sizes.digest(), 7, 9e-3), ("0ld", 6, 1.01e-3)):
-        of_transports = figures.merged({64: stored(digest, rows())}, tmp_path)[64]
-        kept_digest, found = of_transports["mrc"]
-        assert (kept_digest, len(found)) == (digest, count)
-        assert of_transports["roce-1"] == (digest, rows()[6:])
+        all_found = figures.merged({64: of_sources(digest, rows())}, tmp_path)[64]
+        found = [one for one in all_found if one["variant"].startswith("mrc")]
+        assert ({one["sources"] for one in found}, len(found)) == ({digest}, count)
+        assert [one for one in all_found if one not in found] == of_sources(digest, rows()[6:])
         (flap,) = (one for one in found if (one["variant"], one["seed"]) == ("mrc-flap", 1))
         assert costs.seconds(flap) == pytest.approx(sizes.STEPS * changed)
 
@@ -111,9 +110,9 @@ def test_a_transport_is_added_to_those_of_another_program_and_the_page_tells_bot
     folder.mkdir()
     new = [row("roce-16-calm", 1, 1e-3), row("roce-16-flap", 1, 2e-3)]
     (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
-    found = figures.merged({64: stored("b14077e82c00", rows())}, tmp_path)
-    assert {transport: digest for transport, (digest, _) in found[64].items()} == {
-        "mrc": "b14077e82c00", "roce-1": "b14077e82c00", "roce-16": sizes.digest()
+    found = figures.merged({64: of_sources("b14077e82c00", rows())}, tmp_path)
+    assert {(sizes.transport_of(one["variant"]), one["sources"]) for one in found[64]} == {
+        ("mrc", "b14077e82c00"), ("roce-1", "b14077e82c00"), ("roce-16", sizes.digest())
     }  # fmt: skip
     monkeypatch.setattr(page, "draw", lambda *_: False)
     page.write(tmp_path / "training.md", found)
@@ -125,7 +124,7 @@ def test_a_transport_is_added_to_those_of_another_program_and_the_page_tells_bot
 
 def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_path):
     size = sizes.SIZES[0]
-    assert sizes.kept(size, tmp_path) is None
+    assert sizes.kept(size, tmp_path) == []
     for name, age in (("old", 1), ("new", 2), (sizes.digest(), 0)):
         folder = tmp_path / f"64-{name}"
         folder.mkdir()
@@ -133,10 +132,9 @@ def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_
         (folder / "runs.jsonl").write_text("".join(lines))
         os.utime(folder / "runs.jsonl", (age, age))
         if name == "new":
-            assert sizes.kept(size, tmp_path)[0] == "new"
-    digest, found = sizes.kept(size, tmp_path)
-    assert digest == sizes.digest()
-    assert [row["variant"] for row in found] == ["mrc-calm"]
+            assert sizes.kept(size, tmp_path)[0]["sources"] == "new"
+    found = sizes.kept(size, tmp_path)
+    assert [(row["variant"], row["sources"]) for row in found] == [("mrc-calm", sizes.digest())]
 
 
 def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_path, monkeypatch):
