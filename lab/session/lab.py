@@ -120,20 +120,12 @@ class _FaultBlock(AbstractContextManager[None]):
     @override
     def __enter__(self) -> None:
         self._entered = True
-        try:
-            self._lab.inject(self._fault)
-        except BaseException:
-            self._clear()  # what it has begun
-            raise
+        self._lab.inject(self._fault)
 
     @override
     def __exit__(self, *_: object) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
-        time_line = self._lab.time_line
-        if any(other.name == self._fault.name for other in time_line.active):
-            time_line.clear(self._fault.name)
+        if self._lab.in_force(self._fault):
+            self._lab.time_line.clear(self._fault.name)
 
     def __del__(self) -> None:
         if not self._entered:
@@ -358,14 +350,26 @@ class Lab:
         fault = entry_of(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
         if self.world.name not in fault.worlds:
             raise ValueError(no_kind_of(fault, self.world.name))
-        if any(other.name == fault.name for other in self.time_line.active):
-            raise ValueError(f"{fault.name} is in force already; clear it, or give another name=")
         return fault
 
+    def in_force(self, fault: FaultBase) -> bool:
+        """Return True if a fault of this one's name is in force."""
+        return any(other.name == fault.name for other in self.time_line.active)
+
     def inject(self, fault: FaultBase) -> str:
-        """Inject a fault now; returns a phrase. It lasts until its own end, or until `time_line` clears it."""
+        """Inject a fault now; returns a phrase. It lasts until its own end, or until `time_line` clears it.
+
+        ValueError where one of its name is in force already. One that fails is not in force.
+        """
         self._check_up()
-        phrase = self.time_line.inject(fault)
+        if self.in_force(fault):
+            raise ValueError(f"{fault.name} is in force already; clear it, or give another name=")
+        try:
+            phrase = self.time_line.inject(fault)
+        except BaseException:
+            if self.in_force(fault):  # with a part of it
+                self.time_line.clear(fault.name)
+            raise
         self._injected[fault.name] = fault
         return phrase
 

@@ -352,6 +352,9 @@ def test_a_fault_without_a_block_warns_as_it_was_never_in_force_and_one_may_have
         for _ in range(2):
             with down:
                 assert [fault.kind for fault in lab.time_line.active] == ["link_down"]
+                with pytest.raises(ValueError, match="in force already"):
+                    down.__enter__()
+                assert len(lab.time_line.active) == 1
             assert not lab.time_line.active
 
 
