@@ -52,7 +52,7 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 @app.command()
 def soak(
     seeds: Annotated[str, typer.Option(help="a run with each of these seeds: 1..1000, or 1,2,7")] = "0..99",
-    runs: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,  # before --seeds was as elsewhere
+    runs: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,  # with --from, for one release
     first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, hidden=True)] = 0,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
     workers: Annotated[int, typer.Option("--workers", "--jobs", min=1, help="worker processes")] = 1,

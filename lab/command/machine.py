@@ -67,9 +67,10 @@ def bench(
     for name in [part] if part else _BENCHMARKS:
         if not part:
             out.rule(name, align="left")
-        status |= _run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])])
-        if status == Interrupted.status:
-            break
+        ended = _run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])])
+        if ended == Interrupted.status:
+            raise typer.Exit(ended)
+        status |= ended
     raise typer.Exit(status)
 
 

@@ -12,13 +12,14 @@ _MAX_SEEDS = 10_000_000  # seeds; rows of more runs fit in no memory
 
 def parse(text: str, option: str = "--seeds") -> list[int]:
     """Parse `1..1000`, `1,2,7`, or both mixed; LabError for anything else."""
+    example = f"write, for example, {option} 1..1000 or {option} 1,2,7"
+    if not text:
+        raise LabError(f"{option} '': no seed; {example}")
     seeds: list[int] = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
         if match is None:
-            example = f"write, for example, {option} 1..1000 or {option} 1,2,7"
-            given = f"{option} {text or repr(text)}"
-            raise LabError(f"{given}: {word!r} is not a seed; {example}" if text else f"{given}: no seed; {example}")
+            raise LabError(f"{option} {text}: {word!r} is not a seed; {example}")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise LabError(f"{option} {text}: {word.strip()} ends before it begins; write the smaller number first")

@@ -122,7 +122,7 @@ def test_a_directory_without_a_result_is_refused(tmp_path):
         compare.read(tmp_path)
 
 
-def test_bars_and_curves_take_a_reference(tmp_path):
+def test_bars_and_curves_are_drawn_and_nothing_is_without_any(tmp_path):
     bars = [plots.Bar("mrc", 0.9, 0.85, 0.95, [0.88, 0.92]), plots.Bar("roce", 0.14)]
     assert plots.bars([plots.BarGroup("retained", bars, "of no loss")], tmp_path / "bars.png")
     curves = [

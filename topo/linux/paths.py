@@ -8,7 +8,6 @@ BASE = Path("/run/mrclab")
 RUN_DIR = BASE / "lab"
 """Default run directory of commands for the lab on the wire."""
 
-
 _MEMORY = Path("/dev/shm")
 
 

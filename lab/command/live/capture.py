@@ -39,8 +39,11 @@ Output = Annotated[Path | None, typer.Option(help="the file; with --around-fault
 Seconds = Annotated[
     float, typer.Option("--for", parser=_duration, help="how long, e.g. 10s; 0: until Ctrl-C or the lab ends")
 ]
-Span = Annotated[
-    float, typer.Option(parser=_duration, help="with --around-faults: time kept at a fault's begin, e.g. 500ms")
+Before = Annotated[
+    float, typer.Option(parser=_duration, help="with --around-faults: time kept before a fault begins, e.g. 500ms")
+]
+After = Annotated[
+    float, typer.Option(parser=_duration, help="with --around-faults: time kept after a fault begins, e.g. 500ms")
 ]
 
 
@@ -54,8 +57,8 @@ def capture(
     around_faults: Annotated[
         bool, typer.Option("--around-faults", help="keep frames in memory and write only those around a fault")
     ] = False,
-    before: Span = 0.5,
-    after: Span = 1.0,
+    before: Before = 0.5,
+    after: After = 1.0,
 ) -> None:
     """Capture frames at the running lab's cables, with port names and comments where faults begin."""
     lab = running_lab(context.obj, "in virtual time it is a command of the prompt: mrclab do capture FILE [WHERE...]")
