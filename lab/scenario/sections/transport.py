@@ -6,8 +6,18 @@ Overrides are fields of the node config's sections; an unknown one is reported w
 import functools
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationInfo,
+)
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
@@ -22,28 +32,37 @@ SET_ELSEWHERE = frozenset({*SECTION_FIELDS, "ev_profile", "trim_threshold", "dro
 
 
 class Overrides:
-    """Annotation of a dict whose keys and values are a model's fields, all optional."""
+    """Annotation of a dict whose keys and values are a model's fields, all optional.
+
+    What checks a value is built when there is one: it takes long, and most scenarios override nothing.
+    """
 
     def __init__(self, model: type[BaseModel], without: frozenset[str] = frozenset(), **more: Any) -> None:
-        fields = {name: info for name, info in model.model_fields.items() if name not in without}
-        self._types: dict[str, Any] = {name: _type(name, info) for name, info in fields.items()} | more
-        self._name = f"{model.__name__}Overrides"
         self._model = model
+        self._without = without
+        self._more = more
 
     @property
     def names(self) -> list[str]:
         """Return the valid keys."""
-        return list(self._types)
+        return [*(name for name in self._model.model_fields if name not in self._without), *self._more]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler.generate_schema(self._typed_dict)
-        return core_schema.no_info_before_validator_function(functools.partial(others_as_text, self._model), schema)
+    def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(self._adapter.core_schema)
+
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        return self._adapter.validate_python(value, context=info.context)
 
     @functools.cached_property
-    def _typed_dict(self) -> Any:
-        made = cast(Any, TypedDict)(self._name, self._types, total=False)
-        made.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-        return made
+    def _adapter(self) -> TypeAdapter[Any]:
+        fields = {name: info for name, info in self._model.model_fields.items() if name not in self._without}
+        types = {name: _type(name, info) for name, info in fields.items()} | self._more
+        checked = cast(Any, TypedDict)(f"{self._model.__name__}Overrides", types, total=False)
+        checked.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        return TypeAdapter(Annotated[checked, BeforeValidator(functools.partial(others_as_text, self._model))])
 
 
 def _type(name: str, info: FieldInfo) -> Any:
