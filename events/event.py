@@ -48,6 +48,15 @@ class Event:
         """Initialise the first instance of a class, which then gets an initialiser of its own."""
         complete(type(self)).__init__(self, **given)
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
     def to_record(self) -> dict[str, Any]:
         """Return kind and fields, as they follow time and node in a line of the history."""
         return {"kind": self.kind, **self.fields()}
@@ -93,5 +102,5 @@ def complete(cls: type[E]) -> type[E]:
     if _LAST not in vars(cls):
         with _completing:
             if _LAST not in vars(cls):
-                dataclass(frozen=True, kw_only=True)(cls)
+                dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
     return cls

@@ -12,7 +12,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.controller.operations import by_name
 from mrclab.events.event import Event
@@ -24,7 +24,6 @@ from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import local_memory
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
-from mrclab.hosts.roce.qp import RoceQueuePair
 from mrclab.hosts.transports import WIRE, draws
 from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.rpc.errors import RpcError, RpcUnavailable
@@ -41,6 +40,9 @@ from mrclab.topo.config import nodeconfig
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.hosts.roce.qp import RoceQueuePair
 
 CONTROLLER: Final = "controller"
 LAB: Final = "lab"

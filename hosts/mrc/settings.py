@@ -19,7 +19,7 @@ IDLE_RTTS: Final = 0.25
 RETRY_ENDLESS: Final = 25  # exp_cnt for: never give up
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MrcQpSettings(rc.QpSettings):
     """Attributes of a QP. Times in seconds, sizes in bytes, `…_rtts` in base RTTs.
 

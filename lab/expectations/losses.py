@@ -15,8 +15,6 @@ from mrclab.lab.expectations.base import (
     needs_one,
     show_share,
 )
-from mrclab.lab.expectations.evs import used_over
-from mrclab.lab.expectations.throughput import reference
 from mrclab.lab.faults.base import several
 from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
@@ -215,6 +213,8 @@ class Detect(BaseExpectation):
                 out.setdefault(change.key, change.t)
         if not out:
             return self.verdict(False, expected, "no EV was taken out")
+        from mrclab.lab.expectations.evs import used_over  # noqa: PLC0415 - its kinds are loaded where a run has them
+
         stayed = 0 if self.first else len(used_over(measures, fault, begin, end) - set(out))
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
@@ -263,6 +263,8 @@ class Recover(Selected):
         """
         moment = measures.times[self.fault if self.after == "begin" else f"{self.fault}.end"]
         chosen = self.selection()
+        from mrclab.lab.expectations.throughput import reference  # noqa: PLC0415 - as above
+
         level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "began" if self.after == "begin" else "was cleared"
