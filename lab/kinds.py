@@ -9,7 +9,6 @@ of the family's group, whose value names a module:
     brownout = "my_package.brownout"
 """
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
@@ -24,7 +23,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from mrclab.topo.config.registry import KindError, enter, import_entry_points, import_modules, modules
 
 WorldName = Literal["wire", "sim"]
-_KIND = re.compile(r'^    kind: Literal\["([^"]+)"\]', re.MULTILINE)
+_KIND = b'\n    kind: Literal["'
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -170,4 +169,5 @@ def _kinds_in(module: str) -> list[str]:
     spec = find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return []
-    return _KIND.findall(Path(spec.origin).read_text(encoding="utf-8"))
+    found = (rest.partition(b'"]')[0] for rest in Path(spec.origin).read_bytes().split(_KIND)[1:])
+    return [kind.decode() for kind in found if b'"' not in kind]
