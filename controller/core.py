@@ -4,7 +4,7 @@ It opens no socket and reads no clock: a `Driver` does. On the wire that is `mrc
 P4Runtime and the agents' sockets; in virtual time `mrclab.sim.controller`, whose coroutines never suspend.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -14,9 +14,11 @@ from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.maintenance import Maintenance
-from mrclab.controller.health.mapper import Clustermapper
 from mrclab.events.switches import RouteMisdirected
 from mrclab.rpc.errors import RpcError
+
+if TYPE_CHECKING:
+    from mrclab.controller.health.mapper import Clustermapper
 
 Result = dict[str, Any]
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
@@ -29,7 +31,9 @@ OPERATOR = "operator"
 class ControllerCore:
     """Operations of one controller: its public methods; their results are sent as JSON."""
 
-    def __init__(self, driver: Driver, denylist: Denylist, mapper: Clustermapper | None, sender_chooses: bool) -> None:
+    def __init__(
+        self, driver: Driver, denylist: Denylist, mapper: "Clustermapper | None", sender_chooses: bool
+    ) -> None:
         self._driver = driver
         self._fabric = driver.fabric
         self._mapper = mapper
@@ -146,7 +150,7 @@ class ControllerCore:
         self._clustermapper().begin()
         return {}
 
-    def _clustermapper(self) -> Clustermapper:
+    def _clustermapper(self) -> "Clustermapper":
         if self._mapper is None:
             raise RpcError(
                 "ENOTSUP", "Clustermapper is off; give the scenario a mapper section, or write mrclab up --mapper"

@@ -14,8 +14,6 @@ from mrclab.controller import nodefiles
 from mrclab.controller.core import ControllerCore
 from mrclab.controller.driver import Audit
 from mrclab.controller.health.denylist import Denylist
-from mrclab.controller.health.mapper import MAPPER_REPORT, Clustermapper
-from mrclab.controller.health.policy import POLICIES
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.operations import completed
 from mrclab.controller.provisioning.cables import CableStates
@@ -32,6 +30,7 @@ from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
+    from mrclab.controller.health.mapper import Clustermapper
     from mrclab.controller.metrics.server import MetricsServer
 
 TELEMETRY_S: Final = 1.0
@@ -121,6 +120,9 @@ class SimController:
         self._agents = self.fabric.spec.hosts_per_t0
         self.mapper: Clustermapper | None = None
         if mapper is not None:
+            from mrclab.controller.health.mapper import Clustermapper  # noqa: PLC0415 - most runs have none
+            from mrclab.controller.health.policy import POLICIES  # noqa: PLC0415
+
             cycle = float(mapper["cycle"])
             self._section = nodefiles.mapper(self.fabric, cycle, int(mapper.get("t1s") or 0))
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
@@ -274,7 +276,7 @@ class SimController:
 
     def subscribe(self, host: str, record: dict[str, Any]) -> None:
         """A host wrote something down."""
-        if self.mapper is not None and self.alive and record["kind"] == MAPPER_REPORT:
+        if self.mapper is not None and self.alive:
             self.mapper.event(host, record)
 
     def _look(self) -> None:

@@ -1,12 +1,14 @@
 """Denials: recorded and published to the hosts, those of operators and of Clustermapper."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.driver import Driver
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import Element
-from mrclab.controller.health.mapper import SOURCE, Clustermapper, reason
 from mrclab.events.controller import ElementDenied, ElementUndenied
+
+if TYPE_CHECKING:
+    from mrclab.controller.health.mapper import Clustermapper
 
 
 class Denials:
@@ -50,8 +52,10 @@ class Denials:
             self._driver.nodes.publish()
         return count
 
-    def follow(self, mapper: Clustermapper, now: float) -> None:
+    def follow(self, mapper: "Clustermapper", now: float) -> None:
         """Run Clustermapper on the new reports, and apply its decisions."""
+        from mrclab.controller.health.mapper import SOURCE, reason  # noqa: PLC0415 - most runs have no Clustermapper
+
         decision = mapper.poll(now)
         for verdict in decision.deny:
             try:
