@@ -6,8 +6,7 @@ An element is a switch, a cable, a whole plane, or one path between two hosts. I
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mrclab.topo.config.nodeconfig import DenyRule
 from mrclab.topo.model import Fabric, Link, UnknownName
@@ -18,8 +17,7 @@ _PLANE = re.compile(r"(?:plane\s*|p)(\d+)")
 _PATH = re.compile(r"(\S+?)\s*(?:>|->|to)\s*(\S+)\s+p(?:lane)?\s*(\d+)(?:\s*,?\s*u(?:plink)?\s*(\d+))?")
 
 
-@dataclass(frozen=True, order=True)
-class Element:
+class Element(NamedTuple):
     """One thing of the fabric by kind and canonical name."""
 
     kind: ElementKind

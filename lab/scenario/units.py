@@ -2,8 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
@@ -81,8 +80,7 @@ LineShare = Annotated[  # of a host's payload line rate, as a fraction of one
 ]
 
 
-@dataclass(frozen=True)
-class Units:
+class Units(NamedTuple):
     """Units of a report's tables for times and rates: `seconds` and `bytes_per_second` of one unit."""
 
     time: str = "s"
