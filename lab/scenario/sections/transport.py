@@ -60,9 +60,10 @@ class Overrides:
     def _adapter(self) -> TypeAdapter[Any]:
         fields = {name: info for name, info in self._model.model_fields.items() if name not in self._without}
         types = {name: _type(name, info) for name, info in fields.items()} | self._more
-        checked = cast(Any, TypedDict)(f"{self._model.__name__}Overrides", types, total=False)
-        checked.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-        return TypeAdapter(Annotated[checked, BeforeValidator(functools.partial(others_as_text, self._model))])
+        made = cast(Any, TypedDict)(f"{self._model.__name__}Overrides", types, total=False)
+        made.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        checked: Any = Annotated[made, BeforeValidator(functools.partial(others_as_text, self._model))]
+        return TypeAdapter(checked)
 
 
 def _type(name: str, info: FieldInfo) -> Any:
