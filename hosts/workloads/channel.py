@@ -174,9 +174,9 @@ class ChannelSender(_ChannelEnd):
         oldest = self.oldest()
         return oldest is None or number < oldest + self.slots.count
 
-    def post(self, number: int, length: int, offset: int, now: float, memory: MemoryRegion | None = None) -> None:
-        """Send `length` bytes at `offset` of the memory (this end's own where none is given) as message `number`."""
-        source = memory or self._memory
+    def post(self, number: int, length: int, offset: int, now: float) -> None:
+        """Send `length` bytes at `offset` of the memory as message `number`."""
+        source = self._memory
         parts = pieces(length, len(self.qps)) if self.slots.split else [(0, length)]
         first = 0 if self.slots.split else number % len(self.qps)
         self._posted[number] = _Posted(number, now, length, len(parts))
@@ -205,15 +205,6 @@ class ChannelSender(_ChannelEnd):
     def acked_bytes(self) -> int:
         """Acknowledged bytes so far, parts of messages included."""
         return sum(int(self.verbs.qp(qp).stats.acked_bytes) for qp in self.qps)
-
-
-class Received:
-    """A message that has arrived whole, and its place."""
-
-    def __init__(self, number: int, view: memoryview, at: float) -> None:
-        self.number = number
-        self.view = view
-        self.at = at
 
 
 class Receiver(_ChannelEnd):
@@ -247,8 +238,8 @@ class Receiver(_ChannelEnd):
             for _ in range(each + _SPARE_RECEIVES):
                 self.verbs.post_recv(qp, 0, now)
 
-    def received(self, completion: WorkCompletion, now: float) -> Received | None:
-        """Take in a completion; return the message if it is now whole. None also after an error, see `error`."""
+    def arrived(self, completion: WorkCompletion, now: float) -> int | None:
+        """Take in a completion; return the number of a message that is now whole. None also after an error."""
         if self.fails(completion):
             return None
         assert completion.imm is not None
@@ -256,7 +247,9 @@ class Receiver(_ChannelEnd):
         self.verbs.post_recv(completion.qp, 0, now)
         begin = self.slots.at(number)
         if not self.slots.split:
-            return self._whole(number, begin, place, completion)
+            if self.slots.digest:
+                self.digests[place].update(self.memory.view[begin : begin + completion.byte_len])
+            return self._count(number, completion.byte_len)
         length = self._length_of(number)
         parts = pieces(length, len(self.qps))
         offset, size = parts[place]
@@ -267,14 +260,14 @@ class Receiver(_ChannelEnd):
         if self._missing[number]:
             return None
         del self._missing[number]
-        return self._count(number, begin, length, completion.t)
+        return self._count(number, length)
 
-    def _whole(self, number: int, begin: int, place: int, completion: WorkCompletion) -> Received:
-        if self.slots.digest:
-            self.digests[place].update(self.memory.view[begin : begin + completion.byte_len])
-        return self._count(number, begin, completion.byte_len, completion.t)
-
-    def _count(self, number: int, begin: int, length: int, at: float) -> Received:
+    def _count(self, number: int, length: int) -> int:
         self.bytes += length
         self.messages += 1
-        return Received(number, self.memory.view[begin : begin + length], at)
+        return number
+
+    def view(self, number: int, length: int) -> memoryview:
+        """Return the bytes of a message that has arrived."""
+        begin = self.slots.at(number)
+        return self.memory.view[begin : begin + length]

@@ -1,13 +1,13 @@
-"""A rank of a job: computes, sends and receives along a graph, step by step, from its own completions.
+"""A rank of a job or of a collective: computes, sends and receives along a graph, step by step, from its completions.
 
 An operation begins when all that it waits for has ended (or begun, where that is enough). A computation takes a
 processor of the rank for its time, one after the other in the order in which they became ready. A send ends when it is
 acknowledged, a receive when the message of its number is there, a collective when its own graph
 (`mrclab.hosts.workloads.schedules`) is done. A step ends with its last operation, and the next one begins.
 
-Bytes are counted, not kept. Messages bear the number of the step and of the operation, so that they may come in any
-order, and before their receives. A receive that accepts several takes the one that came first; of several such
-receives, the one that began first takes it.
+What messages carry is `mrclab.hosts.workloads.payload`'s. Messages bear the number of the step and of the operation, so
+that they may come in any order, and before their receives. A receive that accepts several takes the one that came
+first; of several such receives, the one that began first takes it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from typing import Final
 
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.timers import Timers
-from mrclab.hosts.workloads.channel import ChannelSender, Receiver
+from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage
+from mrclab.hosts.workloads.payload import Payload
 from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op, Schedule, arrivals, schedule
-from mrclab.hosts.workloads.span import Span
-
-OUTSTANDING: Final = 64
-"""Most messages of one flow in flight; others wait."""
+from mrclab.hosts.workloads.span import Span, WorkloadBounds
 
 MAX_NUMBERS: Final = 1 << 32
 """Distinguishable messages of two ranks: an immediate has 32 bits."""
@@ -111,8 +109,9 @@ class PieceReceiver(Receiver):
 class GraphRun(Span):
     """Drives one rank. `senders` and `receivers` are this host's ends by the rank of their peer; `seed` is jitter's.
 
-    `on_step(step, began, ended, compute)` after each, with the seconds in which anything computed; `on_done` after the
-    last one, or a failure.
+    `on_sent(flow, message)` after every acknowledged message, `on_step(step, began, ended)` after each step, `on_done`
+    after the last one, or a failure. A rank that `bounds` end by time is `idle` after its last step, and does another
+    one if a peer has begun it.
     """
 
     def __init__(
@@ -120,20 +119,27 @@ class GraphRun(Span):
         program: RankProgram,
         seed: str,
         senders: Mapping[int, ChannelSender],
-        receivers: Mapping[int, PieceReceiver],
+        receivers: Mapping[int, Receiver],
         timers: Timers,
-        on_step: Callable[[int, float, float, float], None],
+        payload: Payload,
+        bounds: WorkloadBounds,
+        on_sent: Callable[[str, SentMessage], None],
+        on_step: Callable[[int, float, float], None],
         on_done: Callable[[], None],
     ) -> None:
         super().__init__(on_done)
         self.spans: dict[str, tuple[float, float]] = {}  # of every flow: first posted, last acknowledged
+        self.computed = 0.0  # seconds of the step in which anything computed
         self._program = program
+        self._payload = payload
+        self._bounds = bounds
+        self._on_sent = on_sent
         self._senders = senders
         self._rank_of = {end.name: rank for ends in (senders, receivers) for rank, end in ends.items()}
         self._timers = timers
         self._on_step = on_step
         self._step = 0
-        self._step_began = self._computed = self._busy_since = 0.0
+        self._step_began = self._busy_since = 0.0
         self._busy = 0  # processors that compute
         self._units: dict[int, _Unit] = {}
         self._draw = random.Random(seed) if program.jitter else None
@@ -149,52 +155,63 @@ class GraphRun(Span):
     def start(self, now: float) -> None:
         """Begin the first step."""
         self.began = self._step_began = now
-        if not self._begin_step():
-            self._step_over(now)
-        self._work(now)
+        if any(end.error for end in self._senders.values()):
+            self._end(now)
+            return
+        self._begin_steps(now)
 
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:
         """Handle a completion of a sender."""
         message = sender.completed(completion)
         if message is None:
-            if sender.error:
+            if sender.error and self.running:
                 self._end(now)
             return
         sender.oldest()  # forgets finished messages
         began, _ = self.spans[sender.name]
         self.spans[sender.name] = began, message.done
+        self._on_sent(sender.name, message)
         if self.over:
             return
         rank = self._rank_of[sender.name]
         self._ended(*self._sent.pop((rank, message.number)), now)
         queued = self._queued.get(rank)
-        if queued:
+        while queued and self._payload.may_post(sender, queued[0][2]):
             self._post(rank, *queued.popleft(), now)
         self._work(now)
 
-    def received(self, receiver: PieceReceiver, completion: WorkCompletion, now: float) -> None:
+    def received(self, receiver: Receiver, completion: WorkCompletion, now: float) -> None:
         """Handle a completion of a receiver; also before the start, since a peer may have begun."""
         number = receiver.arrived(completion, now)
         if self.over:
             return
         if number is None:
-            if receiver.error:
+            if receiver.error and self.running:
                 self._end(now)
             return
+        self._payload.take(receiver, number)
         key = self._rank_of[receiver.name], number
         found = self._waiting.pop(key, None) or self._taker(number)
-        if found is None:
-            self._early[key] = None
+        if found is not None:
+            self._ended(*found, now)
+            self._work(now)
             return
-        self._ended(*found, now)
-        self._work(now)
+        self._early[key] = None
+        if self._idle_since is not None:
+            self._idle_since, self._step_began = None, now
+            self._begin_steps(now)
 
     # --- the graph --------------------------------------------------------------------------------
+
+    def _begin_steps(self, now: float) -> None:
+        if not self._begin_step():
+            self._step_over(now)
+        self._work(now)
 
     def _begin_step(self) -> bool:
         program = self._program
         base = self._step * program.stride % MAX_NUMBERS
-        self._computed = 0.0
+        self.computed = 0.0
         return self._begin(program.schedule, program.peers, base, None, 0)
 
     def _begin(self, what: Schedule, peers: Sequence[int], base: int, parent: _Live | None, place: int) -> bool:
@@ -217,10 +234,10 @@ class GraphRun(Span):
             self._release(live, after)
         if op.kind == SEND:
             rank, number = live.peers[op.peer], (live.base + op.number) % MAX_NUMBERS
-            if self._senders[rank].outstanding >= OUTSTANDING:
-                self._queued.setdefault(rank, deque()).append((live, place, number))
-            else:
+            if self._payload.may_post(self._senders[rank], number):
                 self._post(rank, live, place, number, now)
+            else:
+                self._queued.setdefault(rank, deque()).append((live, place, number))
         elif op.kind == RECV and op.accepts:
             self._receive_any(live, place, now)
         elif op.kind == RECV:
@@ -260,7 +277,8 @@ class GraphRun(Span):
         sender = self._senders[rank]
         self.spans.setdefault(sender.name, (now, now))
         self._sent[rank, number] = live, place
-        sender.post(number, max(len(sender.qps), live.schedule.ops[place].size), 0, now)
+        offset, length = self._payload.place(sender, number, live.schedule.ops[place].size)
+        sender.post(number, length, offset, now)
 
     def _release(self, live: _Live, place: int) -> None:
         live.needs[place] -= 1
@@ -282,13 +300,17 @@ class GraphRun(Span):
 
     def _step_over(self, now: float) -> None:
         """End a step and begin the next one; all of them at once where the rank has nothing to do."""
+        bounds = self._bounds
         while not self.over:
-            self._on_step(self._step, self._step_began, now, self._computed)
+            last = bounds.over(self._step + 1, now)
+            if last and bounds.by_time and not self._early:  # no peer has begun another step
+                self._idle_since = now
+            self._on_step(self._step, self._step_began, now)
             self._step += 1
             self._step_began = now
-            if self._step >= self._program.steps:
+            if last and not bounds.by_time:
                 self._end(now)
-            elif self._begin_step():
+            elif self.idle or self._begin_step():
                 return
 
     # --- computing --------------------------------------------------------------------------------
@@ -319,7 +341,7 @@ class GraphRun(Span):
         unit.busy = False
         self._busy -= 1
         if not self._busy:
-            self._computed += now - self._busy_since
+            self.computed += now - self._busy_since
         if unit.waiting:
             following, there = unit.waiting.popleft()
             self._compute(following, there, following.schedule.ops[there], now)

@@ -55,6 +55,7 @@ class Collective(NamedTuple):
     size: int
     server: int = 1
     weights: tuple[float, ...] = ()  # of an all-to-all: shares of the places in what every rank sends
+    in_order: bool = False  # of a ring: a step waits for all before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +194,9 @@ def ends(collective: Collective, count: int, rank: int) -> Iterator[tuple[int, i
 
 
 def _ring_pass(
-    builder: ScheduleBuilder, members: Sequence[int], place: int, size: int, first: int, number: int, after: list[int]
-) -> list[int]:
+    builder: ScheduleBuilder, members: Sequence[int], place: int, size: int, first: int, number: int, after: list[int],
+    in_order: bool = False,
+) -> list[int]:  # fmt: skip
     """One pass around the ring: every step forwards the chunk of the last one, beginning with chunk `first`."""
     count = len(members)
     right, left = members[(place + 1) % count], members[place - 1]
@@ -202,7 +204,7 @@ def _ring_pass(
     for step in range(count - 1):
         builder.add(Op(SEND, chunk(size, count, first - step)[1], peer=right, number=number + step), last)
         came = Op(RECV, chunk(size, count, first - step - 1)[1], peer=left, number=number + step)
-        last = [builder.add(came, after)]
+        last = [builder.add(came, last if in_order else after)]
     return last
 
 
@@ -210,10 +212,10 @@ def _ring(builder: ScheduleBuilder, what: Collective, count: int, rank: int) -> 
     members, after = range(count), list[int]()
     if what.kind != "all_gather":
         first = rank if what.kind == "all_reduce" else rank - 1
-        after = _ring_pass(builder, members, rank, what.size, first, 0, after)
+        after = _ring_pass(builder, members, rank, what.size, first, 0, after, what.in_order)
     if what.kind != "reduce_scatter":
         first = rank + 1 if what.kind == "all_reduce" else rank
-        _ring_pass(builder, members, rank, what.size, first, count - 1, after)
+        _ring_pass(builder, members, rank, what.size, first, count - 1, after, what.in_order)
 
 
 # --- halving and doubling ---------------------------------------------------------------------------------------------

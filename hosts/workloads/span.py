@@ -22,6 +22,11 @@ class Span:
         return self.began != _NEVER and not self.over
 
     @property
+    def idle(self) -> bool:
+        """True if its time is over, and it continues only if others do."""
+        return self._idle_since is not None
+
+    @property
     def over(self) -> bool:
         """True if it has ended."""
         return self.ended != _NEVER
@@ -53,7 +58,3 @@ class WorkloadBounds:
         if self.iterations is not None:
             return done >= self.iterations
         return self.until is not None and now >= self.until
-
-    def may_reach(self, number: int) -> bool:
-        """Return True if an iteration of this number, counted from 0, may come."""
-        return self.iterations is None or number < self.iterations

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
@@ -13,11 +13,10 @@ from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.digests import SharedDigests
-from mrclab.hosts.workloads.graph import OUTSTANDING, GraphRun, PieceReceiver, RankProgram
-from mrclab.hosts.workloads.ring import Ring
-from mrclab.hosts.workloads.rounds import Rounds
-from mrclab.hosts.workloads.schedules import chunk
-from mrclab.hosts.workloads.span import WorkloadBounds
+from mrclab.hosts.workloads.graph import GraphRun, PieceReceiver, RankProgram
+from mrclab.hosts.workloads.payload import OUTSTANDING, Payload, RingPayload, RoundPayload
+from mrclab.hosts.workloads.schedules import RECV, SEND, Collective, Op, ScheduleBuilder, chunk, schedule
+from mrclab.hosts.workloads.span import Span, WorkloadBounds
 from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
 from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
 
@@ -40,7 +39,9 @@ class Workload:
     ) -> None:
         self.name = name
         self.spec = spec
-        self._is_graph = spec.kind == "graph"
+        self._is_job = spec.kind == "graph"
+        self._is_ring = spec.kind == "ring"
+        self._is_graph = spec.kind in {"graph", "rounds", "ring"}
         self.slots = self._layout(spec)
         self.senders: dict[str, ChannelSender] = {}
         self.receivers: dict[str, Receiver] = {}
@@ -50,7 +51,7 @@ class Workload:
         self._memory = memory
         self._cq = cq
         self._record = record
-        self._meetings = None if spec.kind == "ring" else shared_digests  # a ring changes what it has sent
+        self._meetings = None if self._is_ring else shared_digests  # a ring changes what it has sent
         self._regions: list[MemoryRegion] = []
         self._files: list[Buffer] = []
         self._source = bytearray()
@@ -59,9 +60,9 @@ class Workload:
         self._flows: dict[str, FlowSpec] = {}
         self._later: dict[str, Timer] = {}  # streams that begin after the others
         self._waiting: set[str] = set()  # streams that begin with `start_flows`
-        self._bounds = WorkloadBounds(spec.iterations)
-        self._collective: Rounds | Ring | None = None
+        self._bounds = WorkloadBounds(self._program.steps if self._is_job else spec.iterations)
         self._graph: GraphRun | None = None
+        self._payload = Payload()
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
         self._timer = self._timers.timer(self._begin)
@@ -97,11 +98,11 @@ class Workload:
         size = self.slots.count * self.slots.size
         if flow.path:
             memory = self._file(flow.path, "write")
-        elif self._is_graph:  # all received bytes may go to the same place
+        elif self._is_job:  # all received bytes may go to the same place
             memory = self._sent_from()
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
-        made = PieceReceiver if self._is_graph else Receiver
+        made = PieceReceiver if self._is_job else Receiver
         receiver = made(self._verbs, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
         self._share(receiver, "recv")
         self.receivers[flow.name] = receiver
@@ -124,14 +125,14 @@ class Workload:
 
     def _in_flight(self, flow: str) -> int:
         """Most messages of a graph's flow at once; 0 for other kinds, whose slots say it."""
-        if not self._is_graph:
+        if not self._is_job:
             return 0
         return min(OUTSTANDING, self._program.receives_from(self._flows[flow].rank))
 
     def _length_of(self, number: int) -> int:
         spec = self.spec
-        if spec.kind == "ring":
-            return Ring.length_of(number, spec.size or 0, spec.rank, spec.ranks)
+        if self._is_ring:
+            return chunk(spec.size or 0, spec.ranks, spec.rank - 1 - number % (2 * (spec.ranks - 1)))[1]
         return self.slots.size
 
     def _file(self, path: str, access: FileAccess) -> MemoryRegion:
@@ -152,7 +153,7 @@ class Workload:
                 self._source = shared(spec.message + SHIFT)
             else:
                 self._source = content(spec.seed, spec.message if spec.kind in {"stream", "pingpong"} else size)
-            self._own = self._register(touched(2 * size) if spec.kind == "ring" else self._source, Access(0))
+            self._own = self._register(touched(2 * size) if self._is_ring else self._source, Access(0))
         return self._own
 
     def _register(self, buffer: Any, access: Access) -> MemoryRegion:
@@ -164,24 +165,12 @@ class Workload:
 
     def start(self, at: float, now: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
-        if self.spec.kind == "graph":
+        if self._is_graph:
             self._make_graph()
-        elif self._is_collective:
-            self._make_collective()
             self._bounds.until = None if self.spec.duration is None else at + self.spec.duration
         else:
             self._make_streams()
         self._timer.arm(max(at, now))
-
-    @property
-    def _is_collective(self) -> bool:
-        return self.spec.kind in {"rounds", "ring"}
-
-    def _make_collective(self) -> Rounds | Ring:
-        """Make the collective; before its start if a peer has begun, since received data must not be lost."""
-        if self._collective is None:
-            self._collective = self._ring() if self.spec.kind == "ring" else self._rounds()
-        return self._collective
 
     @property
     def _program(self) -> RankProgram:
@@ -190,29 +179,37 @@ class Workload:
         return program
 
     def _make_graph(self) -> GraphRun:
-        """Make the rank; before its start if a peer has begun."""
+        """Make the rank; before its start if a peer has begun, since received data must not be lost."""
         if self._graph is None:
-            senders = {self._flows[name].rank: end for name, end in self.senders.items()}
-            receivers = {self._flows[name].rank: end for name, end in self.receivers.items()}
+            program, ranks = self._job() if self._is_job else self._ring() if self._is_ring else self._rounds()
             self._graph = GraphRun(
-                self._program, self.spec.seed, senders, cast("dict[int, PieceReceiver]", receivers), self._timers,
-                self._step, self._graph_done,
+                program, self.spec.seed, {ranks[name]: end for name, end in self.senders.items()},
+                {ranks[name]: end for name, end in self.receivers.items()}, self._timers, self._payload, self._bounds,
+                self._graph_sent, self._step, self._graph_done,
             )  # fmt: skip
         return self._graph
 
-    def _rounds(self) -> Rounds:
-        size = self.spec.size or 0
-        return Rounds(self.senders, len(self.receivers), size, self._bounds, self._round, self._collective_done)
+    def _job(self) -> tuple[RankProgram, dict[str, int]]:
+        return self._program, {name: flow.rank for name, flow in self._flows.items()}
 
-    def _ring(self) -> Ring:
-        spec = self.spec
-        (sender,) = self.senders.values()
-        memory = self._sent_from()
-        return Ring(
-            sender, memory, self._source, size=spec.size or 0, rank=spec.rank, count=spec.ranks,
-            bounds=self._bounds, on_sent=functools.partial(self._sent, sender.name),
-            on_iteration=self._round, on_done=self._collective_done,
-        )  # fmt: skip
+    def _ring(self) -> tuple[RankProgram, dict[str, int]]:
+        """Return the program of a ring, which all ranks share as if each were the first, and the places of peers."""
+        size, count = self.spec.size or 0, self.spec.ranks
+        self._payload = RingPayload(self._sent_from(), self._source, size, self.spec.rank, count)
+        places = dict.fromkeys(self.senders, 1) | dict.fromkeys(self.receivers, count - 1)
+        steps = schedule(Collective("all_reduce", "ring", size, in_order=True), count, 0)
+        return RankProgram(steps, range(count), stride=2 * (count - 1)), places
+
+    def _rounds(self) -> tuple[RankProgram, dict[str, int]]:
+        """Return the program of rounds: a message to and from every peer, and the peers' places."""
+        self._payload = RoundPayload()
+        peers = list(dict.fromkeys(flow.peer for flow in self._flows.values()))
+        places = {name: peers.index(flow.peer) for name, flow in self._flows.items()}
+        builder = ScheduleBuilder()
+        for kind, names in ((SEND, self.senders), (RECV, self.receivers)):
+            for name in names:
+                builder.add(Op(kind, self.spec.size or 0, peer=places[name]))
+        return RankProgram(builder.schedule(), range(len(peers))), places
 
     def _make_streams(self) -> None:
         spec = self.spec
@@ -225,10 +222,8 @@ class Workload:
             if self._flows[name].start is None:
                 self._waiting.add(name)
 
-    def _patterns(self) -> list[StreamSender | Rounds | Ring | GraphRun]:
-        found: list[StreamSender | Rounds | Ring | GraphRun] = [*self._streams.values()]
-        found += [one for one in (self._collective, self._graph) if one is not None]
-        return found
+    def _patterns(self) -> list[Span]:
+        return [*self._streams.values(), *([] if self._graph is None else [self._graph])]
 
     @property
     def running(self) -> bool:
@@ -237,8 +232,6 @@ class Workload:
         return begins or any(pattern.running for pattern in self._patterns())
 
     def _begin(self, now: float) -> None:
-        if self._collective is not None:
-            self._collective.start(now)
         if self._graph is not None:
             self._graph.start(now)
         for name, stream in self._streams.items():
@@ -278,29 +271,22 @@ class Workload:
         """Handle a completion of one of the QPs."""
         end = self.by_qp[completion.qp]
         if self._is_graph:
-            self._take_graph(end, completion, now)
+            graph = self._make_graph()
+            if isinstance(end, ChannelSender):
+                graph.sent(end, completion, now)
+            else:
+                graph.received(end, completion, now)
         elif isinstance(end, ChannelSender):
             sent = end.completed(completion)
-            if self._collective is not None:
-                self._collective.sent(sent, now)
-            elif end.name in self._streams:
+            if end.name in self._streams:
                 self._streams[end.name].completed(sent, now)
         else:
-            received = end.received(completion, now)
-            if self._is_collective:
-                self._make_collective().received(received, now)
-            elif self._flows[end.name].reports_arrival and end.bytes == self._flows[end.name].size:
+            end.arrived(completion, now)
+            if self._flows[end.name].reports_arrival and end.bytes == self._flows[end.name].size:
                 self._record({"kind": "flow.received", "traffic": self.name, "flow": end.name, "bytes": end.bytes})
         if end.error and end.name not in self._failed:
             self._failed.add(end.name)
             self._record({"kind": "flow.failed", "traffic": self.name, "flow": end.name, "error": end.error})
-
-    def _take_graph(self, end: ChannelSender | Receiver, completion: WorkCompletion, now: float) -> None:
-        if isinstance(end, ChannelSender):
-            self._make_graph().sent(end, completion, now)
-        else:
-            assert isinstance(end, PieceReceiver)
-            self._make_graph().received(end, completion, now)
 
     @property
     def acked_bytes(self) -> int:
@@ -329,27 +315,27 @@ class Workload:
         record = {"kind": "flow.done", "traffic": self.name, "flow": flow, "began": stream.began, "ended": stream.ended}
         self._record({**record, "bytes": stream.sender.bytes, "error": stream.sender.error})
 
-    def _round(self, number: int, began: float, ended: float, idle: bool, sha256: str = "") -> None:
-        record = {"kind": "iteration", "traffic": self.name, "iteration": number, "began": began, "ended": ended}
-        more = {"rests": True} if idle else {}
+    def _graph_sent(self, flow: str, message: SentMessage) -> None:
+        if self._is_ring:
+            self._sent(flow, message)
+
+    def _step(self, step: int, began: float, ended: float) -> None:
+        assert self._graph is not None
+        if self._is_job:
+            record = {"kind": "training.step", "traffic": self.name, "rank": self._program.rank, "step": step}
+            self._record({**record, "began": began, "ended": ended, "compute": round(self._graph.computed, 9)})
+            return
+        record = {"kind": "iteration", "traffic": self.name, "iteration": step, "began": began, "ended": ended}
+        more = {"rests": True} if self._graph.idle else {}
+        sha256 = self._payload.ended(step)
         self._record({**record, **more, **({"sha256": sha256} if sha256 else {})})
-
-    def _collective_done(self) -> None:
-        assert self._collective is not None
-        for name, sender in self.senders.items():
-            self._write_messages(name)
-            record = {"kind": "flow.done", "traffic": self.name, "flow": name, "bytes": sender.bytes}
-            times = {"began": self._collective.began, "ended": self._collective.ended}
-            self._record({**record, **times, "error": sender.error})
-
-    def _step(self, step: int, began: float, ended: float, compute: float) -> None:
-        record = {"kind": "training.step", "traffic": self.name, "rank": self._program.rank, "step": step}
-        self._record({**record, "began": began, "ended": ended, "compute": round(compute, 9)})
 
     def _graph_done(self) -> None:
         assert self._graph is not None
+        whole = self._graph.began, self._graph.ended
         for name, sender in self.senders.items():
-            began, ended = self._graph.spans.get(name, (self._graph.began, self._graph.ended))
+            self._write_messages(name)
+            began, ended = self._graph.spans.get(name, whole) if self._is_job else whole
             record = {"kind": "flow.done", "traffic": self.name, "flow": name, "bytes": sender.bytes}
             self._record({**record, "began": began, "ended": ended, "error": sender.error})
 

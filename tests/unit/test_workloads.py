@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import Simulation
 
 from mrclab.hosts.memory.memory import Memory
-from mrclab.hosts.workloads import ring
+from mrclab.hosts.workloads import payload
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.channel import content, pieces
 from mrclab.lab.traffic.kinds.pairs import Write
@@ -174,11 +174,11 @@ def test_a_ring_reduces_to_the_xor_of_all_inputs_in_every_iteration(count, qps, 
     ranks = {f"h{n}": {"rank": n - 1} for n in numbers}
     names = hosts.prepare("r", {"kind": "ring", "size": size, "ranks": count, "iterations": 3}, flows, ranks)
     hosts.run("r")
-    inputs = ring.reduced(content(f"r/h{n}", size) for n in numbers)
+    inputs = payload.reduced(content(f"r/h{n}", size) for n in numbers)
     iterations = hosts.of("iteration")
     assert len(iterations) == 3 * count
     for record in iterations:
-        assert record["sha256"] == ring.expected(inputs, size, record["iteration"])
+        assert record["sha256"] == payload.expected(inputs, size, record["iteration"])
     for flow, (a, b) in zip(names, flows, strict=True):
         sent, received = hosts.digests("r", flow, a, b)
         assert sent == received
@@ -268,12 +268,12 @@ def test_a_ring_that_time_ends_still_gives_the_xor_of_all_inputs():
     _, spec, flows = COLLECTIVES[0]
     hosts, _ = collective(spec, flows, iterations=None, duration=1.0)
     hosts.run_until_all_rest("c")
-    inputs = ring.reduced(content(f"c/h{n}", 30_001) for n in (1, 2, 3))
+    inputs = payload.reduced(content(f"c/h{n}", 30_001) for n in (1, 2, 3))
     iterations = hosts.of("iteration")
     assert len(iterations) >= 9
     assert min(record["began"] for record in iterations[-3:]) < 1.0
     for record in iterations:
-        assert record["sha256"] == ring.expected(inputs, 30_001, record["iteration"])
+        assert record["sha256"] == payload.expected(inputs, 30_001, record["iteration"])
 
 
 @pytest.mark.parametrize(("spec", "flows"), [case[1:] for case in COLLECTIVES], ids=[case[0] for case in COLLECTIVES])
@@ -288,8 +288,10 @@ def test_what_arrives_before_a_host_is_told_to_start_counts(spec, flows):
     hosts.run("c")
     assert all([r["iteration"] for r in hosts.iterations(host)] == [0, 1] for host in hosts.names)
     if spec["kind"] == "ring":
-        inputs = ring.reduced(content(f"c/h{n}", spec["size"]) for n in (1, 2, 3))
-        assert {r["sha256"] for r in hosts.iterations("h2")} == {ring.expected(inputs, spec["size"], k) for k in (0, 1)}
+        inputs = payload.reduced(content(f"c/h{n}", spec["size"]) for n in (1, 2, 3))
+        assert {r["sha256"] for r in hosts.iterations("h2")} == {
+            payload.expected(inputs, spec["size"], k) for k in (0, 1)
+        }
 
 
 def test_a_qp_that_gives_up_ends_its_flow_with_the_reason():

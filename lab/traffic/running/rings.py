@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from typing_extensions import override
 
-from mrclab.hosts.workloads import ring
+from mrclab.hosts.workloads import payload
 from mrclab.hosts.workloads.channel import content
 from mrclab.lab.traffic.kinds.collectives import RingAllReduce
 from mrclab.lab.traffic.running.flows import Running
@@ -24,8 +24,8 @@ class RunningRing(Running):
         super().prepare(absent)
         if not self._expected:
             size, checked = self.entry.size, min(_CHECKED_ITERATIONS, self.entry.rounds or _CHECKED_ITERATIONS)
-            reduced = ring.reduced(content(self._content(host), size) for host in self.entry.hosts)
-            self._expected = tuple(ring.expected(reduced, size, number) for number in range(checked))
+            reduced = payload.reduced(content(self._content(host), size) for host in self.entry.hosts)
+            self._expected = tuple(payload.expected(reduced, size, number) for number in range(checked))
 
     @override
     def _reduced(self) -> tuple[list[str], list[str]]:
