@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 import mrclab.events
-from mrclab.events.event import EVENTS, Event, complete
+from mrclab.events.event import EVENTS, Event, complete, renamed
 
 for _module in pkgutil.iter_modules(mrclab.events.__path__):
     if _module.name != "codec":
@@ -49,13 +49,14 @@ def encode(entry: Entry[Event]) -> str:
 def decode(line: str) -> Entry[Event]:
     """Return the event of a line; EventError where its kind is not known or a field is missing or of another type.
 
-    Fields that its class does not have, as older versions wrote them, are passed over.
+    Kinds and fields of earlier versions get their present names; fields that the class does not have are passed over.
     """
     try:
         record = json.loads(line)
         t, node, kind = (record.pop(name) for name in _HEAD)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise EventError("this line is not a record: a record has t, node and kind") from None
+    kind, record = renamed(kind, record)
     if kind not in EVENTS:
         raise EventError(f"no class of mrclab.events has the kind {kind!r}")
     return Entry(t, node, typed(EVENTS[kind], record))

@@ -79,7 +79,18 @@ def _plan(kind: str) -> tuple[tuple[str, Any], ...]:
 EVENTS: Final[dict[str, type[Event]]] = {}
 """Classes by kind; all of them once `mrclab.events.codec` is loaded."""
 
+_OLD_KINDS: Final = {"faults.healed": "faults.cleared", "pulse": "heartbeat", "agent.told": "agent.updated"}
+_OLD_FIELDS: Final = {"verdict": {"rivals": "alternatives"}}
+
 E = TypeVar("E", bound=Event)
+
+
+def renamed(kind: str, record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return kind and fields by their present names: histories of earlier versions have others."""
+    if names := _OLD_FIELDS.get(kind):
+        record = {names.get(name, name): value for name, value in record.items()}
+    return _OLD_KINDS.get(kind, kind), record
+
 
 _completing = Lock()
 _LAST: Final = "__match_args__"  # what `dataclass` sets last

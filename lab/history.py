@@ -17,13 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from mrclab.events.event import Event
+from mrclab.events.event import Event, renamed
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.input import files
 
 _SAMPLE = "sample"
 _HEAD = ("t", "node", "kind")
-_OLD_KINDS = {"faults.healed": "faults.cleared"}  # of histories of version 0.1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,9 @@ def _record(line: str) -> Record | None:
     """Parse a line; None where it is not a record."""
     try:
         data = json.loads(line)
-        node, kind = sys.intern(str(data.pop("node"))), sys.intern(str(data.pop("kind")))
-        return Record(_time(data.pop("t")), node, _OLD_KINDS.get(kind, kind), data)
+        node, t = sys.intern(str(data.pop("node"))), _time(data.pop("t"))
+        kind, data = renamed(str(data.pop("kind")), data)
+        return Record(t, node, sys.intern(kind), data)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 

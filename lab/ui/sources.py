@@ -100,7 +100,7 @@ class Replay(Source):
                 }
                 for each in map(verdict_row, result["verdicts"])
             ]
-            self._outcome = {"state": result["state"], "expectations": judged}
+            self._outcome = {"state": state_of(result["state"]), "expectations": judged}
             for frame in _judged(fabric, records, self._model):
                 self.frame_log.add(frame)
 

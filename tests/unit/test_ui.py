@@ -154,6 +154,14 @@ def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     assert live.frame_log.changes_since(10**6)[1] == []
 
 
+def test_a_replay_of_a_run_of_an_earlier_version_has_the_present_names(tmp_path):
+    place = finished(tmp_path)
+    verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}
+    (place / "result.json").write_text(json.dumps({"state": "held", "verdicts": [verdict]}))
+    found = [{"state": "passed", "expected": "all", "observed": "all", "when": ""}]
+    assert Replay(place).outcome() == {"state": "passed", "expectations": found}
+
+
 def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
     monkeypatch.setattr("mrclab.lab.ui.sources._LONGEST_REST", 0.0)
     place = tmp_path / "lab"
