@@ -60,6 +60,9 @@ class _StoredSample(Record):
         whole = json.loads(self._lines[self._at])
         return {field: value for field, value in whole.items() if field not in _HEAD}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Record, (self.t, self.node, self.kind, self.data)  # pickled as any other record
+
 
 class History:
     """All records in the order of time."""

@@ -33,7 +33,7 @@ RETIRED = {
     r"\btraffics\b": "workloads",
 }
 IN_CODE = {
-    r"\b[Tt]old\b(?!_)": "report, notify, send, list",
+    r"(?<!\bagent\.)\b[Tt]old\b(?!_)": "report, notify, send, list",
     r"\b(fates?|befall|deeds?|spoilt|how-manieth)\b": "outcome, hit, fault, damaged, n-th",
     r"\breckon": "estimate",
     r"\b(untold|unheard|punctual|be_punctual)\b": "not notified, pending, real-time",

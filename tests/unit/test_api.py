@@ -1,6 +1,7 @@
 """The Python API: cheap to import, its page is executed, and it refuses what files refuse."""
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -158,6 +159,13 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another(scenario, run)
     again, other = mrclab.run(scenario, seed=3), mrclab.run(scenario, seed=4)
     assert list(again.records()) == list(run.records())
     assert list(other.records()) != list(run.records())
+
+
+def test_a_pickled_run_is_the_same(run):
+    other = pickle.loads(pickle.dumps(run))
+    assert other.state == run.state
+    assert (list(other.flows), list(other.samples)) == (list(run.flows), list(run.samples))
+    assert list(other.records("sample")) == list(run.records("sample"))
 
 
 def test_a_kept_run_reads_as_the_same(scenario, run, tmp_path):
