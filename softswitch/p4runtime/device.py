@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 UPDATES_PER_RUN = 64  # updates applied between two packets
 SINGLES_PER_RUN = 64  # cells or entries read between two packets, where a request names them one by one
-ENTITIES_PER_RESPONSE = 1000  # keeps a ReadResponse below gRPC's default limit of 4 MB
+ENTITIES_PER_RESPONSE = 1000
+BYTES_PER_RESPONSE = 3 << 20  # below gRPC's default limit of 4 MB
 
 SetRequest = p4r.SetForwardingPipelineConfigRequest
 GetRequest = p4r.GetForwardingPipelineConfigRequest
@@ -48,12 +49,18 @@ class Device:
         """Return the pipeline to read and write: the saved one, which waits for its COMMIT, else the running one."""
         return _there(self._saved or self._pipeline)
 
+    def _check_primary(self, request: p4r.WriteRequest | SetRequest) -> None:
+        """Refuse a write unless the primary sent it. Under the lock: another may have become primary meanwhile."""
+        election_id = request.election_id if request.HasField("election_id") else None
+        self.arbiter.check_write(request.device_id, request.role, election_id)
+
     # -- pipeline -----------------------------------------------------------------------------------------------------
 
     def set_pipeline(self, request: SetRequest) -> None:
         """Apply `request.action`; on any error the running pipeline goes on unchanged."""
         action, config = request.action, request.config
         with self._lock:
+            self._check_primary(request)
             if action == SetRequest.VERIFY:
                 check_p4info(config)
                 if config.p4_device_config:
@@ -109,6 +116,7 @@ class Device:
     def write(self, request: p4r.WriteRequest) -> None:
         """Apply all updates in order, each on its own; raises WriteFailedError if one or more fail."""
         with self._lock:
+            self._check_primary(request)
             pipeline = self._written()
             if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
                 raise P4RuntimeError(Code.UNIMPLEMENTED, "Support for atomic write modes has not been implemented yet")
@@ -142,7 +150,7 @@ class Device:
             except RuntimeApiError as error:
                 failure = P4RuntimeError(Code.UNKNOWN, f"Error when reading from target: {error}")
         for start in range(0, max(len(entities), 1), ENTITIES_PER_RESPONSE):
-            yield p4r.ReadResponse(entities=entities[start : start + ENTITIES_PER_RESPONSE])
+            yield from _responses(entities[start : start + ENTITIES_PER_RESPONSE])
         if failure is not None:
             yield failure
 
@@ -196,7 +204,20 @@ class Device:
 
     def _on_idle(self, table: str, entries: list[TableEntry]) -> None:
         if self._pipeline is not None:
-            self._offer(notifications.idle_entries(self._pipeline.state, table, entries))
+            for start in range(0, len(entries), ENTITIES_PER_RESPONSE):
+                some = entries[start : start + ENTITIES_PER_RESPONSE]
+                self._offer(notifications.idle_entries(self._pipeline.state, table, some))
+
+
+def _responses(entities: list[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
+    """Yield entities in one response, or in several where they are large."""
+    response = p4r.ReadResponse(entities=entities)
+    if len(entities) < 2 or response.ByteSize() <= BYTES_PER_RESPONSE:
+        yield response
+    else:
+        half = len(entities) // 2
+        yield from _responses(entities[:half])
+        yield from _responses(entities[half:])
 
 
 def _there(pipeline: ForwardingPipeline | None) -> ForwardingPipeline:

@@ -63,9 +63,7 @@ class P4RuntimeService:
         """Apply a batch of updates."""
 
         def call() -> p4r.WriteResponse:
-            request = _parse(p4r.WriteRequest, data)
-            self._device.arbiter.check_write(request.device_id, request.role, _election_id(request))
-            self._device.write(request)
+            self._device.write(_parse(p4r.WriteRequest, data))
             return p4r.WriteResponse()
 
         return _guard(context, call)
@@ -87,9 +85,7 @@ class P4RuntimeService:
         """Load a program."""
 
         def call() -> p4r.SetForwardingPipelineConfigResponse:
-            request = _parse(p4r.SetForwardingPipelineConfigRequest, data)
-            self._device.arbiter.check_write(request.device_id, request.role, _election_id(request))
-            self._device.set_pipeline(request)
+            self._device.set_pipeline(_parse(p4r.SetForwardingPipelineConfigRequest, data))
             return p4r.SetForwardingPipelineConfigResponse()
 
         return _guard(context, call)
@@ -184,10 +180,6 @@ def _parse(kind: type[M], data: bytes) -> M:
 
 def _serialize(message: Message) -> bytes:
     return message.SerializeToString()
-
-
-def _election_id(request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> p4r.Uint128 | None:
-    return request.election_id if request.HasField("election_id") else None
 
 
 def _stream_error(kind: str, request: p4r.StreamMessageRequest, error: P4RuntimeError) -> p4r.StreamMessageResponse:

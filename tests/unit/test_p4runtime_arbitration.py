@@ -1,5 +1,8 @@
 """Arbitration: who is primary, who is told, who may write."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from finsy.proto import p4r
 from p4runtime_client import Client, RefusedError, StreamClient
@@ -161,3 +164,28 @@ def test_a_client_that_vanishes_is_no_longer_primary(running: Running) -> None:
             waiting = open_stream(backup, 1)
             assert heard(waiting) == (ALREADY_EXISTS, 9)
         assert heard(waiting) == (OK, 1)
+
+
+def test_a_write_that_waited_while_another_became_primary_is_refused(running: Running) -> None:
+    waiting, go_on, lock = threading.Event(), threading.Event(), threading.Lock()
+
+    class Busy:
+        """The device's lock while something else holds it."""
+
+        def __enter__(self) -> None:
+            waiting.set()
+            assert go_on.wait(60)
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    with running.client(1) as first, running.client(2) as second, ThreadPoolExecutor(1) as pool:
+        first.become_primary().set_pipeline(PROGRAM_JSON)
+        running.server.device._lock = Busy()  # type: ignore[assignment]
+        written = pool.submit(first.write)
+        assert waiting.wait(60)
+        second.become_primary()
+        go_on.set()
+        with pytest.raises(RefusedError, match="PERMISSION_DENIED: Not primary"):
+            written.result(60)

@@ -117,6 +117,15 @@ def test_a_bad_configuration_changes_nothing(
     assert primary.read(EXACT) == [entry(1)]
 
 
+def test_a_long_message_is_cut_to_what_trailers_hold(primary: Client) -> None:
+    def rename(info: p4i.P4Info) -> None:
+        info.tables[0].preamble.name = "x" * 20_000
+
+    with pytest.raises(RefusedError, match=r"UNKNOWN: Error in first phase of device update: table 'x+…") as caught:
+        primary.set_pipeline(PROGRAM_JSON, p4info=without(rename))
+    assert len(caught.value.message) == 1001
+
+
 def test_a_table_without_a_key_that_the_compiler_left_out_stands_in_nobodys_way(primary: Client) -> None:
     def add(info: p4i.P4Info) -> None:
         table = info.tables.add(size=1024)

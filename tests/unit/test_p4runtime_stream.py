@@ -150,6 +150,9 @@ def test_idle_entries_are_reported_with_what_the_controller_attached(primary: Cl
     aged.ClearField("action")
     aged.ClearField("metadata")  # PI leaves it out, as recorded in idle_entries
     assert found == aged
+    running.switch._on_idle("IngressImpl.idle_table", held[:1] * 1500)
+    found = [len(primary.stream.next().idle_timeout_notification.table_entry) for _ in range(2)]
+    assert found == [1000, 500]
 
 
 def test_a_controller_that_does_not_read_loses_events_but_no_answers() -> None:

@@ -326,3 +326,9 @@ def test_many_entries_come_in_several_responses(primary: Client) -> None:
     answers = list(primary.stub.Read(p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=wanted)])))
     assert [len(answer.entities) for answer in answers] == [1000, 24]
     assert [e.table_entry for answer in answers for e in answer.entities] == entries
+
+
+def test_large_entries_come_in_responses_that_every_client_takes(primary: Client) -> None:
+    entries = [exact(mac, metadata=bytes(90_000)) for mac in range(50)]
+    primary.insert(*entries)
+    assert primary.read(p4r.TableEntry(table_id=entries[0].table_id)) == entries

@@ -25,6 +25,7 @@ DEFAULT_METADATA_BYTES = 8192
 _MAX_METADATA_BYTES = 1 << 22
 _OTHER_TRAILERS_BYTES = 1024  # gRPC's own, and the message of an error
 _MAX_NAMED = 3
+_MAX_MESSAGE = 1000  # characters: it may quote a program, and travels twice
 
 Code = grpc.StatusCode
 
@@ -81,7 +82,8 @@ class WriteFailedError(P4RuntimeError):
 def status_details(error: P4RuntimeError, most: int) -> tuple[bytes, str]:
     """Return the serialised `google.rpc.Status` for `error`, of `most` bytes or so, and its message."""
     if not isinstance(error, WriteFailedError):
-        return rpc_status.Status(code=code_number(error.code), message=error.message).SerializeToString(), error.message
+        text = error.message if len(error.message) <= _MAX_MESSAGE else f"{error.message[:_MAX_MESSAGE]}…"
+        return rpc_status.Status(code=code_number(error.code), message=text).SerializeToString(), text
     status, size = rpc_status.Status(code=code_number(error.code)), 0
     for number, item in enumerate(error.errors):
         packed = AnyMessage()
