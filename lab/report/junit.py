@@ -1,17 +1,18 @@
 """Expectations as JUnit XML, which every CI system reads: one test case each."""
 
-import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from mrclab.lab.expectations import Verdict
 
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, production 2 (Char)
+_NO_XML = dict.fromkeys(  # XML 1.0, production 2 (Char) has all others
+    [*range(9), 0xB, 0xC, *range(0xE, 0x20), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd"
+)
 
 
 def plain(text: str) -> str:
     """Text without the characters that XML cannot hold, such as those that colour a terminal."""
-    return _NO_XML.sub("\ufffd", text)
+    return text.translate(_NO_XML)
 
 
 def render(suite: str, verdicts: Sequence[Verdict], invalid: Sequence[str] = ()) -> str:
