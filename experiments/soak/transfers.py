@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 GUARD: Final = 64  # bytes around what is written to, which no write may touch
 _GUARDED: Final = b"\xa5" * GUARD
 _MAX_COMPLETIONS: Final = 100_000
-_PATTERN: Final = random.Random("soak").randbytes((1 << 20) + 4093)  # no power of two: packets differ
+
+
+@functools.cache
+def _pattern() -> bytes:
+    """Return what all messages are cut from; its length is no power of two, so that packets differ."""
+    return random.Random("soak").randbytes((1 << 20) + 4093)
 
 
 class Writes:
@@ -36,7 +41,8 @@ class Writes:
         self.size = size
         self._around = bytearray(_GUARDED + bytes(size) + _GUARDED)
         self.target = memoryview(self._around)[GUARD : GUARD + size]
-        self.bytes = (_PATTERN * (1 + size // len(_PATTERN)))[:size]
+        pattern = _pattern()
+        self.bytes = (pattern * (1 + size // len(pattern)))[:size]
         self.immediates: list[tuple[int, int, int]] = []  # wr_id, immediate, bytes
         self.completions: list[Any] = []
         self.received: list[Any] = []

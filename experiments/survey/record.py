@@ -1,11 +1,11 @@
 """The records of a survey: one row per experiment."""
 
-import importlib.metadata
 import platform
 import shutil
 import subprocess
 from pathlib import Path
 
+import mrclab
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.report import results
 
@@ -34,7 +34,7 @@ def environment(target: str) -> Record:
     return {
         "target": target,
         "versions": {
-            "mrclab": importlib.metadata.version("mrclab"),
+            "mrclab": mrclab.__version__,
             "Python": platform.python_version(),
             "Linux": ".".join(platform.release().split(".")[:2]),
             target: _version(target),
@@ -49,4 +49,4 @@ def _version(target: str) -> str:
     if target == "bmv2" and binary:
         done = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False)
         return done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "unknown"
-    return importlib.metadata.version("mrclab")
+    return mrclab.__version__

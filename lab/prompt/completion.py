@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL, all_kinds
 from mrclab.lab.prompt.registry import typed_fields as fields
 from mrclab.lab.prompt.session import LabSession
 
@@ -43,8 +43,8 @@ class WordCompleter(Completer):
             return [*COMMANDS, *self._others]
         name, done = typed[0], typed[1:]
         if name == "help" and done:
-            return list(KINDS.get(done[0], ()))
-        if name in KINDS:
+            return list(all_kinds().get(done[0], ()))
+        if name in all_kinds():
             return self._of_kind(name, done, current)
         usage = COMMANDS[name].usage if name in COMMANDS else _LOCAL.get(name, "")
         placeholders, at = _PLACEHOLDER.findall(usage), len(done)
@@ -54,8 +54,8 @@ class WordCompleter(Completer):
 
     def _of_kind(self, name: str, done: list[str], current: str) -> list[str]:
         if not done:
-            return list(KINDS[name])
-        model = KINDS[name].get(done[0])
+            return list(all_kinds()[name])
+        model = all_kinds()[name].get(done[0])
         if model is None:
             return []
         field, equals, value = current.partition("=")

@@ -1,6 +1,7 @@
 """Commands of the prompt: each one function of a session and arguments, with a response as text and data."""
 
 import difflib
+import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,14 @@ Action = Callable[[LabSession, Sequence[str]], "Answer"]
 UNTYPED = frozenset({"kind", "at", "until", "start"})
 """Fields that a scenario has and a prompt does not: a typed command runs at once."""
 
-KINDS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "fault": {kind: FAULTS[kind] for kind in FAULTS.names},
-    "traffic": {kind: TRAFFIC[kind] for kind in TRAFFIC.names},
-}
+
+@functools.cache
+def all_kinds() -> Mapping[str, Mapping[str, type[BaseModel]]]:
+    """Return all kinds of faults and of traffic; the first call loads them."""
+    return {
+        "fault": {kind: FAULTS[kind] for kind in FAULTS.names},
+        "traffic": {kind: TRAFFIC[kind] for kind in TRAFFIC.names},
+    }
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from mrclab.lab.report.summary import Facts
 from mrclab.lab.scenario.units import show_seconds
 
@@ -17,6 +15,8 @@ MAX_ROWS = 1000
 
 def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., str]) -> str:
     """Return the text of a page; `filters` may be used in the template. In HTML every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - help and plans fill none
+
     environment = Environment(
         loader=FileSystemLoader(template.parent),
         autoescape=template.name.endswith(".html.j2"),

@@ -18,6 +18,7 @@ from mrclab.lab.command.live.secondterminal import watch_lab
 from mrclab.lab.command.options import Force, Open, Target, Ui, World
 from mrclab.lab.command.runs.send import keep_logs
 from mrclab.lab.errors import Interrupted, LabError
+from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.prompt import Prompt
 from mrclab.lab.prompt.remote import client, service
 from mrclab.lab.prompt.session import LabSession
@@ -59,6 +60,7 @@ def up(
     force: Force = False,
 ) -> None:
     """Bring a lab up and open a prompt; the lab is taken down when the prompt ends."""
+    registry.all_kinds()  # one that cannot be loaded is reported before the lab is up
     loaded = scenario.load(finding.find_one(path)) if path else None
     spec = loaded.scenario if loaded else None
     fabric = loaded.fabric if loaded else Fabric(FabricSpec())

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from mrclab.experiments.paper import page as paper
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, FolderName, Force, Results, Target, Variant, World
@@ -67,6 +66,8 @@ def run_suite(
         result = suitereport.run(made, planned, name, err)
     terminal = err if as_json else out
     suitereport.show(result, terminal)
+    from mrclab.experiments.paper import page as paper  # noqa: PLC0415 - it takes a moment, and help needs none
+
     if paper.page_of(entry.name for entry in result.entries):
         terminal.print(f"The paper's figures: {paper.write(result.directory)[0]}", soft_wrap=True)
     if as_json:

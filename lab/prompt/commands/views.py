@@ -10,7 +10,7 @@ from rich.markup import escape
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
-from mrclab.lab.prompt.registry import COMMANDS, KINDS, LOCAL, UNTYPED, Answer, command, rows, unknown, usage_error
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL, UNTYPED, Answer, all_kinds, command, rows, unknown, usage_error
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
@@ -35,7 +35,7 @@ def help_(_session: LabSession, arguments: Sequence[str]) -> Answer:
             made.add_row(escape(usage), escape(meaning))
         return Answer(made, {**{each.name: each.meaning for each in COMMANDS.values()}, **LOCAL})
     name, *kinds = arguments
-    if kinds and name in KINDS:
+    if kinds and name in all_kinds():
         return _kind(name, kinds[0])
     local = {usage.split()[0]: (usage, meaning) for usage, meaning in LOCAL.items()}
     if name in local:
@@ -44,14 +44,15 @@ def help_(_session: LabSession, arguments: Sequence[str]) -> Answer:
     if name not in COMMANDS:
         raise ValueError(unknown(name))
     found = COMMANDS[name]
-    more = " ".join(filter(None, (found.more, f"Kinds: {', '.join(KINDS[name])}." if name in KINDS else "")))
+    known = all_kinds().get(name)
+    more = " ".join(filter(None, (found.more, f"Kinds: {', '.join(known)}." if known is not None else "")))
     response = {"usage": found.usage, "meaning": found.meaning, "more": more}
     return Answer(escape("\n".join(filter(None, response.values()))), response)
 
 
 def _kind(name: str, kind: str) -> Answer:
     """A kind of fault or traffic with its fields."""
-    models = KINDS[name]
+    models = all_kinds()[name]
     if kind not in models:
         raise ValueError(f"no kind of {name} is called {kind!r}; {nearest(kind, list(models))}")
     about = " ".join((models[kind].__doc__ or "").split())
