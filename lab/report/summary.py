@@ -264,7 +264,7 @@ def _completions(measures: Measures) -> list[Row]:
     timed: dict[str, list[float]] = {}
     for message in measures.completions.messages:
         timed.setdefault(f"messages of {message.traffic}", []).append(message.seconds)
-    for traffic in dict.fromkeys(flow.traffic for flow in measures.flows):
+    for traffic in measures.completions.workloads:
         timed[f"iterations of {traffic}"] = measures.completions.iterations(traffic)
         timed[f"flows of {traffic}"] = measures.completions.seconds("flows", traffic)
     for job in measures.training.jobs:

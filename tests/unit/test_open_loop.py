@@ -18,7 +18,7 @@ from mrclab.lab.history import History
 from mrclab.lab.measure import Measures
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.completions import CompletedWork
-from mrclab.lab.report import summary
+from mrclab.lab.report import plots, summary
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes
@@ -176,6 +176,9 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     assert expected.startswith("percentile 50 of the slowdown of search (flows ≥ 2 bytes, < 1 MiB) ≥ 1")
     done = outcome.measures.completions.flows
     assert len(done) == 60
+    (row,) = summary.summarize(outcome.measures, [], {}).completions
+    assert (row["what"], row["count"]) == ("flows of search", 60)
+    assert plots.losses.completions(outcome.measures) is not None
     entry = loaded(tmp_path).scenario.traffic[0]
     wanted = sorted(size for *_, size in entry.arrivals(outcome.measures.fabric, 1))
     assert sorted(flow.size for flow in done) == wanted

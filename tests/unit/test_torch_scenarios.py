@@ -1,5 +1,6 @@
 """Ranks in scenarios, the expectation of programs that fail, and `mrclab train`, as far as they need no lab."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,12 @@ def test_train_runs_on_slower_links_as_run_does(monkeypatch):
     monkeypatch.setattr(train.runner, "run_scenario", run)
     CliRunner().invoke(cli.app, ["train", "--slower", "3", str(SCRIPT)])
     assert [(link.rate_pps, link.delay) for link in ran] == [(100, pytest.approx(12e-3))]
+
+
+def test_a_log_is_shown_also_where_the_clock_was_set_back_since_the_last_one(tmp_path, capsys):
+    log = tmp_path / "rank-0.log"
+    log.write_text("the run before\n", encoding="utf-8")
+    os.utime(log, (4e9, 4e9))
+    with train._shown(log):
+        log.write_text("step 1\n", encoding="utf-8")
+    assert capsys.readouterr().out == "step 1\n"

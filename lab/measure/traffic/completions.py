@@ -54,6 +54,11 @@ class CompletionTimes:
         ]
         return found
 
+    @property
+    def workloads(self) -> list[str]:
+        """Names of all traffic that began, in the order of time."""
+        return list(dict.fromkeys(r["traffic"] for r in self._history.of("traffic.start")))
+
     def iterations(self, traffic: str, within: tuple[float, float] | None = None) -> list[float]:
         """Seconds of every iteration of a collective; of those that lie wholly within a window, where one is given."""
         found: list[float] = []

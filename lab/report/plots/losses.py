@@ -95,7 +95,7 @@ def _curves(measures: Measures) -> list[tuple[str, list[float]]]:
     found: dict[str, list[float]] = {}
     for message in measures.completions.messages:
         found.setdefault(f"{message.traffic}", []).append(message.seconds)
-    for traffic in dict.fromkeys(flow.traffic for flow in measures.flows):
+    for traffic in measures.completions.workloads:
         if iterations := measures.completions.iterations(traffic):
             found.pop(traffic, None)
             found[f"{traffic}, iterations"] = iterations
