@@ -123,7 +123,7 @@ class GraphRun(Span):
         timers: Timers,
         payload: Payload,
         bounds: WorkloadBounds,
-        on_sent: Callable[[str, SentMessage], None],
+        on_sent: Callable[[str, SentMessage], None] | None,
         on_step: Callable[[int, float, float], None],
         on_done: Callable[[], None],
     ) -> None:
@@ -170,7 +170,8 @@ class GraphRun(Span):
         sender.oldest()  # forgets finished messages
         began, _ = self.spans[sender.name]
         self.spans[sender.name] = began, message.done
-        self._on_sent(sender.name, message)
+        if self._on_sent is not None:
+            self._on_sent(sender.name, message)
         if self.over:
             return
         rank = self._rank_of[sender.name]

@@ -185,7 +185,7 @@ class Workload:
             self._graph = GraphRun(
                 program, self.spec.seed, {ranks[name]: end for name, end in self.senders.items()},
                 {ranks[name]: end for name, end in self.receivers.items()}, self._timers, self._payload, self._bounds,
-                self._graph_sent, self._step, self._graph_done,
+                self._sent if self._is_ring else None, self._step, self._graph_done,
             )  # fmt: skip
         return self._graph
 
@@ -314,10 +314,6 @@ class Workload:
         stream = self._streams[flow]
         record = {"kind": "flow.done", "traffic": self.name, "flow": flow, "began": stream.began, "ended": stream.ended}
         self._record({**record, "bytes": stream.sender.bytes, "error": stream.sender.error})
-
-    def _graph_sent(self, flow: str, message: SentMessage) -> None:
-        if self._is_ring:
-            self._sent(flow, message)
 
     def _step(self, step: int, began: float, ended: float) -> None:
         assert self._graph is not None

@@ -88,7 +88,7 @@ def test_a_rank_with_nothing_to_do_ends_all_of_many_steps():
     idle = RankProgram(schedules.Schedule((), (), 0), peers=(), steps=10_000)
     steps, ends = [], []
     run = GraphRun(
-        idle, "", {}, {}, Timers(), Payload(), WorkloadBounds(idle.steps), on_sent=lambda *_: None,
+        idle, "", {}, {}, Timers(), Payload(), WorkloadBounds(idle.steps), on_sent=None,
         on_step=lambda step, *_: steps.append(step), on_done=lambda: ends.append(True),
     )  # fmt: skip
     run.start(0.0)
