@@ -7,10 +7,8 @@ import typer
 
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson, Force, Open, Results, Sets, Slower, Target, Ui, Variant, World
-from mrclab.lab.command.runs import running
 from mrclab.lab.errors import LabError
-from mrclab.lab.report import results
-from mrclab.lab.run import runner, worlds
+from mrclab.lab.run import worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.seeds import MAX_SEED
@@ -47,6 +45,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: PASS, 1: FAIL or aborted, 3: INVALID (slow machine)."""
+    from mrclab.lab.command.runs import running  # noqa: PLC0415 - help and plans do without
+
     status = running.run(
         context.obj,
         path,
@@ -79,6 +79,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Print the resolved plan: nodes, addresses, uSIDs, cables, time line. Needs no root and starts nothing."""
+    from mrclab.lab import console  # noqa: PLC0415 - runs load rich later
     from mrclab.lab.command.runs import plan as planning  # noqa: PLC0415 - runs do without
 
     if path is None and (variant or sets):
@@ -94,7 +95,7 @@ def plan(
     if as_json:
         answer.give("plan", 0, **planning.as_json(fabric, spec, entries))
     else:
-        planning.show(fabric, spec, running.console_of(), entries)
+        planning.show(fabric, spec, console.standard(), entries)
 
 
 @app.command()
@@ -104,6 +105,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Rebuild and print the report of a result directory; for suites, the page that compares them with the paper."""
+    from mrclab.lab.command.runs import running  # noqa: PLC0415 - as above
+    from mrclab.lab.report import results  # noqa: PLC0415
+    from mrclab.lab.run import runner  # noqa: PLC0415
+
     if more or (directory / "suite.json").is_file():
         from mrclab.experiments.paper import page as paper  # noqa: PLC0415 - runs do without
 
