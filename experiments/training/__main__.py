@@ -24,7 +24,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="variants to run, e.g. mrc-calm,mrc-flap; default: all of a size")
     parser.add_argument("--results", type=Path, default=Path("results/training"), help="where runs are kept")
     parser.add_argument("--page", type=Path, default=Path("docs/results/training.md"), help="where the page goes")
-    parser.add_argument("--workers", type=int, default=1, help="processes; a job of 8,192 NICs takes 10 GB in each")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes; each takes 10 GB with 8,192 NICs, up to 17 with 32,768"
+    )
     options = parser.parse_args(words)
     only = [word for word in options.only.split(",") if word]
     names = [word for word in options.sizes.split(",") if word]

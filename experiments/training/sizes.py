@@ -119,6 +119,7 @@ SIZES = (
     JobSize(64, 4, 16, 16, 2, 5, _ALL, _FAULTS, STEPS),
     JobSize(1024, 32, 32, 32, 4, 5, _ALL, _FAULTS, 1),
     JobSize(8192, 128, 64, 64, 8, 5, _ALL, _FAULTS, 1),
+    JobSize(32768, 512, 64, 64, 32, 5, ("mrc",), ("calm", "flap", "t0"), 1),
 )
 
 
