@@ -268,7 +268,8 @@ def roce_frames(data: bytes) -> None:
 def _device() -> Device:
     """A P4Runtime device with the program of the unit tests, which has every kind of entity."""
     program = SWITCH / "p4runtime"
-    request = p4r.SetForwardingPipelineConfigRequest(action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT)
+    action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+    request = p4r.SetForwardingPipelineConfigRequest(device_id=1, action=action)
     text_format.Parse((program / "everything.p4info.txtpb").read_text(), request.config.p4info)
     request.config.p4_device_config = (program / "everything.json").read_bytes()
     device = Device(SoftSwitch(510), 1)
@@ -287,6 +288,9 @@ def p4runtime_message(data: bytes) -> None:
         message = kinds[data[0] % len(kinds)].FromString(data[1:])
     except DecodeError:
         return
+    if isinstance(message, p4r.WriteRequest):  # of the primary
+        message.device_id = 1
+        message.ClearField("election_id")
     device._commit(device._running(), [])  # no entry of the input before
     with contextlib.suppress(P4RuntimeError):
         calls[data[0] % len(kinds)](message)
