@@ -48,10 +48,11 @@ MIN_SEEDS = 5
 def write(path: Path, rows: Mapping[int, Sequence[Row]]) -> None:
     """Write the page of these rows, by NICs, and its picture into the same folder."""
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
+    repeated = [size for size in sizes if any(cost.seeds > 1 for cost in costs_of(rows[size.nics]).values())]
     best = _best_known(sizes, rows) if sizes else None  # one size for all, as a cost grows with the job
     context = {
-        "summary": _summary(sizes, rows),
-        "picture": PICTURE if draw(path.with_name(PICTURE), sizes, rows) else "",
+        "summary": _summary(repeated, rows),
+        "picture": PICTURE if draw(path.with_name(PICTURE), repeated, rows) else "",
         "chapters": [_chapter(size, rows[size.nics]) for size in sizes],
         "few_evs": FEW_EVS,
         "day": _day(best, rows[best.nics]) if best else "",

@@ -70,6 +70,14 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
 
 
+def test_a_size_of_one_seed_is_in_its_chapter_and_in_no_summary(tmp_path):
+    one = of_sources("abc", [found for found in rows() if found["seed"] == 1])
+    page.write(tmp_path / "training.md", {64: of_sources("abc", rows()), 32768: one})
+    text = (tmp_path / "training.md").read_text()
+    assert "| a T0–T1 cable is down for 200 µs | 0.040 (one seed) |" in text
+    assert "32,768 NICs | 0" not in text
+
+
 def test_a_size_without_a_run_free_of_faults_has_no_table_of_costs(tmp_path):
     page.write(
         tmp_path / "training.md", {64: of_sources("abc", rows()), 1024: of_sources("abc", [row("mrc-flap", 1, 1e-3)])}
