@@ -107,7 +107,7 @@ class SimWorld:
         self._operations = by_name(self._controller.core, waits=False)
         self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
-        self._meetings = SharedDigests()
+        self._shared_digests = SharedDigests()
         self._gone: set[str] = set()  # hosts that were ended
         self._used: list[str] = []  # hosts that were ever started
         self._controller.nodes.gone = self._gone
@@ -212,7 +212,7 @@ class SimWorld:
             codecs=WIRE if self._wire_format else OBJECTS,
             samples=0 if self._is_large else KEPT,
             sampled=self._has_history,
-            shared_digests=self._meetings,
+            shared_digests=self._shared_digests,
         )
         host.transport.events.keeps = self._keeps_qps
         self.hosts[name] = host

@@ -11,7 +11,7 @@ from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
 from mrclab.topo.config.registry import Registry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)  # subclasses would compare and show these fields alone
 class QpSettings:
     """Attributes of a QP. Times in seconds, sizes in bytes."""
 

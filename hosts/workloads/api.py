@@ -55,7 +55,7 @@ class WorkloadOperations:
         self._directory = directory
         self._record = record
         self._publish = publish
-        self._meetings = shared_digests
+        self._shared_digests = shared_digests
         self._look_s = PROGRESS_S * time_scale
         self._workloads: dict[str, Workload] = {}
         self._by_qp: dict[int, Workload] = {}
@@ -71,7 +71,7 @@ class WorkloadOperations:
         try:
             checked = WorkloadSpec.model_validate(spec)
             workload = Workload(
-                name, checked, self._transport, self._memory, self._queue(), self._record, self._meetings
+                name, checked, self._transport, self._memory, self._queue(), self._record, self._shared_digests
             )
             given = [FlowSpec.model_validate(flow) for flow in flows]
         except ValidationError as error:

@@ -267,7 +267,7 @@ class Receiver(_ChannelEnd):
         self.messages += 1
         return number
 
-    def view(self, number: int, length: int) -> memoryview:
-        """Return the bytes of a message that has arrived."""
+    def view(self, number: int) -> memoryview:
+        """Return the bytes of a split message that has arrived."""
         begin = self.slots.at(number)
-        return self.memory.view[begin : begin + length]
+        return self.memory.view[begin : begin + self._length_of(number)]

@@ -79,7 +79,7 @@ class RingPayload(Payload):
     def take(self, receiver: Receiver, number: int) -> None:
         """Reduce received bytes into the own chunk, or copy them."""
         begin, length = self._chunk(number, self._rank - 1)
-        mine, came = self._memory.view[begin : begin + length], receiver.view(number, length)
+        mine, came = self._memory.view[begin : begin + length], receiver.view(number)
         if number % self._steps < self._count - 1:
             both = int.from_bytes(mine, "little") ^ int.from_bytes(came, "little")
             mine[:] = both.to_bytes(length, "little")

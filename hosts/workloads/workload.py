@@ -51,7 +51,7 @@ class Workload:
         self._memory = memory
         self._cq = cq
         self._record = record
-        self._meetings = None if self._is_ring else shared_digests  # a ring changes what it has sent
+        self._shared_digests = None if self._is_ring else shared_digests  # a ring changes what it has sent
         self._regions: list[MemoryRegion] = []
         self._files: list[Buffer] = []
         self._source = bytearray()
@@ -111,8 +111,8 @@ class Workload:
 
     def _share(self, end: ChannelSender | Receiver, role: str) -> None:
         """Give an end the digests that it has in common with its peer, if that one is of this process."""
-        if self._meetings is not None and self.slots.digest:
-            end.digests = self._meetings.digests(self.name, end.name, role, len(end.qps))
+        if self._shared_digests is not None and self.slots.digest:
+            end.digests = self._shared_digests.digests(self.name, end.name, role, len(end.qps))
 
     def connect(self, flow: str, remote: Mapping[str, Any], now: float) -> None:
         """Connect one end with its peer's, given the result of that one's `add`."""
