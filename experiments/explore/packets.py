@@ -8,6 +8,7 @@ from typing import Final
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
+from mrclab.sim.frame import of_bytes
 from mrclab.topo import srv6
 
 _ICRC: Final = 4
@@ -138,19 +139,14 @@ def plane_of(data: bytes) -> int:
 
 
 def marked(data: bytes) -> bytes:
-    """The frame with ECN-CE in both headers."""
-    made = bytearray(data)
-    for at in (h.OUTER_AT, h.INNER_AT):
-        made[at + 1] |= 0x30
-    return bytes(made)
+    """Return the frame with ECN-CE in both headers."""
+    frame = of_bytes(data)
+    frame.mark()
+    return frame.to_bytes()
 
 
 def trimmed(data: bytes, last_hop: bool) -> bytes:
     """Return the part of a data packet that a trimming switch forwards."""
-    dscp = int(h.Dscp.TRIMMED_LASTHOP if last_hop else h.Dscp.TRIMMED)
-    made = bytearray(data[:128])
-    for at in (h.OUTER_AT, h.INNER_AT):
-        traffic_class = dscp << 2 | made[at + 1] >> 4 & 3
-        made[at] = 0x60 | traffic_class >> 4
-        made[at + 1] = (traffic_class & 0xF) << 4 | made[at + 1] & 0xF
-    return bytes(made)
+    frame = of_bytes(data)
+    frame.trim(h.Dscp.TRIMMED_LASTHOP if last_hop else h.Dscp.TRIMMED)
+    return frame.to_bytes()

@@ -43,7 +43,6 @@ class Result:
     steps: int = 0
     final_states: int = 0  # in which nothing more can happen
     cycles: int = 0  # returns to a state seen before
-    deepest: int = 0
     seconds: float = 0.0
     whole: bool = True
     found: Counterexample | None = None
@@ -103,7 +102,6 @@ class Search:
                 self.result.whole = False
                 return
             self._step(stack, frame, frame.left.pop(0))
-            self.result.deepest = max(self.result.deepest, len(stack))
 
     def _step(self, stack: list[_Frame], frame: _Frame, action: Action) -> None:
         system = frame.system.copy() if frame.left else frame.system

@@ -25,6 +25,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import QpState
+from mrclab.sim.frame import TRIM_BYTES
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.config.transport import TransportSpec
@@ -210,7 +211,7 @@ class System:
                 yield "lose", one.serial
             if "duplicate" in kinds:
                 yield "duplicate", one.serial
-            if one.is_write and len(one.data) > 128:
+            if one.is_write and len(one.data) > TRIM_BYTES:
                 if "mark" in kinds and not one.marked:
                     yield "mark", one.serial
                 if "trim" in kinds:
