@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -126,29 +126,37 @@ follow_imports = skip
 ignore_missing_imports = True
 """
 # mypy follows no imports into the layers above transport and simulator, which mrclab/__init__.py names.
+_GROUP = compiled.LIBRARY.removesuffix("__mypyc")
+
+
+def extensions(made: Path, sources: Sequence[str], level: str) -> Any:
+    """Have mypyc write C for files of the package into `made`; return its extension modules. Takes the whole process.
+
+    The working directory is that of `links.link`.
+    """
+    from mypyc.build import mypycify  # noqa: PLC0415
+
+    settings = made / "mypy.ini"
+    settings.write_text(_SETTINGS, encoding="utf-8")
+    # One C file for each source: gcc takes as long for all in one, on one core.
+    return mypycify(
+        [f"--config-file={settings}", f"--cache-dir={made / 'mypy'}", *sources],
+        opt_level=level, debug_level="0", multi_file=True, target_dir=str(made / "c"), group_name=_GROUP,
+    )  # fmt: skip
 
 
 def work(target: str, *paths: str) -> None:
     """Compile these sources, in a process of its own as mypyc and setuptools take the whole of one."""
-    from mypyc.build import mypycify  # noqa: PLC0415
     from setuptools import setup  # noqa: PLC0415
 
     made = Path(target)
     # calls between functions of the one library are direct ones then
     os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -fno-semantic-interposition -fvisibility=hidden"
-    group = compiled.LIBRARY.removesuffix("__mypyc")
-    # One C file for each source: gcc takes as long for all in one, on one core.
-    settings = made / "mypy.ini"
-    settings.write_text(_SETTINGS, encoding="utf-8")
-    extensions = mypycify(
-        [f"--config-file={settings}", f"--cache-dir={made / 'mypy'}", *paths],
-        opt_level=os.environ.get(LEVEL, "2"), debug_level="0",
-        multi_file=True, target_dir=str(made / "c"), group_name=group,
-    )  # fmt: skip
+    modules = extensions(made, paths, os.environ.get(LEVEL, "2"))
     where = ["--build-lib", str(made / "lib"), "--build-temp", str(made / "o")]
     words = ["-q", "build_ext", *where]
     os.chdir(made)  # pyproject.toml is about the package
-    setup(name=group, packages=[], ext_modules=extensions, cmdclass={"build_ext": _parallel_build()}, script_args=words)
+    setup(name=_GROUP, packages=[], ext_modules=modules, cmdclass={"build_ext": _parallel_build()}, script_args=words)
     for rest in ("mypy", "c", "o"):
         shutil.rmtree(made / rest)
 

@@ -18,11 +18,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "setup"))
+import compiled  # noqa: E402 - beside this folder
+import links  # noqa: E402 - beside this folder
+
+from mrclab.compiled import LIBRARY  # noqa: E402
+
 LIBC = Path("/usr/include/wasm32-wasi")
 VERSION = "3.14"
 """CPython of the page. Headers of any patch release serve."""
 
-LIBRARY = "mrclab_compiled__mypyc"
 FINDER = "mrclab_native"
 FLAGS = (
     "--target=wasm32-unknown-emscripten", "-fPIC", "-O2", "-g0", "-DNDEBUG", "-w", "-fvisibility=hidden",
@@ -71,7 +76,7 @@ def library(parts: Path, engine: Path) -> Path | None:
         sys.stdout.write(f"transport and simulator stay plain Python in the tab: {reason} (sudo make site-compiler)\n")
         return None
     digest = hashlib.sha256(Path(__file__).read_bytes() + (HERE / "loader.c").read_bytes())
-    for name, known in sources().items():
+    for name, known in compiled.reached(compiled.chosen()).items():
         digest.update(f"{name} {known}\n".encode())
     folder = parts / "native"
     made = folder / f"{digest.hexdigest()[:16]}.so"
@@ -84,19 +89,8 @@ def library(parts: Path, engine: Path) -> Path | None:
     return made
 
 
-def sources() -> dict[str, str]:
-    """Return the files of which the library is made, with their digests."""
-    sys.path.insert(0, str(ROOT / "setup"))
-    import compiled  # noqa: PLC0415 - beside this folder
-
-    return compiled.reached(compiled.chosen())
-
-
 def chosen() -> list[str]:
     """Return the sources that are compiled, as files of the package."""
-    sys.path.insert(0, str(ROOT / "setup"))
-    import compiled  # noqa: PLC0415
-
     return [f"mrclab/{path.as_posix()}" for path in compiled.chosen()]
 
 
@@ -157,19 +151,8 @@ def generate(work: Path) -> None:
     import sysconfig  # noqa: PLC0415
 
     sysconfig.get_config_vars()["SIZEOF_SIZE_T"] = 4  # before mypyc reads it
-    sys.path.insert(0, str(ROOT / "setup"))
-    import compiled  # noqa: PLC0415
-    import links  # noqa: PLC0415
-    from mypyc.build import mypycify  # noqa: PLC0415
-
-    settings = work / "mypy.ini"
-    settings.write_text(compiled._SETTINGS, encoding="utf-8")  # noqa: SLF001 - the same settings as on the machine
     os.chdir(links.link())
-    mypycify(
-        [f"--config-file={settings}", f"--cache-dir={work / 'mypy'}", *chosen()],
-        opt_level="2", debug_level="0", multi_file=True, target_dir=str(work / "c"),
-        group_name=LIBRARY.removesuffix("__mypyc"),
-    )  # fmt: skip
+    compiled.extensions(work, chosen(), "2")
 
 
 if __name__ == "__main__":
