@@ -1,4 +1,4 @@
-"""One load in virtual time, in this process or (`run`) in one of its own, which `child` begins."""
+"""One load in virtual time, in this process or (`run`) in one of its own."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from mrclab.sim.nic import SimNic
 NAME = "MRC Lab"
 _LIMIT_S = 10.0  # of virtual time
 _LOOK_S = 5e-6  # of virtual time between two checks for completions
+_PROGRAM = "from mrclab import starting; starting.quickly(); from mrclab.bench.sim import load; load.main()"
 
 
 def run(load: SimLoad) -> SimCost:
     """Run `simulate` in a process of its own."""
-    output, cost = measure([sys.executable, "-m", "mrclab.bench.sim.child", json.dumps(asdict(load))])
+    output, cost = measure([sys.executable, "-c", _PROGRAM, json.dumps(asdict(load))])
     found = json.loads(output.splitlines()[-1])
     return cost.of(NAME, found["packets"], found["again"], found["completions"])
 
@@ -119,7 +120,7 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], be
 
 
 def main() -> None:
-    """Print the result of the load that the arguments name, and end the process without taking it all to pieces."""
+    """Print the result of the load in the arguments as JSON, and end the process without freeing its memory."""
     gc.disable()
     sys.stdout.write(json.dumps(simulate(SimLoad(**json.loads(sys.argv[1])))) + "\n")
     sys.stdout.flush()

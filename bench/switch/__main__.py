@@ -20,6 +20,7 @@ from mrclab.bench.switch.measure import INSERTS, QUICK, Effort, Speed, SwitchRes
 from mrclab.bench.switch.wire import BenchError
 from mrclab.lab.command import ending
 from mrclab.lab.report.grid import grid
+from mrclab.lab.scenario.units import show_bytes, show_seconds
 from mrclab.topo.errors import TopoError
 
 KERNEL = "kernel"
@@ -118,41 +119,34 @@ def _speed(speed: Speed) -> list[str]:
     return [
         f"{more}{speed.loss_free / 1e3:.1f} k/s",
         f"{speed.saturated / 1e3:.1f} k/s",
-        f"{speed.cpu_per_packet * 1e6:.1f} µs",
-        NO_VALUE if speed.program is None else f"{speed.program * 1e6:.1f} µs",
-        f"{speed.latency_median * 1e6:.0f} µs",
-        f"{speed.latency_p99 * 1e6:.0f} µs",
+        *map(_time, (speed.cpu_per_packet, speed.program, speed.latency_median, speed.latency_p99)),
     ]
 
 
 def _processes(results: list[SwitchResult]) -> Table:
     table = grid("", *(result.title for result in results), title="the process", left=1)
     rows: list[tuple[str, Callable[[SwitchResult], str]]] = [
-        ("start to first RPC answered", lambda r: _milliseconds(r.start_seconds)),
-        ("program and first entries", lambda r: _milliseconds(r.load_seconds)),
-        (f"{INSERTS} inserts, one RPC", lambda r: _milliseconds(r.inserts_seconds)),
-        (f"{INSERTS} inserts, one RPC each", lambda r: _milliseconds(r.inserts_single_seconds)),
-        ("one insert, median", lambda r: _microseconds(r.insert_seconds)),
-        ("an empty RPC of grpc in Python", lambda r: _microseconds(r.rpc_floor_seconds)),
-        ("resident", lambda r: _megabytes(r.resident_bytes)),
-        ("of it private", lambda r: _megabytes(r.private_bytes)),
-        ("many switches ready", lambda r: f"{r.fleet}: {r.fleet_seconds:.2f} s" if r.fleet_seconds else NO_VALUE),
+        ("start to first RPC answered", lambda r: _time(r.start_seconds)),
+        ("program and first entries", lambda r: _time(r.load_seconds)),
+        (f"{INSERTS} inserts, one RPC", lambda r: _time(r.inserts_seconds)),
+        (f"{INSERTS} inserts, one RPC each", lambda r: _time(r.inserts_single_seconds)),
+        ("one insert, median", lambda r: _time(r.insert_seconds)),
+        ("an empty RPC of grpc in Python", lambda r: _time(r.rpc_floor_seconds)),
+        ("resident", lambda r: _memory(r.resident_bytes)),
+        ("of it private", lambda r: _memory(r.private_bytes)),
+        ("many switches ready", lambda r: f"{r.fleet}: {_time(r.fleet_seconds)}" if r.fleet else NO_VALUE),
     ]
     for title, cell in rows:
         table.add_row(title, *(cell(result) for result in results))
     return table
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return NO_VALUE if seconds is None else f"{seconds * 1e3:.0f} ms"
+def _time(seconds: float | None) -> str:
+    return NO_VALUE if seconds is None else show_seconds(seconds)
 
 
-def _microseconds(seconds: float | None) -> str:
-    return NO_VALUE if seconds is None else f"{seconds * 1e6:.0f} µs"
-
-
-def _megabytes(size: int | None) -> str:
-    return NO_VALUE if size is None else f"{size / 1e6:.1f} MB"
+def _memory(size: int | None) -> str:
+    return NO_VALUE if size is None else show_bytes(size)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from mrclab.bench.switch.wire import BenchError, BenchWire, wire
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
+from mrclab.lab.measure.series import quantile
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux import paths
@@ -165,8 +166,7 @@ def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchPr
     cpu = one.cpu_seconds()
     steady = generator.offer(size, best.rate * 0.9, effort.trial_seconds)
     cpu = (one.cpu_seconds() - cpu) / max(steady.received, 1)
-    times = sorted(generator.latencies(size, best.rate / 10, effort.latencies))
-    median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
+    median, p99 = _latencies(generator, size, best.rate / 10, effort.latencies)
     return Speed(best.rate, best.loss, saturated, cpu, median, p99, generator_limit=limited)
 
 
@@ -214,13 +214,14 @@ def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Spe
     unanswered = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
     flood = generator.offer(size, math.inf, effort.trial_seconds)
     cpu = flood.cpu_seconds / flood.sent - unanswered.cpu_seconds / unanswered.sent
-    times = sorted(generator.latencies(size, flood.rate / 10, effort.latencies))
-    median, p99 = _quantile(times, 0.5), _quantile(times, 0.99)
+    median, p99 = _latencies(generator, size, flood.rate / 10, effort.latencies)
     return Speed(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)
 
 
-def _quantile(times: list[float], share: float) -> float:
-    return times[min(int(len(times) * share), len(times) - 1)] if times else math.nan
+def _latencies(generator: TrafficGenerator, size: int, rate: float, count: int) -> tuple[float, float]:
+    """Return median and 99 % of the seconds through the switch; NaN without any."""
+    times = generator.latencies(size, rate, count)
+    return (quantile(times, 0.5), quantile(times, 0.99)) if times else (math.nan, math.nan)
 
 
 def _starts(target: BenchTarget, directory: Path, cables: BenchWire, times: int, cpu: int | None) -> list[float]:
