@@ -13,11 +13,13 @@ from typing import NamedTuple
 from mrclab.lab import history
 from mrclab.lab.history import Record
 from mrclab.lab.prompt.session import LabSession
-from mrclab.lab.report.palette import BROKEN, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import FEEDBACK, Crossing
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
+
+sys.path.insert(0, str(Path(__file__).parent))
+from drawing import Places, box, line, places, svg
 
 TO = Path(__file__).parent / "packets.svg"
 CABLE = "t0-p1-1/t1-p1-2"
@@ -26,20 +28,13 @@ BEFORE, AFTER = 0.045, 0.115  # seconds that it shows
 SLOWER = 110  # times
 _SENT = 1e-4  # seconds between a frame's leaving and the record of it, either way
 WIDE, HIGH = 1000, 388
-ROW = {"t1": 62, "t0": 172, "host": 290}
+ROWS = 62, 172, 290
 SWITCH, HOST = (62, 26), (70, 28)
 
 STYLE = """
-svg{font-family:system-ui,-apple-system,Segoe UI,sans-serif;--paper:#fff;--ink:#1c2430;--soft:#4d5765;--cable:#c3cad3;\
---node:#eaf0f6;@COLOURS@}
-@media(prefers-color-scheme:dark){svg{--paper:#0d1117;--ink:#e6edf3;--soft:#9aa7b5;--cable:#3b4554;--node:#1b2430;\
---lost:#ff6a3d;--p1:#2f8fd0}}
-text{text-anchor:middle;dominant-baseline:central;fill:var(--ink);font-size:12.5px}
-.k{font-size:21px;font-weight:600}.c{font-size:16px}.s{fill:var(--soft)}.n{fill:var(--node);stroke:var(--soft)}.w{stroke:var(--cable);stroke-width:2}
+text{font-size:12.5px}.k{font-size:21px;font-weight:600}.c{font-size:16px}
 .d,.a{opacity:0;animation:0s linear infinite}
-""".replace(
-    "@COLOURS@", ";".join([f"--lost:{BROKEN}", *(f"--p{n}:{colour}" for n, colour in enumerate(PLANES[:4], 1))])
-)
+"""
 STILL = (
     "@media(prefers-reduced-motion:reduce){*{animation:none!important}.last,.cut{opacity:1!important}.first{opacity:0}}"
 )
@@ -95,20 +90,6 @@ def journeys(fabric: Fabric, crossings: Iterable[Crossing], again: Mapping[int, 
     return found
 
 
-def places(fabric: Fabric) -> dict[str, tuple[float, float]]:
-    """Return the position of every node, as on the live page, pixels."""
-    found = {}
-    wide = WIDE / fabric.planes
-    for tier in ("t1", "t0"):
-        for plane in range(1, fabric.planes + 1):
-            row = [switch.name for switch in fabric.switches if (switch.tier, switch.plane) == (tier, plane)]
-            for n, name in enumerate(row):
-                found[name] = ((plane - 1) * wide + 8 + (n + 0.5) * (wide - 16) / len(row), float(ROW[tier]))
-    for n, host in enumerate(fabric.hosts):
-        found[host.name] = ((n + 0.5) * WIDE / len(fabric.hosts), float(ROW["host"]))
-    return found
-
-
 def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Sequence[Record]) -> str:
     """The picture."""
     lost = [each for each in records if each.kind == "packet.lost"]
@@ -116,7 +97,7 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
     retired = next(each.t for each in records if each.kind == "ev.state" and each["new"] == "ASSUMED_BAD")
     start, span = cut - BEFORE, BEFORE + AFTER
     loop = span * SLOWER
-    at = places(fabric)
+    at = places(fabric, WIDE, ROWS)
 
     def percent(seconds: float) -> str:
         return f"{100 * seconds / span:.2f}".rstrip("0").rstrip(".") + "%"
@@ -138,7 +119,7 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
     planes = "".join(f".q{n}{{fill:var(--p{n})}}" for n in range(1, fabric.planes + 1))
     rules = (
         f".d,.a{{animation-duration:{loop:g}s}}.d{{r:5px}}.a{{r:2.6px}}.r{{stroke:var(--ink);stroke-width:2.5}}{planes}"
-        f".x{{animation:{loop:g}s step-end infinite}}"
+        f".v{{animation:{loop:g}s step-end infinite}}"
     )
     when = percent(cut - start)
     gap = percent(retired - start)
@@ -148,7 +129,7 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
         f"@keyframes end{{0%{{opacity:0}}{gap}{{opacity:1}}}}"
         "@keyframes pulse{from{r:12px;opacity:.8}to{r:30px;opacity:0}}"
         ".up{animation-name:up}.cut{opacity:0;animation-name:down}.mid{opacity:0;animation-name:mid}.last{opacity:0;animation-name:end}"
-        ".pulse{fill:none;stroke:var(--lost);stroke-width:3;animation:pulse 1.4s ease-out infinite}"
+        ".pulse{fill:none;stroke:var(--bad);stroke-width:3;animation:pulse 1.4s ease-out infinite}"
     )
     late = (retired - cut) * 1e3
     rtts = (retired - cut) / fabric.spec.base_rtt(fabric.spec.longest)
@@ -165,24 +146,22 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
         ("last", f"{late:.0f} ms later, {rtts:.1f} round trips, h1 has left that path", f"{counts}; the others go on"),
     ]
     captions = "".join(
-        f'<text class="k x {name}" x="500" y="338">{said}</text>'
-        f'<text class="s c x {name}" x="500" y="366">{more}</text>'
+        f'<text class="k v {name}" x="500" y="338">{said}</text>'
+        f'<text class="s c v {name}" x="500" y="366">{more}</text>'
         for name, said, more in words
     )
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" role="img"><title>{TITLE}</title>'
-    style = f"<style>{STYLE}{rules}{whole}{''.join(shapes)}{STILL}</style>"
-    ground = f'<rect width="{WIDE}" height="{HIGH}" rx="10" fill="var(--paper)"/>'
     names = "".join(
         f'<text class="s" x="{(n + 0.5) * WIDE / fabric.planes:g}" y="22" font-weight="600">plane {n + 1}</text>'
         for n in range(fabric.planes)
     )
-    return f"{head}{style}{ground}{names}{cables(fabric, at)}{''.join(dots)}{nodes(at)}{captions}</svg>\n"
+    style = f"{STYLE}{rules}{whole}{''.join(shapes)}{STILL}"
+    return svg(HIGH, TITLE, [names, cables(fabric, at), *dots, nodes(at), captions], WIDE, style)
 
 
 TITLE = "Packets of one transfer on all paths of the fabric while a cable is cut, from the simulator, slowed down"
 
 
-def motion(journey: Journey, at: dict[str, tuple[float, float]], percent: Callable[[float], str]) -> str:
+def motion(journey: Journey, at: Places, percent: Callable[[float], str]) -> str:
     """Key frames of one path, from place to place; a lost frame falls from the middle of its cable."""
     steps = []
     stops = [(*at[name], seconds) for name, seconds in journey.stops]
@@ -194,45 +173,36 @@ def motion(journey: Journey, at: dict[str, tuple[float, float]], percent: Callab
     x, y, seconds = stops[-1]
     if not journey.arrived:
         fallen = seconds + 0.006
-        steps.append(f"{percent(fallen)}{{opacity:.9;fill:var(--lost);transform:translate({x:.0f}px,{y + 90:.0f}px)}}")
+        steps.append(f"{percent(fallen)}{{opacity:.9;fill:var(--bad);transform:translate({x:.0f}px,{y + 90:.0f}px)}}")
         seconds = fallen
     after = percent(seconds + 0.0001)
     return "".join(steps) + f"{after},to{{opacity:0}}"
 
 
-def cables(fabric: Fabric, at: dict[str, tuple[float, float]]) -> str:
+def cables(fabric: Fabric, at: Places) -> str:
     """All cables; the one that is cut also with its gap."""
     found = []
     for link in fabric.links:
         (x, y), (u, v) = (at[end.node] for end in link.ends)
-        line = f'<line x1="{x:g}" y1="{y:g}" x2="{u:g}" y2="{v:g}" class="w'
         if link.name != CABLE:
-            found.append(f'{line}"/>')
+            found.append(line((x, y), (u, v)))
             continue
         dx, dy = (u - x) / math.dist((x, y), (u, v)), (v - y) / math.dist((x, y), (u, v))
         mid = (x + u) / 2, (y + v) / 2
         ends = [(mid[0] - 26 * dx, mid[1] - 26 * dy), (mid[0] + 26 * dx, mid[1] + 26 * dy)]
-        stumps = "".join(
-            f'<line x1="{a:g}" y1="{b:g}" x2="{c:.1f}" y2="{d:.1f}"/>'
-            for (a, b), (c, d) in zip(((x, y), (u, v)), ends, strict=True)
-        )
+        stumps = "".join(line(*stump, "") for stump in zip(((x, y), (u, v)), ends, strict=True))
         cross = f'<path d="M{mid[0] - 10:g} {mid[1] - 10:g}l20 20m0 -20l-20 20"/>'
         found.append(
-            f'{line} x up"/><g class="x cut"><g stroke="var(--lost)" stroke-width="5" stroke-linecap="round">'
-            f"{stumps}{cross}</g>"
+            f'{line((x, y), (u, v), "w v up")}<g class="v cut">'
+            f'<g stroke="var(--bad)" stroke-width="5" stroke-linecap="round">{stumps}{cross}</g>'
             f'<circle class="pulse" cx="{mid[0]:g}" cy="{mid[1]:g}"/></g>'
         )
     return "".join(found)
 
 
-def nodes(at: dict[str, tuple[float, float]]) -> str:
+def nodes(at: Places) -> str:
     """All switches and hosts."""
-    found = []
-    for name, (x, y) in at.items():
-        wide, high = HOST if name.startswith("h") else SWITCH
-        box = f'<rect class="n" x="{x - wide / 2:g}" y="{y - high / 2:g}" width="{wide}" height="{high}" rx="5"/>'
-        found.append(f'{box}<text x="{x:g}" y="{y:g}">{name}</text>')
-    return "".join(found)
+    return "".join(box(x, y, name, *(HOST if name.startswith("h") else SWITCH)) for name, (x, y) in at.items())
 
 
 def main() -> int:

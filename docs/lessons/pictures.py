@@ -4,12 +4,11 @@ the fabric's model and from the simulator.
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mrclab.lab import history
 from mrclab.lab.prompt.session import LabSession
-from mrclab.lab.report.palette import BROKEN, PASSED, PLANES
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.sim.links.crossings import FEEDBACK
 from mrclab.topo import srv6
@@ -18,58 +17,13 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 HERE = Path(__file__).parent
-WIDE = 900
-STYLE = f"""
-svg{{font-family:system-ui,-apple-system,sans-serif;--ink:#1c2430;--soft:#4d5765;--cable:#c3cad3;--node:#eaf0f6;\
---paper:#fff;--bad:{BROKEN};--good:{PASSED};{"".join(f"--p{n}:{c};" for n, c in enumerate(PLANES[:4], 1))}}}
-@media(prefers-color-scheme:dark){{svg{{--ink:#e6edf3;--soft:#a9b4c0;--cable:#3b4554;--node:#212b38;--paper:#0d1117;\
---good:#3ec9a0;--p1:#2f8fd0}}}}
-text{{fill:var(--ink);font-size:14px;text-anchor:middle;dominant-baseline:central}}
-.s{{fill:var(--soft);font-size:13px}}.l{{text-anchor:start}}.m{{font-family:ui-monospace,monospace}}.b{{font-weight:600}}
-.n{{fill:var(--node);stroke:var(--soft)}}.w{{stroke:var(--cable);stroke-width:2}}.x{{stroke:var(--bad);stroke-width:5}}
-"""
-_NODE = (74, 28)
+sys.path.insert(0, str(HERE.parent))
+from drawing import WIDE, Places, box, line, places, svg, text  # noqa: E402 - of the folder above
+
 SPRAY = TransportSpec(ev_profile={"active_per_plane": 4, "backup_per_plane": 0})
 
 
-def svg(high: int, title: str, parts: Iterable[str]) -> str:
-    """A picture."""
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high}" role="img"><title>{title}</title>'
-    paper = f'<rect width="{WIDE}" height="{high}" rx="6" fill="var(--paper)"/>'
-    return f"{head}<style>{STYLE}</style>{paper}{''.join(parts)}</svg>\n"
-
-
-def text(x: float, y: float, what: str, kind: str = "", more: str = "") -> str:
-    """A line of text."""
-    return f'<text x="{x:g}" y="{y:g}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}{more}>{what}</text>'
-
-
-def line(a: tuple[float, float], b: tuple[float, float], kind: str = "w", more: str = "") -> str:
-    """A line between two places."""
-    return f'<line class="{kind}" x1="{a[0]:g}" y1="{a[1]:g}" x2="{b[0]:g}" y2="{b[1]:g}"{more}/>'
-
-
-def box(x: float, y: float, what: str, wide: float = _NODE[0], high: float = _NODE[1], more: str = 'class="n"') -> str:
-    """A box around this middle, with its text."""
-    frame = f'<rect {more} x="{x - wide / 2:g}" y="{y - high / 2:g}" width="{wide:g}" height="{high:g}" rx="4"/>'
-    return frame + text(x, y, what)
-
-
-def places(fabric: Fabric, wide: float = WIDE, left: float = 0, top: float = 30) -> dict[str, tuple[float, float]]:
-    """Places of nodes, as on the live page."""
-    found = {}
-    each = wide / fabric.planes
-    for tier, y in (("t1", top), ("t0", top + 90)):
-        for plane in range(1, fabric.planes + 1):
-            row = [switch.name for switch in fabric.switches if (switch.tier, switch.plane) == (tier, plane)]
-            for n, name in enumerate(row):
-                found[name] = (left + (plane - 1) * each + (n + 0.5) * each / len(row), float(y))
-    for n, host in enumerate(fabric.hosts):
-        found[host.name] = (left + (n + 0.5) * wide / len(fabric.hosts), float(top + 180))
-    return found
-
-
-def drawn(fabric: Fabric, at: Mapping[str, tuple[float, float]], strong: Mapping[str, str] | None = None) -> list[str]:
+def drawn(fabric: Fabric, at: Places, strong: Mapping[str, str] | None = None) -> list[str]:
     """A fabric: cables, some of them strong in a colour, and nodes."""
     strong = strong or {}
     cables = sorted(fabric.links, key=lambda link: link.name in strong)
@@ -84,7 +38,7 @@ def drawn(fabric: Fabric, at: Mapping[str, tuple[float, float]], strong: Mapping
 def route() -> str:
     """Lesson 1: a path, and its address at each hop."""
     fabric = Fabric(FabricSpec())
-    at, plane, uplink = places(fabric), 2, 1
+    at, plane, uplink = places(fabric, WIDE), 2, 1
     links = {link.name: f"var(--p{plane})" for link in fabric.path_links("h1", "h3", plane, uplink)}
     address = fabric.outer_address("h1", "h3", srv6.ev(plane, uplink, 0))
     rows = [("h1 sends to", address)]
@@ -248,7 +202,7 @@ def queues() -> str:
 def shared() -> str:
     """Lesson 7: the elements that failing probes share."""
     fabric = Fabric(FabricSpec(planes=1, t0s=2, t1s=3, hosts_per_t0=2))
-    at = places(fabric, 620, 140)
+    at = places(fabric, 620, left=140)
     bad = "t0-p1-1/t1-p1-2"
     strong = {link.name: "var(--p1)" for host in ("h1", "h2") for link in fabric.path_links(host, "h3", 1, 2)}
     made = drawn(fabric, at, {**strong, bad: "var(--bad)"})
@@ -275,7 +229,7 @@ def moved() -> str:
     fabric = Fabric(FabricSpec(planes=1, t0s=2, t1s=2, hosts_per_t0=2))
     made = []
     for left, name, free in ((0, "before the mark", 1), (450, "after it", 2)):
-        at = places(fabric, 420, left + 15, 55)
+        at = places(fabric, 420, (55, 145, 235), left + 15)
         pinned = {link.name: "var(--p4)" for link in fabric.path_links("h2", "h4", 1, 1)}
         ours = {link.name: "var(--p1)" for link in fabric.path_links("h1", "h3", 1, free)}
         made += [*drawn(fabric, at, {**pinned, **ours}), text(left + 225, 16, name, "b")]

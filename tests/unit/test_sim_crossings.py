@@ -57,7 +57,7 @@ def test_the_moving_picture_has_every_packet_that_was_lost_and_no_script():
         assert len(picture.encode()) <= 60_000
         assert "<script" not in picture
         assert "prefers-color-scheme:dark" in picture
-    falling = set(re.findall(r"@keyframes (f\d+)\{(?:(?!@keyframes).)*?fill:var\(--lost\)", text))
+    falling = set(re.findall(r"@keyframes (f\d+)\{(?:(?!@keyframes).)*?fill:var\(--bad\)", text))
     data = sum(text.count(f'class="d {name} ') for name in falling)
     missed = sum(record.kind == "packet.lost" for record in records)
     assert data == missed > 0
