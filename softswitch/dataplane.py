@@ -139,10 +139,8 @@ class DataPlane:
 
         return compile_program(config, self.drop_port)
 
-    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
-        """Make `pipeline` the running one; everything starts empty unless `keep_state` and the program is the same."""
-        if keep_state and self.instance is not None and self.instance.compiled.config == pipeline.config:
-            return
+    def commit(self, pipeline: Any) -> None:
+        """Make `pipeline` the running one; everything starts empty, but for writes since it was saved."""
         instance, replication = self._prepared(pipeline)
         self._saved = None
         self.replication.take_over(replication)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import random
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.compiler.expressions.operators import shift_left
 from mrclab.softswitch.compiler.vocabulary import BUILTINS
 from mrclab.softswitch.objects import hashing
@@ -31,6 +29,7 @@ from mrclab.softswitch.p4 import program as p4
 
 if TYPE_CHECKING:
     from mrclab.softswitch.compiler.generate import Generated
+    from mrclab.softswitch.dataplane import DataPlane
 
 MALFORMED = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration,
@@ -119,56 +118,11 @@ def _give_back() -> None:
 def _info(program: p4.Program) -> ProgramInfo:
     return ProgramInfo(
         tables={table.name: table_info(program, table) for table in program.tables.values()},
-        profiles={profile.name: profile.algorithm is not None for profile in program.profiles.values()},
-        counters={counter.name: counter.size for counter in program.counters.values() if not counter.direct},
-        meters={meter.name: meter.size for meter in program.meters.values() if not meter.direct},
-        registers={register.name: (register.size, register.width) for register in program.registers.values()},
-        digests={learn.name: tuple(width for _, width in learn.fields) for learn in program.learn_lists.values()},
-        value_sets={name: _value_set_widths(program, name) for name in program.value_sets},
+        profiles=frozenset(program.profiles),
+        counters=frozenset(counter.name for counter in program.counters.values() if not counter.direct),
+        meters=frozenset(meter.name for meter in program.meters.values() if not meter.direct),
+        digests=frozenset(learn.name for learn in program.learn_lists.values()),
     )
-
-
-def _value_set_widths(program: p4.Program, name: str) -> tuple[int, ...]:
-    for state in program.states.values():
-        if any(transition.value_set == name for transition in state.transitions):
-            return tuple(width for _, width in state.key)
-    return (program.value_sets[name],)
-
-
-class PipelineHost(Protocol):
-    """Interface of the generated code to the switch: calls, clock, random numbers."""
-
-    @property
-    def clock(self) -> SwitchClock:
-        """The switch's clock."""
-
-    @property
-    def rng(self) -> random.Random:
-        """The switch's source of random numbers."""
-
-    def enqueue(self, port: int, priority: int, state: tuple[Any, ...]) -> None:
-        """Queue a packet."""
-
-    def transmit(self, port: int, data: bytearray) -> None:
-        """Send a packet."""
-
-    def again(self, packet: tuple[Any, ...]) -> None:
-        """Run a packet through ingress again."""
-
-    def multicast(self, group: int, priority: int, state: tuple[Any, ...]) -> None:
-        """Queue the copies of a multicast group."""
-
-    def clone_to(self, session: Any, priority: int, state: tuple[Any, ...]) -> None:
-        """Queue the copies of a clone session."""
-
-    def out_of_range(self, what: str, index: int) -> None:
-        """Report an index beyond an array."""
-
-    def log_msg(self, text: str, values: list[int]) -> None:
-        """Report the text of log_msg."""
-
-    def now_us(self) -> int:
-        """Return microseconds since the switch started."""
 
 
 class ValueSet:
@@ -185,7 +139,7 @@ class ValueSet:
 class Instance:
     """One run of a program: its state from empty, and its functions."""
 
-    def __init__(self, compiled: Compiled, host: PipelineHost, sessions: dict[int, Any]) -> None:
+    def __init__(self, compiled: Compiled, host: DataPlane, sessions: dict[int, Any]) -> None:
         program = compiled.program
         self.compiled = compiled
         self.info = compiled.info
@@ -211,7 +165,7 @@ class Instance:
         self.ingress: Callable[[bytearray, int, int], None] = names["ingress"]
         self.ingress_again: Callable[..., None] | None = names.get("ingress_again")
 
-    def _globals(self, program: p4.Program, host: PipelineHost, sessions: dict[int, Any]) -> dict[str, Any]:
+    def _globals(self, program: p4.Program, host: DataPlane, sessions: dict[int, Any]) -> dict[str, Any]:
         """Return the names that the generated code uses."""
         names: dict[str, Any] = {
             "int_from": int.from_bytes,

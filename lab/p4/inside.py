@@ -10,14 +10,7 @@ from typing import Any
 from mrclab import HOME
 from mrclab.controller.provisioning import intent
 from mrclab.softswitch.inprocess import InProcess
-from mrclab.softswitch.objects.runtime_api import (
-    ActionCall,
-    GroupMember,
-    GroupRef,
-    ProfileGroup,
-    ProfileMember,
-    TableEntry,
-)
+from mrclab.softswitch.objects.runtime_api import ActionCall, GroupRef, TableEntry
 from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
 
@@ -81,11 +74,10 @@ class MrcSwitch(InProcess):
 
     def _group(self, calls: list[ActionCall]) -> GroupRef:
         self._groups += 1
-        members = [ProfileMember(self._groups << 8 | number, call) for number, call in enumerate(calls)]
-        for member in members:
-            self.runtime.profile(PROFILE).insert_member(member)
-        group = tuple(GroupMember(member.member_id) for member in members)
-        self.runtime.profile(PROFILE).insert_group(ProfileGroup(self._groups, group, len(group)))
+        members = dict(enumerate(calls, self._groups << 8))
+        for member, call in members.items():
+            self.runtime.profile(PROFILE).insert_member(member, call)
+        self.runtime.profile(PROFILE).insert_group(self._groups, members)
         return GroupRef(self._groups)
 
     def _watch_tables(self) -> None:

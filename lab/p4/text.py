@@ -10,9 +10,7 @@ from mrclab.lab.p4.inside import MrcSwitch
 from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     EntryAction,
-    GroupRef,
     MatchKey,
-    MemberRef,
     RuntimeApiError,
     TableEntry,
     TableInfo,
@@ -116,12 +114,7 @@ def action(switch: MrcSwitch, table: str, what: EntryAction) -> str:
         params = ", ".join(f"{name}={value(number, width, name)}" for name, width, number in _params(switch, what))
         return f"{short(what.name)}({params})"
     profile = switch.runtime.profile(switch.runtime.table(table).info.profile or "")
-    calls = {member.member_id: member.action for member in profile.members()}
-    if isinstance(what, MemberRef):
-        return action(switch, table, calls[what.member_id])
-    assert isinstance(what, GroupRef)
-    group = next(each for each in profile.groups() if each.group_id == what.group_id)
-    return " or ".join(action(switch, table, calls[member.member_id]) for member in group.members)
+    return " or ".join(action(switch, table, call) for call in profile.calls(what))
 
 
 def _params(switch: MrcSwitch, call: ActionCall) -> list[tuple[str, int, int]]:

@@ -7,7 +7,7 @@ P4Info ids, byte strings, translation and arbitration stay on the P4Runtime side
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 FieldMatch = int | tuple[int, int] | None
@@ -137,48 +137,18 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class TableInfo:
-    """Constant part of a table: key, actions by name with parameter widths, and which direct resources it has."""
+    """Constant part of a table: key, actions by name with parameter widths, and its action profile."""
 
     name: str
     key: tuple[KeyInfo, ...]
     actions: dict[str, tuple[int, ...]]
-    size: int
     profile: str | None
-    has_counter: bool
-    has_meter: bool
-    supports_idle: bool
     const_entries: bool
-    const_default: bool
 
     @property
     def has_priority(self) -> bool:
         """True if entries are ordered by priority."""
         return any(key.kind in {"ternary", "range", "optional"} for key in self.key)
-
-
-class GroupMember(NamedTuple):
-    """A member of a selector group. `watch_port` None: always in use."""
-
-    member_id: int
-    weight: int = 1
-    watch_port: int | None = None
-
-
-@dataclass
-class ProfileMember:
-    """One action of an action profile."""
-
-    member_id: int
-    action: ActionCall
-
-
-@dataclass
-class ProfileGroup:
-    """One group of an action selector."""
-
-    group_id: int
-    members: tuple[GroupMember, ...] = ()
-    max_size: int = 0
 
 
 class Replica(NamedTuple):
@@ -225,12 +195,10 @@ DigestCallback = Callable[[DigestList], None]
 
 @dataclass(frozen=True)
 class ProgramInfo:
-    """Names of the loaded program, for the calls of `Pipeline`."""
+    """Tables of the loaded program, and names of what else a control plane can name."""
 
-    tables: dict[str, TableInfo] = field(default_factory=dict)
-    profiles: dict[str, bool] = field(default_factory=dict)  # name -> has a selector
-    counters: dict[str, int] = field(default_factory=dict)  # indirect: name -> size
-    meters: dict[str, int] = field(default_factory=dict)
-    registers: dict[str, tuple[int, int]] = field(default_factory=dict)  # name -> (size, width)
-    digests: dict[str, tuple[int, ...]] = field(default_factory=dict)  # name -> field widths
-    value_sets: dict[str, tuple[int, ...]] = field(default_factory=dict)  # name -> key field widths
+    tables: dict[str, TableInfo]
+    profiles: frozenset[str]
+    counters: frozenset[str]  # indirect ones
+    meters: frozenset[str]  # indirect ones
+    digests: frozenset[str]

@@ -7,8 +7,8 @@ action profile is between entry and action.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from mrclab.softswitch.objects.match import Value, check, matcher
@@ -19,7 +19,6 @@ from mrclab.softswitch.objects.runtime_api import (
     CounterValue,
     EntryAction,
     ExhaustedError,
-    GroupMember,
     GroupRef,
     ImmutableError,
     InvalidRequestError,
@@ -29,8 +28,6 @@ from mrclab.softswitch.objects.runtime_api import (
     MeterConfig,
     NotFoundError,
     PreconditionError,
-    ProfileGroup,
-    ProfileMember,
     TableEntry,
     TableInfo,
 )
@@ -77,7 +74,7 @@ class _Entry:
 class _Member:
     """A member of a profile; `value` is the entry value, `users` counts entries and group places."""
 
-    member: ProfileMember
+    action: ActionCall
     value: Value
     users: int = 0
 
@@ -88,11 +85,10 @@ class _Member:
 
 @dataclass
 class _Group:
-    """A group of a selector; `slots` are its members in the order they were added, each as often as it weighs."""
+    """A group of a selector; `slots` are its members, ids ascending as in BMv2, one as often as it was given."""
 
-    group: ProfileGroup
     empty: Value
-    slots: list[_Member] = field(default_factory=list)
+    slots: list[_Member]
     users: int = 0
 
     def resolve(self, hashed: int) -> Value:
@@ -130,22 +126,22 @@ class RuntimeProfile:
             raise NotFoundError(f"action profile {self.name} has no group {group_id}")
         return group
 
-    def _value(self, member: ProfileMember) -> Value:
-        return build_call(self.actions, member.action, f"action profile {self.name}")
+    def _value(self, action: ActionCall) -> Value:
+        return build_call(self.actions, action, f"action profile {self.name}")
 
-    def insert_member(self, member: ProfileMember) -> None:
+    def insert_member(self, member_id: int, action: ActionCall) -> None:
         """Add a member."""
-        if member.member_id in self._members:
-            raise AlreadyExistsError(f"action profile {self.name} has a member {member.member_id} already")
+        if member_id in self._members:
+            raise AlreadyExistsError(f"action profile {self.name} has a member {member_id} already")
         if self.size and len(self._members) >= self.size:
             raise ExhaustedError(f"action profile {self.name} is full: {self.size} members")
-        self._members[member.member_id] = _Member(member, self._value(member))
+        self._members[member_id] = _Member(action, self._value(action))
 
-    def modify_member(self, member: ProfileMember) -> None:
+    def modify_member(self, member_id: int, action: ActionCall) -> None:
         """Replace a member's action, in all groups and entries that use it."""
-        stored = self._member(member.member_id)
-        stored.value = self._value(member)
-        stored.member = member
+        stored = self._member(member_id)
+        stored.value = self._value(action)
+        stored.action = action
 
     def delete_member(self, member_id: int) -> None:
         """Remove a member that nothing uses."""
@@ -153,38 +149,32 @@ class RuntimeProfile:
             raise PreconditionError(f"action profile {self.name}: member {member_id} is in use")
         del self._members[member_id]
 
-    def members(self) -> list[ProfileMember]:
-        """Return all members."""
-        return [stored.member for stored in self._members.values()]
+    def calls(self, action: EntryAction) -> list[ActionCall]:
+        """Return the action of a member, or those of a group in the order of its members."""
+        target = self.target(action)
+        return [member.action for member in (target.slots if isinstance(target, _Group) else [target])]
 
-    def _slots(self, members: Sequence[GroupMember]) -> list[_Member]:
-        slots: list[_Member] = []
-        for place in sorted(members):  # as BMv2 counts them: by member id
-            if place.weight < 1:
-                raise InvalidRequestError(f"action profile {self.name}: weight {place.weight} is not positive")
-            slots.extend([self._member(place.member_id)] * place.weight)
-        return slots
-
-    def insert_group(self, group: ProfileGroup) -> None:
-        """Add a group."""
+    def insert_group(self, group_id: int, members: Iterable[int]) -> None:
+        """Add a group; a member that is given twice is picked twice as often."""
         self._need_selector()
-        if group.group_id in self._groups:
-            raise AlreadyExistsError(f"action profile {self.name} has a group {group.group_id} already")
-        slots = self._slots(group.members)
-        for member in slots:
-            member.users += 1
-        self._groups[group.group_id] = _Group(group, self.empty, slots)
+        if group_id in self._groups:
+            raise AlreadyExistsError(f"action profile {self.name} has a group {group_id} already")
+        self._groups[group_id] = _Group(self.empty, self._slots(members))
 
-    def modify_group(self, group: ProfileGroup) -> None:
+    def modify_group(self, group_id: int, members: Iterable[int]) -> None:
         """Replace a group's members."""
-        stored = self._group(group.group_id)
-        slots = self._slots(group.members)
-        for member in slots:
-            member.users += 1
+        stored = self._group(group_id)
+        slots = self._slots(members)
         for member in stored.slots:
             member.users -= 1
         stored.slots = slots
-        stored.group = group
+
+    def _slots(self, members: Iterable[int]) -> list[_Member]:
+        """Return the members of a group, each with one user more."""
+        slots = [self._member(member_id) for member_id in sorted(members)]
+        for member in slots:
+            member.users += 1
+        return slots
 
     def delete_group(self, group_id: int) -> None:
         """Remove a group that no entry uses."""
@@ -194,10 +184,6 @@ class RuntimeProfile:
         for member in stored.slots:
             member.users -= 1
         del self._groups[group_id]
-
-    def groups(self) -> list[ProfileGroup]:
-        """Return all groups."""
-        return [stored.group for stored in self._groups.values()]
 
     def _need_selector(self) -> None:
         if not self.is_selector:
@@ -442,13 +428,8 @@ def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
         name=table.name,
         key=keys,
         actions=actions,
-        size=table.size,
         profile=table.profile,
-        has_counter=table.with_counters,
-        has_meter=table.direct_meter is not None,
-        supports_idle=table.support_timeout,
         const_entries=table.entries is not None,
-        const_default=table.const_default_entry,
     )
 
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 
-from mrclab.softswitch.objects.runtime_api import DigestList, RuntimeApiError, TableEntry
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, WriteFailedError, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from finsy.proto import p4r
+
+from mrclab.softswitch.objects.runtime_api import DigestList, TableEntry
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, WriteFailedError, invalid, on_target
 from mrclab.softswitch.p4runtime.pipeline import ForwardingPipeline, check_p4info, load_pipeline, parse_replay
 from mrclab.softswitch.p4runtime.state import Apply
 from mrclab.softswitch.p4runtime.stream import notifications
@@ -92,10 +93,8 @@ class Device:
             self._switch.on_idle(self._on_idle)
             return [_try(apply) for apply in replay]
 
-        try:
+        with on_target("Error in second phase of device update"):
             results = self._switch.run(swap)
-        except RuntimeApiError as error:
-            raise P4RuntimeError(Code.UNKNOWN, f"Error in second phase of device update: {error}") from error
         self._saved = None
         failed = next((result for result in results if result is not None), None)
         if failed is not None:
@@ -139,16 +138,15 @@ class Device:
         with self._lock:
             pipeline = self._written()
             try:
-                for is_single, group in groupby(request.entities, _is_single):
-                    if is_single:
-                        self._read_singles(pipeline, list(group), entities)
-                    else:
-                        for requested in group:
-                            entities.extend(pipeline.handler(requested).read(requested))
+                with on_target("Error when reading from target"):
+                    for is_single, group in groupby(request.entities, _is_single):
+                        if is_single:
+                            self._read_singles(pipeline, list(group), entities)
+                        else:
+                            for requested in group:
+                                entities.extend(pipeline.handler(requested).read(requested))
             except P4RuntimeError as error:
                 failure = error
-            except RuntimeApiError as error:
-                failure = P4RuntimeError(Code.UNKNOWN, f"Error when reading from target: {error}")
         for start in range(0, max(len(entities), 1), ENTITIES_PER_RESPONSE):
             yield from _responses(entities[start : start + ENTITIES_PER_RESPONSE])
         if failure is not None:
@@ -170,20 +168,16 @@ class Device:
     def packet_out(self, packet: p4r.PacketOut) -> None:
         """Send a packet into the pipeline as if it had come in on the CPU port."""
         data = self._running().packet_out.pack(packet)
-        try:
+        with on_target("Error when target sending packet-out"):
             self._switch.run(lambda: self._switch.packet_out(data))
-        except RuntimeApiError as error:
-            raise P4RuntimeError(Code.UNKNOWN, f"Error when target sending packet-out: {error}") from error
 
     def digest_ack(self, ack: p4r.DigestListAck) -> None:
         """Pass an acknowledgement on."""
         digest = self._written().state.index.digests.get(ack.digest_id)
         if digest is None:
             raise invalid(f"{ack.digest_id} is not a valid digest id")
-        try:
+        with on_target("Error when acknowledging digest"):
             self._switch.run(lambda: self._switch.program().digests.ack(digest.name, ack.list_id))
-        except RuntimeApiError as error:
-            raise P4RuntimeError(Code.UNKNOWN, f"Error when acknowledging digest: {error}") from error
 
     # -- from the data plane, in its thread ---------------------------------------------------------------------------
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from finsy.proto import p4i, p4t
+
 from mrclab.softswitch.objects.runtime_api import KeyInfo, ProgramInfo, TableInfo
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid_id
-from mrclab.softswitch.p4runtime.messages.stubs import p4i, p4t
 
 KINDS = {
     p4i.MatchField.EXACT: "exact",

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from finsy.proto import p4i, p4r
+
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.entities import make_handlers
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.messages.stubs import p4i, p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
+from finsy.proto import p4r
 from google.protobuf.message import DecodeError, Message
 
 from mrclab.softswitch.p4runtime.device import Device
 from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address, private
 from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController
 from mrclab.softswitch.p4runtime.stream.notifications import StreamChannel
 from mrclab.softswitch.switch import SoftSwitch

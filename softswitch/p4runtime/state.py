@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import MatchKey
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.switch import SoftSwitch

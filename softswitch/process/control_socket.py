@@ -105,8 +105,9 @@ class ControlSocket:
     def _register_read(self, args: list[str]) -> str:
         """Return the requested cells, or all."""
         name, *indices = args
-        cells = map(int, indices) if indices else range(self._switch.program().info.registers.get(name, (1, 0))[0])
-        read = self._switch.program().register_read
+        program = self._switch.program()
+        cells = map(int, indices) if indices else range(len(program.registers.get(name, [0])))
+        read = program.register_read
         return " ".join([str(read(name, number)) for number in cells])
 
     def _register_write(self, args: list[str]) -> str:

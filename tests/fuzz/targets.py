@@ -25,6 +25,7 @@ if str(UNIT) not in sys.path:
 # ruff: noqa: E402 - helpers of the unit tests are found only now
 import mrc_sim
 import roce_sim
+from finsy.proto import p4r
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
@@ -45,7 +46,6 @@ from mrclab.rpc.errors import FramingError, RpcError
 from mrclab.rpc.framing import LineSplitter, decode
 from mrclab.softswitch.p4runtime.device import Device
 from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo import fabricfile
 from mrclab.topo.spec import SpecError

@@ -90,11 +90,11 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
         table = next(t for t in info.tables.values() if t.profile and t.profile.endswith(profile))
         call = _soft_action(switch, table.name, (action, args))
         assert isinstance(call, api.ActionCall)
-        switch.profile(table.profile or "").insert_member(api.ProfileMember(member, call))
+        switch.profile(table.profile or "").insert_member(member, call)
     for profile, group, weights in setup.groups:
         name = next(p for p in info.profiles if p.endswith(profile))
-        members = tuple(api.GroupMember(m, w) for m, w in weights.items())
-        switch.profile(name).insert_group(api.ProfileGroup(group, members))
+        members = [member for member, weight in weights.items() for _ in range(weight)]
+        switch.profile(name).insert_group(group, members)
     for name, match, action, priority in setup.entries:
         table_name = soft_table(switch, name)
         key = soft_match(info.tables[table_name].key, match)
@@ -113,9 +113,7 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
         key = soft_match(info.tables[table_name].key, match)
         switch.table(table_name).set_meter(key, 0, api.MeterConfig(*rates))
     for name, values in setup.value_sets.items():
-        full = next(v for v in info.value_sets if v == name)
-        width = info.value_sets[full][0]
-        switch.program().value_sets[full].members = [((value, (1 << width) - 1),) for value in values]
+        switch.program().value_sets[name].members = [((value, -1),) for value in values]
 
 
 # -- BMv2 -------------------------------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ class ProbedSwitch(SoftSwitch):
         self.packets.append(data)
         super().packet_out(data)
 
-    def commit(self, pipeline: Any, keep_state: bool = False) -> None:
-        super().commit(pipeline, keep_state)
+    def commit(self, pipeline: Any) -> None:
+        super().commit(pipeline)
         digests = self.program().digests
         take = digests.ack
 

@@ -238,4 +238,4 @@ def test_a_translated_string_has_no_width(running: Running) -> None:
 
 def test_every_object_must_be_in_the_program() -> None:
     with pytest.raises(P4InfoError, match="is not in the device configuration"):
-        P4Index.build(P4INFO, ProgramInfo())
+        P4Index.build(P4INFO, ProgramInfo({}, frozenset(), frozenset(), frozenset(), frozenset()))

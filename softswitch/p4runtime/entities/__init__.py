@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.p4runtime.entities.counters import (
     CounterHandler,
     DirectCounterHandler,
@@ -15,7 +17,6 @@ from mrclab.softswitch.p4runtime.entities.profiles import GroupHandler, MemberHa
 from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
 
 

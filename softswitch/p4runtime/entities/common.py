@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
+from finsy.proto import p4r
 from google.protobuf.message import Message
 
-from mrclab.softswitch.objects.runtime_api import CounterValue, MeterConfig, RuntimeApiError
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, target_error
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
-from mrclab.softswitch.p4runtime.state import Apply
+from mrclab.softswitch.objects.runtime_api import CounterValue, MeterConfig
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
@@ -18,7 +16,6 @@ M = TypeVar("M", bound=Message)
 
 MAX_BURST = (1 << 32) - 1
 ALL_GREEN = -1  # PI's word for "no limit" in each field of a meter configuration
-MAX_PORT_BYTES = 4
 
 
 def own_copy(message: M) -> M:
@@ -36,16 +33,12 @@ def check_update_type(update_type: int) -> None:
         raise invalid("Invalid update type")
 
 
-def on_target(failure: str, call: Callable[[], None]) -> Apply:
-    """Return `call` with the data plane's refusals turned into P4Runtime errors that begin with `failure`."""
-
-    def apply() -> None:
-        try:
-            call()
-        except RuntimeApiError as error:
-            raise target_error(failure, error) from error
-
-    return apply
+def check_default_key(entry: p4r.TableEntry) -> None:
+    """Refuse a default entry with a key or a priority."""
+    if entry.match:
+        raise invalid("Non-empty key for default entry")
+    if entry.priority:
+        raise invalid("Non-zero priority for default entry")
 
 
 def meter_from_proto(config: p4r.MeterConfig) -> MeterConfig | None:
@@ -81,12 +74,3 @@ def _signed(value: int) -> int:
 def counter_to_proto(value: CounterValue) -> p4r.CounterData:
     """Return the message for `value`; counts beyond 63 bits wrap as they do in PI."""
     return p4r.CounterData(packet_count=_signed(value.packets % (1 << 64)), byte_count=_signed(value.bytes % (1 << 64)))
-
-
-def watch_port(message: p4r.ActionProfileGroup.Member | p4r.ActionProfileAction) -> int | None:
-    """Return the port to watch, None for "always in use"; as in PI, a port that is 0 or too long counts as none."""
-    if message.WhichOneof("watch_kind") == "watch_port":
-        data = message.watch_port
-        port = int.from_bytes(data, "big") if len(data) <= MAX_PORT_BYTES else 0
-        return port if 0 < port < 1 << 31 else None
-    return message.watch if message.watch > 0 else None

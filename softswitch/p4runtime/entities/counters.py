@@ -6,25 +6,25 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import CounterValue, MatchKey, MeterConfig, RuntimeApiError, TableEntry
 from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
+    check_default_key,
     check_update_type,
     counter_to_proto,
     meter_from_proto,
     meter_to_proto,
-    on_target,
 )
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, on_target
 from mrclab.softswitch.p4runtime.p4info import P4InfoCounter, P4InfoMeter, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 READ_BATCH = 512  # cells fetched at once, between two packets
 NEGATIVE_INDEX = "A negative number is not a valid index value"
-WRITE_FAILED = "Error when writing to counter"
 
 
 class CellHandler:
@@ -83,10 +83,8 @@ class CellHandler:
         indexes = range(array.size) if index is None else range(index, index + 1)
         for start in range(0, len(indexes), READ_BATCH):
             batch = indexes[start : start + READ_BATCH]
-            try:
+            with on_target(self.read_failure):
                 values = self._switch.run(partial(self._values, array.name, batch))
-            except RuntimeApiError as error:
-                raise target_error(self.read_failure, error) from error
             for at, value in zip(batch, values, strict=True):
                 yield self.to_entity(array, at, value)
 
@@ -126,10 +124,7 @@ class DirectHandler:
         table, message = self._table(direct), direct.table_entry
         if not message.is_default_action:
             return EntryRef(table, key_from_proto(message, table), message.priority, is_default=False)
-        if message.match:
-            raise invalid("Non-empty key for default entry")
-        if message.priority:
-            raise invalid("Non-zero priority for default entry")
+        check_default_key(message)
         return EntryRef(table, (), 0, is_default=True)
 
     def check_entry_exists(self, ref: EntryRef) -> None:
@@ -204,11 +199,12 @@ class CounterHandler(CellHandler):
             raise invalid("INSERT update type not supported for counters")
 
         def write() -> None:
-            current = self._switch.program().counter_read(array.name, index)
-            value = CounterValue(0, 0) if update_type == DELETE else merged(array, message.data, current)
-            self._switch.program().counter_write(array.name, index, value)
+            with on_target("Error when writing to counter"):
+                current = self._switch.program().counter_read(array.name, index)
+                value = CounterValue(0, 0) if update_type == DELETE else merged(array, message.data, current)
+                self._switch.program().counter_write(array.name, index, value)
 
-        return on_target(WRITE_FAILED, write)
+        return write
 
 
 class DirectCounterHandler(DirectHandler):
@@ -229,13 +225,11 @@ class DirectCounterHandler(DirectHandler):
                 raise invalid("INSERT update type not supported for counters")
             self.refuse_default(ref, "Error when writing to direct counter")
             info = self._state.index.direct_counter_of_table[ref.table.id]
-            try:
+            with on_target("Error when writing to direct counter"):
                 entry = self._switch.table(ref.table.name).get(ref.match, ref.priority)
                 current = entry.counter or CounterValue(0, 0)
                 value = CounterValue(0, 0) if update_type == DELETE else merged(info, message.data, current)
                 self._switch.table(ref.table.name).set_counter(ref.match, ref.priority, value)
-            except RuntimeApiError as error:
-                raise target_error("Error when writing to direct counter", error) from error
 
         return apply
 
@@ -272,9 +266,12 @@ class MeterHandler(CellHandler):
         """Check an update of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None
-        return on_target(
-            "Error when writing meter spec", lambda: self._switch.program().meter_write(array.name, index, config)
-        )
+
+        def write() -> None:
+            with on_target("Error when writing meter spec"):
+                self._switch.program().meter_write(array.name, index, config)
+
+        return write
 
 
 class DirectMeterHandler(DirectHandler):
@@ -295,7 +292,8 @@ class DirectMeterHandler(DirectHandler):
             _check_modify(update_type)
             config = meter_from_proto(message.config) if message.HasField("config") else None
             self.refuse_default(ref, failure)
-            on_target(failure, lambda: self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config))()
+            with on_target(failure):
+                self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config)
 
         return apply
 

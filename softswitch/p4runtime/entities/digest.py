@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import DigestConfig
-from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, MODIFY, on_target, own_copy
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, MODIFY, own_copy
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, on_target
 from mrclab.softswitch.p4runtime.p4info import Digest
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
@@ -41,14 +42,12 @@ class DigestHandler:
                 raise P4RuntimeError(Code.ALREADY_EXISTS, f"Digest {digest.id} already configured")
             if update_type != INSERT and not configured:
                 raise _not_configured(digest.id)
-            on_target("Error when configuring digest with target", lambda: enable(config))()
+            with on_target("Error when configuring digest with target"):
+                self._switch.program().digests.enable(digest.name, config)
             if update_type == DELETE:
                 del self._state.digests[digest.id]
             else:
                 self._state.digests[digest.id] = own_copy(message)
-
-        def enable(config: DigestConfig | None) -> None:
-            self._switch.program().digests.enable(digest.name, config)
 
         return apply
 

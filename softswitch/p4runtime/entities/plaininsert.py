@@ -5,9 +5,10 @@ Updates of another form, or with any mistake, are left to the table's handler, w
 
 from __future__ import annotations
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import ActionCall, MatchKey, RuntimeApiError, TableInfo
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, target_error
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
 

@@ -7,30 +7,18 @@ weight, and the entry gets a group of its own. All disappear with the entry.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from mrclab.softswitch.objects.runtime_api import (
-    ActionCall,
-    EntryAction,
-    GroupMember,
-    GroupRef,
-    ProfileGroup,
-    ProfileMember,
-    RuntimeApiError,
-)
-from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy, watch_port
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from finsy.proto import p4r
+
+from mrclab.softswitch.objects.runtime_api import ActionCall, EntryAction, GroupRef
+from mrclab.softswitch.objects.tables import RuntimeProfile
+from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, on_target
 from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoActionProfile
-from mrclab.softswitch.p4runtime.profile_state import (
-    ActionProfileState,
-    GroupState,
-    Membership,
-    MemberState,
-    OneShotMember,
-)
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState, GroupState, MemberState, OneShotGroup
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
-from mrclab.softswitch.switch import SoftSwitch
 
 MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be able to fill the memory
 
@@ -38,7 +26,6 @@ MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be 
 class _ProfileHandler:
     def __init__(self, state: PipelineState) -> None:
         self._state = state
-        self._switch = state.switch
 
     def _profile(self, profile_id: int) -> P4InfoActionProfile:
         profile = self._state.index.profiles.get(profile_id)
@@ -46,44 +33,18 @@ class _ProfileHandler:
             raise invalid_id()
         return profile
 
-    def _stored(self, profile: P4InfoActionProfile) -> ActionProfileState:
-        return self._state.profiles[profile.id].by_members()
+    def _both(self, profile: P4InfoActionProfile) -> tuple[ActionProfileState, RuntimeProfile]:
+        """Return a profile as the controller sees it, and as the data plane does."""
+        return self._state.profiles[profile.id].by_members(), self._state.switch.profile(profile.name)
 
     def _readable(self, profile_id: int) -> Iterator[tuple[P4InfoActionProfile, ActionProfileState]]:
         """Yield the profiles of a read; those in one-shot use have no members or groups to show."""
         if profile_id:
             profile = self._profile(profile_id)
-            yield profile, self._stored(profile)
+            yield profile, self._state.profiles[profile.id].by_members()
             return
         for profile in self._state.index.profiles.values():
             yield profile, self._state.profiles[profile.id]
-
-    def _set_copies(
-        self, profile: P4InfoActionProfile, stored: ActionProfileState, member_id: int, copies: int
-    ) -> None:
-        """Give a member `copies` copies in the data plane, adding at the end or removing from there."""
-        member = stored.members[member_id]
-        while len(member.handles) < copies:
-            handle = stored.member_handles.take()
-            try:
-                self._switch.profile(profile.name).insert_member(ProfileMember(handle, member.action))
-            except RuntimeApiError as error:
-                stored.member_handles.give_back(handle)
-                raise target_error("Error when creating member on target", error) from error
-            member.handles.append(handle)
-            stored.member_ids[handle] = member_id
-        while len(member.handles) > copies:
-            self._drop_copy(profile, stored, member)
-
-    def _drop_copy(self, profile: P4InfoActionProfile, stored: ActionProfileState, member: MemberState) -> None:
-        handle = member.handles[-1]
-        try:
-            self._switch.profile(profile.name).delete_member(handle)
-        except RuntimeApiError as error:
-            raise target_error("Error when deleting member on target", error) from error
-        member.handles.pop()
-        del stored.member_ids[handle]
-        stored.member_handles.give_back(handle)
 
 
 class MemberHandler(_ProfileHandler):
@@ -102,30 +63,28 @@ class MemberHandler(_ProfileHandler):
         return lambda: self._modify(profile, message.member_id, call)
 
     def _create(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
-        stored = self._stored(profile)
+        stored, target = self._both(profile)
         if member_id in stored.members:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate member id: {member_id}")
         stored.members[member_id] = MemberState(call, [])
         try:
-            self._set_copies(profile, stored, member_id, 1)
+            stored.set_copies(target, member_id, 1)
         except P4RuntimeError:
             del stored.members[member_id]
             raise
 
     def _modify(self, profile: P4InfoActionProfile, member_id: int, call: ActionCall) -> None:
-        member = _member(self._stored(profile), member_id)
-        try:
+        stored, target = self._both(profile)
+        member = _member(stored, member_id)
+        with on_target("Error when modifying member on target"):
             for handle in member.handles:
-                self._switch.profile(profile.name).modify_member(ProfileMember(handle, call))
-        except RuntimeApiError as error:
-            raise target_error("Error when modifying member on target", error) from error
+                target.modify_member(handle, call)
         member.action = call
 
     def _delete(self, profile: P4InfoActionProfile, member_id: int) -> None:
-        stored = self._stored(profile)
-        member = _member(stored, member_id)
-        while member.handles:
-            self._drop_copy(profile, stored, member)
+        stored, target = self._both(profile)
+        _member(stored, member_id)
+        stored.set_copies(target, member_id, 0)
         del stored.members[member_id]
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
@@ -162,62 +121,49 @@ class GroupHandler(_ProfileHandler):
         return lambda: self._modify(profile, message)
 
     def _create(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        stored = self._stored(profile)
+        stored, target = self._both(profile)
         if message.group_id in stored.groups:
             raise P4RuntimeError(Code.ALREADY_EXISTS, f"Duplicate group id: {message.group_id}")
         members = _memberships(profile, stored, message, message.max_size)
         group = GroupState(stored.group_handles.take(), message.max_size, members)
         stored.groups[message.group_id] = group
         try:
-            self._grow(profile, stored, group)
-            self._switch.profile(profile.name).insert_group(_target_group(stored, group))
-        except (RuntimeApiError, P4RuntimeError) as error:
+            handles = stored.grow(target, group)
+            with on_target("Error when creating group on target"):
+                target.insert_group(group.handle, handles)
+        except P4RuntimeError:
             del stored.groups[message.group_id]
             stored.group_handles.give_back(group.handle)
-            self._shrink(profile, stored, group.members)
-            if isinstance(error, P4RuntimeError):
-                raise
-            raise target_error("Error when creating group on target", error) from error
+            stored.shrink(target, group)
+            raise
         stored.group_ids[group.handle] = message.group_id
 
     def _modify(self, profile: P4InfoActionProfile, message: p4r.ActionProfileGroup) -> None:
-        stored = self._stored(profile)
-        group = _group(stored, message.group_id)
-        if message.max_size not in {0, group.max_size}:
+        stored, target = self._both(profile)
+        old = _group(stored, message.group_id)
+        if message.max_size not in {0, old.max_size}:
             raise invalid("Cannot change group max_size after group creation")
-        old = group.members
-        group.members = _memberships(profile, stored, message, group.max_size)
+        new = replace(old, members=_memberships(profile, stored, message, old.max_size))
+        stored.groups[message.group_id] = new
         try:
-            self._grow(profile, stored, group)
-            self._switch.profile(profile.name).modify_group(_target_group(stored, group))
-        except (RuntimeApiError, P4RuntimeError) as error:
-            new, group.members = group.members, old
-            self._shrink(profile, stored, new)
-            if isinstance(error, P4RuntimeError):
-                raise
-            raise target_error("Error when setting group membership on target", error) from error
-        self._shrink(profile, stored, old)
+            handles = stored.grow(target, new)
+            with on_target("Error when setting group membership on target"):
+                target.modify_group(new.handle, handles)
+        except P4RuntimeError:
+            stored.groups[message.group_id] = old
+            stored.shrink(target, new)
+            raise
+        stored.shrink(target, old)
 
     def _delete(self, profile: P4InfoActionProfile, group_id: int) -> None:
-        stored = self._stored(profile)
+        stored, target = self._both(profile)
         group = _group(stored, group_id)
-        try:
-            self._switch.profile(profile.name).delete_group(group.handle)
-        except RuntimeApiError as error:
-            raise target_error("Error when deleting group on target", error) from error
+        with on_target("Error when deleting group on target"):
+            target.delete_group(group.handle)
         del stored.groups[group_id]
         del stored.group_ids[group.handle]
         stored.group_handles.give_back(group.handle)
-        self._shrink(profile, stored, group.members)
-
-    def _grow(self, profile: P4InfoActionProfile, stored: ActionProfileState, group: GroupState) -> None:
-        for member_id, membership in group.members.items():
-            copies = max(membership.weight, len(stored.members[member_id].handles))
-            self._set_copies(profile, stored, member_id, copies)
-
-    def _shrink(self, profile: P4InfoActionProfile, stored: ActionProfileState, members: dict[int, Membership]) -> None:
-        for member_id in members:
-            self._set_copies(profile, stored, member_id, stored.largest_weight(member_id))
+        stored.shrink(target, group)
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one group (nothing if there is none of this id) or, for id 0, all."""
@@ -230,7 +176,7 @@ class GroupHandler(_ProfileHandler):
                             action_profile_id=profile.id,
                             group_id=group_id,
                             max_size=group.max_size,
-                            members=(item.watch for _, item in sorted(group.members.items())),
+                            members=(member for _, member in sorted(group.members.items())),
                         )
                     )
 
@@ -258,25 +204,16 @@ def _check_max_size(profile: P4InfoActionProfile, message: p4r.ActionProfileGrou
 
 def _memberships(
     profile: P4InfoActionProfile, stored: ActionProfileState, message: p4r.ActionProfileGroup, max_size: int
-) -> dict[int, Membership]:
+) -> dict[int, p4r.ActionProfileGroup.Member]:
     total = sum(member.weight for member in message.members)
     check_weights(total, max_size or profile.max_group_size, "Sum of member weights exceeds maximum group size")
-    members: dict[int, Membership] = {}
+    members: dict[int, p4r.ActionProfileGroup.Member] = {}
     for member in message.members:
         _member(stored, member.member_id)
         if member.member_id in members:
             raise invalid(f"Duplicate member id {member.member_id} for group {message.group_id}, use weights instead")
-        members[member.member_id] = Membership(member.weight, watch_port(member), own_copy(member))
+        members[member.member_id] = own_copy(member)
     return members
-
-
-def _target_group(stored: ActionProfileState, group: GroupState) -> ProfileGroup:
-    members = (
-        GroupMember(handle, 1, membership.watch_port)
-        for member_id, membership in group.members.items()
-        for handle in stored.members[member_id].handles[: membership.weight]
-    )
-    return ProfileGroup(group.handle, tuple(sorted(members)), group.max_size)
 
 
 def check_profile_action(action: p4r.Action, profile: P4InfoActionProfile, index: P4Index) -> ActionCall:
@@ -302,50 +239,33 @@ def create_oneshot(
     if not actions.action_profile_actions:
         raise P4RuntimeError(Code.UNIMPLEMENTED, "No support for empty action profile groups")
     calls = [check_profile_action(item.action, profile, state.index) for item in actions.action_profile_actions]
-    if any(item.weight <= 0 for item in actions.action_profile_actions):
+    weights = [item.weight for item in actions.action_profile_actions]
+    if any(weight <= 0 for weight in weights):
         raise invalid("Member weight must be a positive integer value")
-    total = sum(item.weight for item in actions.action_profile_actions)
-    check_weights(total, profile.max_group_size, "Sum of weights exceeds static max_group_size (from P4Info)")
+    check_weights(sum(weights), profile.max_group_size, "Sum of weights exceeds static max_group_size (from P4Info)")
 
     def create() -> EntryAction:
-        stored = state.profiles[profile_id].by_oneshot()
-        members = [OneShotMember(own_copy(item), []) for item in actions.action_profile_actions]
+        stored, target = state.profiles[profile_id].by_oneshot(), state.switch.profile(profile.name)
+        made, group = OneShotGroup(own_copy(actions), []), stored.group_handles.take()
         try:
-            return _create_oneshot(state.switch, profile.name, stored, members, calls)
-        except RuntimeApiError as error:
-            _remove_members(state.switch, profile.name, stored, members)
-            raise target_error("Error when creating member on target", error) from error
+            for call, weight in zip(calls, weights, strict=True):
+                for _ in range(weight):
+                    made.handles.append(stored.add_handle(target, call))
+            with on_target("Error when creating member on target"):
+                target.insert_group(group, made.handles)
+        except P4RuntimeError:
+            _remove_oneshot(stored, target, group, made)
+            raise
+        stored.oneshots[group] = made
+        return GroupRef(group)
 
     return create
 
 
-def _create_oneshot(
-    switch: SoftSwitch, name: str, stored: ActionProfileState, members: list[OneShotMember], calls: list[ActionCall]
-) -> EntryAction:
-    for member, call in zip(members, calls, strict=True):
-        for _ in range(member.message.weight):
-            handle = stored.member_handles.take()
-            try:
-                switch.profile(name).insert_member(ProfileMember(handle, call))
-            except RuntimeApiError:
-                stored.member_handles.give_back(handle)
-                raise
-            member.handles.append(handle)
-    group = stored.group_handles.take()
-    listed = tuple(GroupMember(h, 1, watch_port(member.message)) for member in members for h in member.handles)
-    try:
-        switch.profile(name).insert_group(ProfileGroup(group, tuple(sorted(listed)), len(members)))
-    except RuntimeApiError:
-        stored.group_handles.give_back(group)
-        raise
-    stored.oneshots[group] = members
-    return GroupRef(group)
-
-
-def _remove_members(switch: SoftSwitch, name: str, stored: ActionProfileState, members: list[OneShotMember]) -> None:
-    for handle in (h for member in members for h in member.handles):
-        switch.profile(name).delete_member(handle)
-        stored.member_handles.give_back(handle)
+def _remove_oneshot(stored: ActionProfileState, target: RuntimeProfile, group: int, made: OneShotGroup) -> None:
+    for handle in made.handles:
+        stored.remove_handle(target, handle)
+    stored.group_handles.give_back(group)
 
 
 def delete_oneshot(state: PipelineState, profile_id: int, action: EntryAction) -> None:
@@ -353,12 +273,6 @@ def delete_oneshot(state: PipelineState, profile_id: int, action: EntryAction) -
     stored = state.profiles[profile_id]
     if not isinstance(action, GroupRef) or action.group_id not in stored.oneshots:
         return
-    name = state.index.profiles[profile_id].name
-    state.switch.profile(name).delete_group(action.group_id)
-    _remove_members(state.switch, name, stored, stored.oneshots.pop(action.group_id))
-    stored.group_handles.give_back(action.group_id)
-
-
-def oneshot_to_proto(profile: ActionProfileState, group: int) -> p4r.ActionProfileActionSet:
-    """Return the action set as it was written."""
-    return p4r.ActionProfileActionSet(action_profile_actions=(member.message for member in profile.oneshots[group]))
+    target = state.switch.profile(state.index.profiles[profile_id].name)
+    target.delete_group(action.group_id)
+    _remove_oneshot(stored, target, action.group_id, stored.oneshots.pop(action.group_id))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from finsy.proto import p4r
+
+from mrclab.softswitch.objects.replication import Replication
 from mrclab.softswitch.objects.runtime_api import CloneSession, Replica
-from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, on_target, own_copy
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, on_target
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 FIRST_RESERVED_ID = 1 << 15  # PI keeps the multicast groups from here on for clone sessions
 MAX_PORT_BYTES = 4
+GROUP, SESSION = "Multicast group", "Clone session id"  # as PI's messages call them
 
 
 class ReplicationHandler:
@@ -31,125 +35,97 @@ class ReplicationHandler:
             return self._parse_clone(update_type, entry.clone_session_entry)
         raise invalid("Invalid PRE operation")
 
+    def _parse_multicast(self, update_type: int, message: p4r.MulticastGroupEntry) -> Apply:
+        group = message.multicast_group_id
+        if group == 0:
+            raise invalid("0 is not a valid group id")
+        _check_group_id(group)
+        check_update_type(update_type)
+        replicas = () if update_type == DELETE else _replicas(message)
+        doing = "creating" if update_type == INSERT else "deleting" if update_type == DELETE else "modifying"
+        failure = f"Error when {doing} multicast group in target"
+
+        def write(target: Replication) -> None:
+            if update_type == DELETE:
+                target.delete_group(group)
+            else:
+                (target.insert_group if update_type == INSERT else target.modify_group)(group, replicas)
+
+        return self._update(update_type, GROUP, self._state.multicast, group, message, write, failure)
+
+    def _parse_clone(self, update_type: int, message: p4r.CloneSessionEntry) -> Apply:
+        number = message.session_id
+        if number == 0:
+            raise invalid("0 is not a valid session id")
+        check_update_type(update_type)
+        if number >= FIRST_RESERVED_ID:
+            raise invalid("Clone session id out-of-range")
+        replicas = () if update_type == DELETE else _replicas(message)
+        if update_type != DELETE and message.class_of_service:
+            raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
+        if update_type != DELETE and message.packet_length_bytes < 0:
+            raise invalid("packet_length_bytes must not be negative")
+        session = CloneSession(number, replicas, 0, message.packet_length_bytes)
+        failure = f"Error when {'resetting' if update_type == DELETE else 'creating'} clone session in target"
+
+        def write(target: Replication) -> None:
+            if update_type == DELETE:
+                target.delete_session(number)
+            else:
+                (target.insert_session if update_type == INSERT else target.modify_session)(session)
+
+        return self._update(update_type, SESSION, self._state.clones, number, message, write, failure)
+
+    def _update(
+        self,
+        update_type: int,
+        what: str,
+        written: dict[int, Any],
+        number: int,
+        message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry,
+        write: Callable[[Replication], None],
+        failure: str,
+    ) -> Apply:
+        """Return the function that writes a group or session, and notes `message` under its number."""
+
+        def apply() -> None:
+            exists = number in written
+            if exists and update_type == INSERT:
+                raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
+            if not exists and update_type != INSERT:
+                raise _missing(what)
+            with on_target(failure):
+                write(self._switch.copies())
+            if update_type == DELETE:
+                del written[number]
+            else:
+                written[number] = _in_order(message)
+
+        return apply
+
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one multicast group or clone session, or all (id 0)."""
         entry = entity.packet_replication_engine_entry
         kind = entry.WhichOneof("type")
+        written: dict[int, Any]
         if kind == "multicast_group_entry":
-            return self._read_multicast(entry.multicast_group_entry.multicast_group_id)
-        if kind == "clone_session_entry":
-            return self._read_clones(entry.clone_session_entry.session_id)
-        raise invalid("Invalid PRE operation")
-
-    # -- multicast groups ---------------------------------------------------------------------------------------------
-
-    def _parse_multicast(self, update_type: int, message: p4r.MulticastGroupEntry) -> Apply:
-        group_id = message.multicast_group_id
-        if group_id == 0:
-            raise invalid("0 is not a valid group id")
-        _check_group_id(group_id)
-        check_update_type(update_type)
-        if update_type == DELETE:
-            return lambda: self._delete_multicast(group_id)
-        replicas = _replicas(message.replicas)
-
-        def apply() -> None:
-            exists = group_id in self._state.multicast
-            if update_type == INSERT:
-                if exists:
-                    raise P4RuntimeError(Code.ALREADY_EXISTS, "Multicast group already exists")
-                write, what = self._switch.copies().insert_group, "creating"
-            else:
-                if not exists:
-                    raise _no_group()
-                write, what = self._switch.copies().modify_group, "modifying"
-            on_target(f"Error when {what} multicast group in target", lambda: write(group_id, replicas))()
-            self._state.multicast[group_id] = own_copy(message)
-
-        return apply
-
-    def _delete_multicast(self, group_id: int) -> None:
-        if group_id not in self._state.multicast:
-            raise _no_group()
-        on_target(
-            "Error when deleting multicast group in target", lambda: self._switch.copies().delete_group(group_id)
-        )()
-        del self._state.multicast[group_id]
-
-    def _read_multicast(self, group_id: int) -> Iterator[p4r.Entity]:
-        _check_group_id(group_id)
-        if group_id and group_id not in self._state.multicast:
-            raise _no_group()
-        for number, written in sorted(self._state.multicast.items()):
-            if group_id in {0, number}:
+            number, written, what = entry.multicast_group_entry.multicast_group_id, self._state.multicast, GROUP
+            _check_group_id(number)
+        elif kind == "clone_session_entry":
+            number, written, what = entry.clone_session_entry.session_id, self._state.clones, SESSION
+        else:
+            raise invalid("Invalid PRE operation")
+        if number and number not in written:
+            raise _missing(what)
+        for found, message in sorted(written.items()):
+            if number in {0, found}:
                 entity = p4r.Entity()
-                group = entity.packet_replication_engine_entry.multicast_group_entry
-                group.multicast_group_id = number
-                group.replicas.extend(_in_order(written.replicas))
-                group.metadata = written.metadata
-                yield entity
-
-    # -- clone sessions -----------------------------------------------------------------------------------------------
-
-    def _parse_clone(self, update_type: int, message: p4r.CloneSessionEntry) -> Apply:
-        session_id = message.session_id
-        if session_id == 0:
-            raise invalid("0 is not a valid session id")
-        check_update_type(update_type)
-        if session_id >= FIRST_RESERVED_ID:
-            raise invalid("Clone session id out-of-range")
-        if update_type == DELETE:
-            return lambda: self._delete_clone(session_id)
-        replicas = _replicas(message.replicas)
-        if message.class_of_service:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
-        if message.packet_length_bytes < 0:
-            raise invalid("packet_length_bytes must not be negative")
-        session = CloneSession(session_id, replicas, 0, message.packet_length_bytes)
-
-        def apply() -> None:
-            exists = session_id in self._state.clones
-            if update_type == INSERT:
-                if exists:
-                    raise P4RuntimeError(Code.ALREADY_EXISTS, "Clone session id already exists")
-                write = self._switch.copies().insert_session
-            else:
-                if not exists:
-                    raise _no_session()
-                write = self._switch.copies().modify_session
-            on_target("Error when creating clone session in target", lambda: write(session))()
-            self._state.clones[session_id] = own_copy(message)
-
-        return apply
-
-    def _delete_clone(self, session_id: int) -> None:
-        if session_id not in self._state.clones:
-            raise _no_session()
-        on_target(
-            "Error when resetting clone session in target", lambda: self._switch.copies().delete_session(session_id)
-        )()
-        del self._state.clones[session_id]
-
-    def _read_clones(self, session_id: int) -> Iterator[p4r.Entity]:
-        if session_id and session_id not in self._state.clones:
-            raise _no_session()
-        for number, written in sorted(self._state.clones.items()):
-            if session_id in {0, number}:
-                entity = p4r.Entity()
-                session = entity.packet_replication_engine_entry.clone_session_entry
-                session.session_id = number
-                session.class_of_service = written.class_of_service
-                session.packet_length_bytes = written.packet_length_bytes
-                session.replicas.extend(_in_order(written.replicas))
+                getattr(entity.packet_replication_engine_entry, kind).CopyFrom(message)
                 yield entity
 
 
-def _no_group() -> P4RuntimeError:
-    return P4RuntimeError(Code.NOT_FOUND, "Multicast group does not exist")
-
-
-def _no_session() -> P4RuntimeError:
-    return P4RuntimeError(Code.NOT_FOUND, "Clone session id does not exist")
+def _missing(what: str) -> P4RuntimeError:
+    return P4RuntimeError(Code.NOT_FOUND, f"{what} does not exist")
 
 
 def _check_group_id(group_id: int) -> None:
@@ -157,8 +133,8 @@ def _check_group_id(group_id: int) -> None:
         raise P4RuntimeError(Code.OUT_OF_RANGE, "Group id value is too high")
 
 
-def _replicas(messages: Iterable[p4r.Replica]) -> tuple[Replica, ...]:
-    replicas = tuple(Replica(_port(message), message.instance) for message in messages)
+def _replicas(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> tuple[Replica, ...]:
+    replicas = tuple(Replica(_port(replica), replica.instance) for replica in message.replicas)
     if len(set(replicas)) != len(replicas):
         raise invalid("Duplicate replica in multicast group")
     return replicas
@@ -182,6 +158,8 @@ def _port(message: p4r.Replica) -> int:
     return port
 
 
-def _in_order(replicas: Iterable[p4r.Replica]) -> Iterable[p4r.Replica]:
-    """Return replicas in the order in which PI gives them back: by instance, then port."""
-    return sorted(replicas, key=lambda r: (r.instance, r.WhichOneof("port_kind") or "", _port(r)))
+def _in_order(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> Any:
+    """Return a copy with the replicas in the order in which PI gives them back: by instance, then port."""
+    copy = own_copy(message)
+    copy.replicas.sort(key=lambda r: (r.instance, r.WhichOneof("port_kind") or "", _port(r)))
+    return copy

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import (
     ActionCall,
     CounterValue,
@@ -21,26 +23,24 @@ from mrclab.softswitch.objects.runtime_api import (
 from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
+    check_default_key,
     check_update_type,
     counter_to_proto,
     meter_from_proto,
     meter_to_proto,
 )
 from mrclab.softswitch.p4runtime.entities.plaininsert import PlainInsert, already_exists
-from mrclab.softswitch.p4runtime.entities.profiles import (
-    create_oneshot,
-    delete_oneshot,
-    oneshot_to_proto,
-)
+from mrclab.softswitch.p4runtime.entities.profiles import create_oneshot, delete_oneshot
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, target_error
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, on_target
 from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4InfoTable
+from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
 
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MS = 1_000_000
+MODIFY_FAILED = "Error when modifying match entry in target"
 
 ActionMaker = Callable[[], EntryAction]
 """Gives the entry's action in the data-plane thread, where members and groups are looked up or made."""
@@ -110,13 +110,13 @@ class TableHandler:
     def _write(self, update_type: int, table: P4InfoTable, entry: TableEntry) -> None:
         inserting = update_type == INSERT
         try:
-            target = self._switch.table(table.name)
-            (target.insert if inserting else target.modify)(entry)
-        except RuntimeApiError as error:
+            with on_target("Error when adding match entry to target" if inserting else MODIFY_FAILED):
+                target = self._switch.table(table.name)
+                (target.insert if inserting else target.modify)(entry)
+        except P4RuntimeError:
             if table.profile_id:
                 delete_oneshot(self._state, table.profile_id, entry.action)
-            what = "adding match entry to" if inserting else "modifying match entry in"
-            raise target_error(f"Error when {what} target", error) from error
+            raise
 
     def _note(
         self,
@@ -149,10 +149,8 @@ class TableHandler:
     def _delete(self, key: EntryKey, table: P4InfoTable) -> None:
         notes = self._state.entries.get(key) or self._adopt(key, table)
         _, match, priority = key
-        try:
+        with on_target("Error when deleting match entry in target"):
             self._switch.table(table.name).delete(match, priority)
-        except RuntimeApiError as error:
-            raise target_error("Error when deleting match entry in target", error) from error
         self._state.entries.pop(key, None)
         if notes.oneshot_group is not None:
             delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
@@ -161,24 +159,17 @@ class TableHandler:
         if update_type in {INSERT, DELETE}:
             verb = "INSERT" if update_type == INSERT else "DELETE"
             raise invalid(f"Cannot use {verb} for default entry")
-        if entry.match:
-            raise invalid("Non-empty key for default entry")
-        if entry.priority:
-            raise invalid("Non-zero priority for default entry")
+        check_default_key(entry)
         self._check_action(entry, table)
         action = self._action_maker(entry.action, table) if entry.HasField("action") else None
         meter, counter = self._direct_resources(entry, table)
         if meter is not None or counter is not None:
-            raise P4RuntimeError(
-                Code.UNKNOWN, "Error when modifying match entry in target: default entries have no direct resources"
-            )
+            raise P4RuntimeError(Code.UNKNOWN, f"{MODIFY_FAILED}: default entries have no direct resources")
         _idle_timeout(entry, table)
 
         def apply() -> None:
-            try:
+            with on_target(MODIFY_FAILED):
                 self._switch.table(table.name).set_default(None if action is None else action())
-            except RuntimeApiError as error:
-                raise target_error("Error when modifying match entry in target", error) from error
             self._state.defaults[table.id] = (
                 EntryNotes() if action is None else EntryNotes(entry.controller_metadata, entry.metadata)
             )
@@ -225,23 +216,18 @@ class TableHandler:
             return lambda: call
         if kind == "action_profile_action_set":
             return create_oneshot(self._state, table.profile_id, message.action_profile_action_set)
-        if kind == "action_profile_member_id":
-            return lambda: self._member(table.profile_id, message.action_profile_member_id)
-        if kind == "action_profile_group_id":
-            return lambda: self._group(table.profile_id, message.action_profile_group_id)
+        if kind in {"action_profile_member_id", "action_profile_group_id"}:
+            return lambda: self._reference(kind, message, self._state.profiles[table.profile_id].by_members())
         raise invalid("Invalid table action type")
 
-    def _member(self, profile_id: int, member_id: int) -> EntryAction:
-        member = self._state.profiles[profile_id].by_members().members.get(member_id)
-        if member is None:
-            raise invalid("Invalid member / group id")
-        return MemberRef(member.handles[0])
-
-    def _group(self, profile_id: int, group_id: int) -> EntryAction:
-        group = self._state.profiles[profile_id].by_members().groups.get(group_id)
-        if group is None:
-            raise invalid("Invalid member / group id")
-        return GroupRef(group.handle)
+    @staticmethod
+    def _reference(kind: str, message: p4r.TableAction, profile: ActionProfileState) -> EntryAction:
+        if kind == "action_profile_member_id":
+            if member := profile.members.get(message.action_profile_member_id):
+                return MemberRef(member.handles[0])
+        elif group := profile.groups.get(message.action_profile_group_id):
+            return GroupRef(group.handle)
+        raise invalid("Invalid member / group id")
 
     def _direct_resources(
         self, entry: p4r.TableEntry, table: P4InfoTable
@@ -326,7 +312,7 @@ class TableHandler:
         if isinstance(action, MemberRef):
             message.action.action_profile_member_id = profile.member_ids.get(action.member_id, 0)
         elif action.group_id in profile.oneshots:
-            message.action.action_profile_action_set.CopyFrom(oneshot_to_proto(profile, action.group_id))
+            message.action.action_profile_action_set.CopyFrom(profile.oneshots[action.group_id].message)
         else:
             message.action.action_profile_group_id = profile.group_ids.get(action.group_id, 0)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import FieldMatch, MatchKey
 from mrclab.softswitch.p4runtime.messages.status import P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.messages.values import all_ones, prefix_mask, to_bytes, to_int
 from mrclab.softswitch.p4runtime.p4info import P4InfoField, P4InfoTable
 

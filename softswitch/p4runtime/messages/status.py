@@ -8,14 +8,15 @@ and the message names the number of updates left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import grpc
+from finsy.proto import p4r, rpc_status
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
-from mrclab.softswitch.p4runtime.messages.stubs import p4r, rpc_status
 
 ERROR_SPACE = "ALL-sswitch-p4org"  # the error space of simple_switch
 DETAILS_TRAILER = "grpc-status-details-bin"
@@ -56,6 +57,15 @@ def invalid_id() -> P4RuntimeError:
 def target_error(what: str, cause: RuntimeApiError) -> P4RuntimeError:
     """Return PI's error for a well-formed request that the data plane refuses: always UNKNOWN, with the cause added."""
     return P4RuntimeError(Code.UNKNOWN, f"{what}: {cause}")
+
+
+@contextlib.contextmanager
+def on_target(what: str) -> Iterator[None]:
+    """Turn the data plane's refusals inside the block into `target_error`."""
+    try:
+        yield
+    except RuntimeApiError as error:
+        raise target_error(what, error) from error
 
 
 def code_number(code: grpc.StatusCode) -> int:

@@ -6,9 +6,10 @@ and longer strings than the canonical one are accepted as long as the number fit
 
 from __future__ import annotations
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import ActionCall
 from mrclab.softswitch.p4runtime.messages.status import invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.p4info import P4Index
 
 

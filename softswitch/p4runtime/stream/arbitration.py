@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, code_number, invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.stream.notifications import Lazy
 
 MAX_CONTROLLERS = 16  # as PI

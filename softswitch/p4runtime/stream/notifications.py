@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.objects.runtime_api import DigestList, TableEntry
 from mrclab.softswitch.p4runtime.messages.matches import key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.messages.values import to_bytes
 from mrclab.softswitch.p4runtime.p4info import Digest
 from mrclab.softswitch.p4runtime.state import PipelineState

@@ -6,8 +6,9 @@ rounds it up to whole bytes.
 
 from __future__ import annotations
 
+from finsy.proto import p4r
+
 from mrclab.softswitch.p4runtime.messages.status import invalid
-from mrclab.softswitch.p4runtime.messages.stubs import p4r
 from mrclab.softswitch.p4runtime.messages.values import all_ones, to_bytes, to_int
 from mrclab.softswitch.p4runtime.p4info import P4InfoField
 
