@@ -16,7 +16,6 @@ from mrclab.topo.cables.cablefaults import Direction
 
 WINDOW = 8.0  # seconds over which goodput is measured
 SETTLE_RTTS = 40
-WRITES = 128  # of 4 MiB, posted at once: more than the experiment can send
 DENIED_WITHIN = 60.0  # seconds
 
 
@@ -29,8 +28,7 @@ def run(lab: Lab, seed: int) -> dict[str, Any]:
     cable = victim.port(rng.randint(1, fabric.planes)).link
     direction: Direction = rng.choice(("up", "down"))
     settle = SETTLE_RTTS * fabric.base_rtt(source.name, destination.name)
-    streams = Streams(lab.world, [(source.name, destination.name)], writes=WRITES)
-    streams.start()
+    streams = Streams(lab, [(source.name, destination.name)])
     with closing(lab.subscribe("controller", "denied")) as events:
         lab.advance(settle)
         before = _goodput(lab, streams)

@@ -42,9 +42,8 @@ def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
     for name in broken:
         lab.inject(lab.fault_of("silent_drop", {"link": name}))
     denied_after = _until_denied(lab, broken) if mapped else None
-    streams = Streams(lab.world, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
     begun = lab.now
-    streams.start()
+    streams = Streams(lab, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
     totals = []
     for second in range(1, SECONDS + 1):
         lab.advance_to(begun + second)

@@ -6,7 +6,7 @@ end the digests of both ends of every flow are compared.
 
 import functools
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,6 +160,12 @@ class Running:
             ),
             at,
         )
+
+    def qps(self) -> Iterator[tuple[Flow, int, int]]:
+        """Yield each pair of QPs: its flow, and the number at the source and at the destination."""
+        for state in self._flows.values():
+            for here, there in zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True):
+                yield state.flow, here, there
 
     @functools.cached_property
     def size(self) -> int | None:
