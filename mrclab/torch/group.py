@@ -35,9 +35,6 @@ def create(options: Any, backend_options: Any = None) -> MrcProcessGroup:
 class MrcProcessGroup(GroupMember):
     """Collectives and messages of a group."""
 
-    def _reduction(self, targets: Sequence[Target], op: Any) -> list[Callable[[int, memoryview], None]]:
-        return [combiner(target.flat, op) for target in targets]
-
     def _divide(self, flats: Sequence[Tensor], op: Any) -> None:
         if operation(op)[1]:
             for flat in flats:
@@ -45,23 +42,34 @@ class MrcProcessGroup(GroupMember):
 
     # --- reductions -------------------------------------------------------------------------------------------------
 
+    def _reduced(
+        self,
+        algorithm: Callable[..., Collective],
+        flats: Sequence[Tensor],
+        results: Sequence[Tensor],
+        options: Any,
+        finish: Callable[[], None],
+        *root: int,
+    ) -> MrcWork:
+        """Reduce contiguous tensors in place, side by side; `finish` copies them to `results`."""
+
+        def run(flat: Tensor, combine: Any) -> Callable[[MeshOperation], Collective]:
+            return lambda out: algorithm(out, self._rank, self._size, raw(flat), flat.element_size(), combine, *root)
+
+        def divide_and_finish() -> None:
+            self._divide(flats, options.reduceOp)
+            finish()
+
+        runs = [run(flat, combiner(flat, options.reduceOp)) for flat in flats]
+        return self._do(algorithm.__name__, runs, results, options, divide_and_finish)
+
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Reduce tensors over all ranks, in place."""
         options = _options(opts, c10d.AllreduceOptions, timeout)
-        targets = [Target(tensor) for tensor in _listed(tensors)]
-        combines = self._reduction(targets, options.reduceOp)
-
-        def run(target: Target, combine: Any) -> Callable[[MeshOperation], Collective]:
-            return lambda out: algorithms.all_reduce(
-                out, self._rank, self._size, target.raw, target.flat.element_size(), combine
-            )
-
-        def finish() -> None:
-            self._divide([target.flat for target in targets], options.reduceOp)
-            _finish(targets)
-
-        runs = [run(target, combine) for target, combine in zip(targets, combines, strict=True)]
-        return self._do("all_reduce", runs, _listed(tensors), options, finish)
+        listed = _listed(tensors)
+        targets = [Target(tensor) for tensor in listed]
+        flats = [target.flat for target in targets]
+        return self._reduced(algorithms.all_reduce, flats, listed, options, lambda: _finish(targets))
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Reduce several tensors; those of one dtype are reduced as one."""
@@ -72,20 +80,13 @@ class MrcProcessGroup(GroupMember):
             alike.setdefault(tensor.dtype, []).append(check(tensor))
         whole = {dtype: flattened(some) for dtype, some in alike.items()}
 
-        def run(flat: Tensor) -> Callable[[MeshOperation], Collective]:
-            combine = combiner(flat, options.reduceOp)
-            return lambda out: algorithms.all_reduce(
-                out, self._rank, self._size, raw(flat), flat.element_size(), combine
-            )
-
         def finish() -> None:
-            self._divide(list(whole.values()), options.reduceOp)
             for dtype, some in alike.items():
                 parts = whole[dtype].split([one.numel() for one in some])
                 for one, part in zip(some, parts, strict=True):
                     one.copy_(part.view(one.shape))
 
-        return self._do("all_reduce", [run(flat) for flat in whole.values()], listed, options, finish)
+        return self._reduced(algorithms.all_reduce, list(whole.values()), listed, options, finish)
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> MrcWork:
         """Reduce tensors into the root's; other ranks keep theirs."""
@@ -95,19 +96,8 @@ class MrcProcessGroup(GroupMember):
         listed = _listed(tensors)
         root = int(options.rootRank)
         targets = [Target(one if self._rank == root else check(one).clone()) for one in listed]
-        combines = self._reduction(targets, options.reduceOp)
-
-        def run(target: Target, combine: Any) -> Callable[[MeshOperation], Collective]:
-            return lambda out: algorithms.reduce(
-                out, self._rank, self._size, target.raw, target.flat.element_size(), combine, root
-            )
-
-        def finish() -> None:
-            self._divide([target.flat for target in targets], options.reduceOp)
-            _finish(targets)
-
-        runs = [run(target, combine) for target, combine in zip(targets, combines, strict=True)]
-        return self._do("reduce", runs, listed, options, finish)
+        flats = [target.flat for target in targets]
+        return self._reduced(algorithms.reduce, flats, listed, options, lambda: _finish(targets), root)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Reduce lists with one tensor per rank; each rank gets its own."""
