@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from mrclab.lab.command import ending
+from mrclab.lab.errors import RunError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.topo.numbers import FULL_HEADER_BYTES
@@ -32,7 +34,7 @@ def analytical(kind: str, ranks: int) -> float:
 
 
 def simulated(stem: Path, ranks: int) -> float:
-    """Return the seconds of the one step of a trace; RuntimeError where it does not end well."""
+    """Return the seconds of the one step of a trace; RunError where it does not end well."""
     rate = BANDWIDTH * 8 * (MTU + FULL_HEADER_BYTES) / MTU
     delay = (LATENCY - MTU / BANDWIDTH) / 2  # the switch stores a packet before it forwards it
     fabric = {
@@ -48,7 +50,7 @@ def simulated(stem: Path, ranks: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         outcome = runner.measure(loaded, Path(place), lambda *_: None, lambda _: None)
     if outcome.state != "passed":
-        raise RuntimeError(f"{stem}: {outcome.error or outcome.state}")
+        raise RunError(f"{stem}: {outcome.error or outcome.state}")
     (step,) = outcome.measures.training.steps("job")
     return step.seconds
 
@@ -61,7 +63,7 @@ def traces(folder: Path) -> Iterator[tuple[str, int, Path]]:
             yield stem.name, len(list(first.parent.glob("*.et"))), stem
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> None:
     """Run all and print a table in Markdown."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.astrasim", description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -75,8 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
         name = f"{kind.replace('_', '-')}, {ranks} ranks"
         sys.stdout.write(f"| {name} | {1e6 * here:.1f} µs | {1e6 * there:.1f} µs | {here / there - 1:+.1%} |\n")
         sys.stdout.flush()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

@@ -7,7 +7,6 @@ much of the bandwidth of the agent's own stream a program gets.
 
 import argparse
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -20,10 +19,10 @@ from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, wire
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.command import ending
+from mrclab.lab.errors import Refused, RunError
+from mrclab.lab.run.wire.wireworld import check_root
 from mrclab.rpc.client import Client
 from mrclab.topo.linux import paths
-
-log = logging.getLogger("mrclab.bench.verbs")
 
 PROGRAM = Path(__file__).parents[1] / "hosts" / "libmrc" / "build" / "verbs_bench"
 LARGE = 1 << 20  # bytes
@@ -58,9 +57,9 @@ class VerbsResult:
 
 
 def run(messages: int = 20_000, large: int = 24) -> VerbsResult:
-    """Measure everything; needs root and the built library. Raises RuntimeError with the failed program's output."""
+    """Measure everything; needs root and the built library. Raises RunError with the failed program's output."""
     if not PROGRAM.exists():
-        raise RuntimeError(f"{PROGRAM.name} is not built; run make libmrc")
+        raise Refused(f"{PROGRAM.name} is not built; run make libmrc")
     with paths.folder_in_memory() as name:
         fast = _both(Path(name), PairLoad(1, 0, _ATTRIBUTES), messages, PATH_MTU)
         slow = _both(Path(name), PairLoad(_PACED_PLANES, 0, {}, _PACED_RATE, _PACED_DELAY_S), large, LARGE)
@@ -134,7 +133,7 @@ def _line(end: "subprocess.Popen[str]") -> str:
     assert end.stdout is not None
     line = end.stdout.readline()
     if not line:
-        raise RuntimeError("verbs_bench ended early; its output is above")
+        raise RunError("verbs_bench ended early; its output is above")
     return line.strip()
 
 
@@ -163,24 +162,16 @@ def _mbit(one: VerbsRun) -> float:
     return one.rate * LARGE * 8 / 1e6
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print the table, or JSON; return the exit status."""
-    parser = argparse.ArgumentParser(prog="mrclab.bench.verbs", description="cost of a write by lib_mrc.so")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print the table, or JSON."""
+    parser = argparse.ArgumentParser(prog="mrclab bench verbs", description="cost of a write by lib_mrc.so")
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING)
-    if os.geteuid() != 0:
-        log.error("the verbs benchmark needs root for network namespaces")
-        return 1
-    try:
-        result = run(options.messages)
-    except RuntimeError as error:
-        log.error("%s", error)
-        return 1
+    check_root()
+    result = run(options.messages)
     sys.stdout.write((json.dumps(asdict(result)) if options.json else table(result)) + "\n")
-    return 0
 
 
 if __name__ == "__main__":
-    ending.run(lambda: sys.exit(main()))
+    ending.run(main)

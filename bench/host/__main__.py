@@ -8,8 +8,6 @@ Then the same two hosts as in a lab: four links at some hundred packets per seco
 
 import argparse
 import json
-import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,11 +19,12 @@ from mrclab.bench.host import wire as benchwire
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, node_config, spawn
 from mrclab.lab.command import ending
+from mrclab.lab.errors import RunError
+from mrclab.lab.run.wire.wireworld import check_root
 from mrclab.topo.linux import paths
 from mrclab.topo.process.realtime import DATA_PLANE, use_realtime
 
 _MODULE = "mrclab.bench.host"
-log = logging.getLogger(_MODULE)
 
 SIZES = (64, 1000, PATH_MTU + 142)
 GOAL = 0.5
@@ -83,7 +82,7 @@ class HostResult:
 
 
 def run(planes: int = 1, packets: int = 50_000, seconds: float = 1.0, paced_seconds: float = _PACED_S) -> HostResult:
-    """Measure everything; needs root. Raises RuntimeError with the failed program's output."""
+    """Measure everything; needs root. Raises RunError with the failed program's output."""
     load = PairLoad(planes, packets, _ATTRIBUTES)
     with paths.folder_in_memory() as name:
         directory = Path(name)
@@ -146,11 +145,11 @@ def _bare(names: tuple[str, str], size: int, seconds: float) -> tuple[Cost, Cost
     """Send bare frames from one namespace to the other."""
     receiver = spawn(names[1], _MODULE, "--part", "receive", "h2-p1", str(size), str(_QUIET_S))
     if receiver.stdout is None or receiver.stdout.readline() != "ready\n":
-        raise RuntimeError("the bare receiver did not start")
+        raise RunError("the bare receiver did not start")
     sender = spawn(names[0], _MODULE, "--part", "send", "h1-p1", str(size), str(seconds))
     outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in (sender, receiver)]
     if sender.returncode or receiver.returncode:
-        raise RuntimeError("a bare sender or receiver failed; its output is above")
+        raise RunError("a bare sender or receiver failed; its output is above")
     sent, received = (Cost(**json.loads(text)) for text in outputs)
     return sent, received
 
@@ -170,27 +169,25 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print the table, or JSON; return the exit status."""
-    parser = argparse.ArgumentParser(prog=_MODULE, description="packets per second of a host, and what they cost")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print the table, or JSON."""
+    parser = argparse.ArgumentParser(
+        prog="mrclab bench host", description="packets per second of a host, and their cost"
+    )
     parser.add_argument("--planes", type=int, default=1)
     parser.add_argument("--packets", type=int, default=50_000)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # child processes end with it
     if options.part:
         kind, interface, size, seconds = options.part
         _part(kind, interface, int(size), float(seconds))
-        return 0
-    if os.geteuid() != 0:
-        log.error("the host benchmark needs root for network namespaces")
-        return 1
+        return
+    check_root()
     result = run(options.planes, options.packets)
     _print(json.dumps(asdict(result)) if options.json else table(result))
-    return 0
 
 
 if __name__ == "__main__":
-    ending.run(lambda: sys.exit(main()))
+    ending.run(main)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mrclab.bench.host.parts import Cost
 from mrclab.bench.switch.wire import ip, namespace
+from mrclab.lab.errors import RunError
 from mrclab.rpc.client import Client
 from mrclab.topo.config.nodeconfig import NodeConfig
 
@@ -62,7 +63,7 @@ def mac(plane: int, host: int) -> str:
 
 @contextlib.contextmanager
 def wire(planes: int) -> Iterator[tuple[str, str]]:
-    """Two namespaces joined by one veth pair per plane; gone afterwards. BenchError with the words of `ip`."""
+    """Two namespaces joined by one veth pair per plane; gone afterwards. RunError with the words of `ip`."""
     with namespace("1") as (one, _), namespace("2") as (two, _):
         mtu = PATH_MTU + 256
         for plane in range(1, planes + 1):
@@ -82,7 +83,7 @@ def spawn(namespace: str, module: str, *words: str) -> subprocess.Popen[str]:
 def transfer(names: tuple[str, str], directory: Path, load: PairLoad) -> tuple[Cost, Cost]:
     """Move a file between two agents; return the costs of the sender's and the receiver's process.
 
-    RuntimeError where the file did not arrive bit for bit, or a port does not come up.
+    RunError where the file did not arrive bit for bit, or a port does not come up.
     """
     source = directory / "source"
     source.write_bytes(os.urandom(load.packets * PATH_MTU))
@@ -117,7 +118,7 @@ def _wait_until_up(client: Client) -> None:
     for _ in client.events(TIMEOUT_S):
         if all(port["up"] for port in client.call("hello")["ports"]):
             return
-    raise RuntimeError(f"the ports of {client.path} did not come up")
+    raise RunError(f"the ports of {client.path} did not come up")
 
 
 def _measure(clients: list[Client], source: Path, target: Path, load: PairLoad) -> tuple[Cost, Cost]:
@@ -136,7 +137,7 @@ def _measure(clients: list[Client], source: Path, target: Path, load: PairLoad) 
     done: dict[str, Any] = next(e for e in near.events(TIMEOUT_S) if e["kind"] == "wr.done")
     after = [client.call("stats")["cpu"] for client in clients]
     if target.read_bytes() != source.read_bytes():
-        raise RuntimeError("the file did not arrive bit for bit")
+        raise RunError("the file did not arrive bit for bit")
     elapsed = done["t"] - began
     costs = [Cost(load.packets, elapsed, b - a) for a, b in zip(before, after, strict=True)]
     return costs[0], costs[1]

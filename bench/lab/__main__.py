@@ -8,7 +8,6 @@ in the machine: imports of the processes to come take CPU while namespaces are m
 import argparse
 import contextlib
 import json
-import logging
 import os
 import resource
 import sys
@@ -19,15 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mrclab.lab.command import ending
-from mrclab.lab.errors import LabError
-from mrclab.lab.run.wire.wireworld import wire_world
-from mrclab.topo.errors import TopoError
+from mrclab.lab.run.wire.wireworld import check_root, wire_world
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-_MODULE = "mrclab.bench.lab"
-log = logging.getLogger(_MODULE)
 PARTS = {
     "nodes": "namespaces",
     "cables": "cables",
@@ -204,9 +199,9 @@ def table(results: Sequence[BringUp]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark and print the table, or JSON; return the exit status."""
-    parser = argparse.ArgumentParser(prog=_MODULE, description="how long a lab takes to come up, and what it weighs")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print the table, or JSON."""
+    parser = argparse.ArgumentParser(prog="mrclab bench lab", description="time and memory of a lab that comes up")
     parser.add_argument(
         "--switches", type=int, action="append", choices=sizes(), help="only this size; may be given again"
     )
@@ -214,25 +209,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1, help="bring-ups of each size, of which the quickest counts")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING)
     if options.rounds < 1:
-        log.error("--rounds %d: give 1 or more", options.rounds)
-        return 1
-    if os.geteuid() != 0:
-        log.error("the lab benchmark needs root for network namespaces")
-        return 1
-    try:
-        results = [
-            min((bring_up(size, options.target) for _ in range(options.rounds)), key=lambda one: one.total.wall)
-            for size in options.switches or sizes()
-        ]
-    except (LabError, TopoError) as error:
-        log.error("%s", error)
-        return 1
+        parser.error(f"--rounds {options.rounds}: give 1 or more")
+    check_root()
+    results = [
+        min((bring_up(size, options.target) for _ in range(options.rounds)), key=lambda one: one.total.wall)
+        for size in options.switches or sizes()
+    ]
     text = json.dumps([asdict(result) for result in results]) if options.json else table(results)
     sys.stdout.write(text + "\n")
-    return 0
 
 
 if __name__ == "__main__":
-    ending.run(lambda: sys.exit(main()))
+    ending.run(main)

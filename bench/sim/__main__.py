@@ -18,6 +18,7 @@ from mrclab.bench.sim.common import FLOWS, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
 from mrclab.lab.command import ending
+from mrclab.lab.errors import RunError
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {
@@ -126,7 +127,7 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, with_htsim: bool)
                 rounds[one].append(turns.once(one, seed, with_htsim=with_htsim and fit))
             except OutOfTimeError:
                 continue
-            except RuntimeError as error:
+            except RunError as error:
                 sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
                 failed.add(one)
     return [row for one in loads if one not in failed for row in rows(one, rounds[one])], bool(failed)

@@ -18,6 +18,8 @@ from typing import Any
 from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.common import DCQCN_MARK, SimLoad
 from mrclab.bench.sim.turns import Turns
+from mrclab.lab.command import ending
+from mrclab.lab.errors import Refused
 from mrclab.lab.report.grid import markdown
 
 PERMUTATION = SimLoad(64, "permutation", 1_000_000)
@@ -113,7 +115,7 @@ class Compared:
 
 
 def compare(case: Case, spec: SimLoad, seeds: int, turns: Turns) -> Compared:
-    """Run one baseline in both simulators with seeds 1 to `seeds`; RuntimeError if a simulator does not finish."""
+    """Run one baseline in both simulators with seeds 1 to `seeds`; RunError if a simulator does not finish."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     again: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
@@ -160,8 +162,8 @@ def text(found: Sequence[Compared]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; return exit status 0, 1 if a simulator failed, 2 for invalid arguments."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run; RunError if a simulator fails."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.baselines", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the tables into this page")
@@ -171,21 +173,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
     for name in ("htsim_uec", "htsim_roce", "htsim_hpcc"):
         if htsim.program(name) is None:
-            sys.stderr.write(f"{name} is not on the path, and there is nothing to compare with; build uet-htsim\n")
-            return 1
+            raise Refused(f"{name} is not on the path, and there is nothing to compare with; build uet-htsim")
     found = []
-    try:
-        for one in rows(options.seeds, options.runs):
-            found.append(one)
-            sys.stdout.write(json.dumps(vars(one)) + "\n")
-            sys.stdout.flush()
-    except RuntimeError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    for one in rows(options.seeds, options.runs):
+        found.append(one)
+        sys.stdout.write(json.dumps(vars(one)) + "\n")
+        sys.stdout.flush()
     if options.page:
         table.write_section(options.page, "figures", text(found))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mrclab.lab.errors import RunError
+
 _KIB = 1024  # unit of ru_maxrss on Linux
 
 
@@ -36,7 +38,7 @@ class SimCost:
 
 
 def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, SimCost]:
-    """Run a program to its end; return its output and cost. RuntimeError with its last line if it failed.
+    """Run a program to its end; return its output and cost. RunError with its last line if it failed.
 
     `folder`: where it runs; else here.
     """
@@ -55,5 +57,5 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
     wall = time.perf_counter() - began
     if process.returncode:
         last = (output.strip().splitlines() or ["nothing"])[-1]
-        raise RuntimeError(f"{command[0]} ended with status {process.returncode}; its last output: {last}")
+        raise RunError(f"{command[0]} ended with status {process.returncode}; its last output: {last}")
     return output, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)

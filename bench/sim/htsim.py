@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
+from mrclab.lab.errors import RunError
 
 NAME = "uet-htsim"
 MAX_HOSTS = 8192
@@ -22,7 +23,7 @@ def program(name: str = "htsim_uec") -> str | None:
 
 
 def run(load: SimLoad, folder: Path) -> SimCost:
-    """Run a load in a folder of its own; RuntimeError if not all connections end."""
+    """Run a load in a folder of its own; RunError if not all connections end."""
     matrix = load.matrix()
     (folder / "load.cm").write_text(matrix.text(), encoding="utf-8")
     (folder / "load.topo").write_text(load.topo(), encoding="utf-8")
@@ -36,7 +37,7 @@ def run(load: SimLoad, folder: Path) -> SimCost:
     sent = _SENT.search(output)
     if len(completions) != len(matrix.connections) or (sent is None and load.kind == "mrc"):
         lines = output.strip().splitlines()[-1:] or ["nothing"]
-        raise RuntimeError(
+        raise RunError(
             f"{found} ended {len(completions)} of {len(matrix.connections)} connections; its last output: {lines[0]}"
         )
     new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # not printed for RoCEv2

@@ -18,6 +18,7 @@ from mrclab.bench.sim.common import SimLoad
 from mrclab.controller import nodefiles
 from mrclab.hosts import transports
 from mrclab.hosts.rdma.events import keep_nothing
+from mrclab.lab.errors import RunError
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
@@ -37,7 +38,7 @@ def run(load: SimLoad) -> SimCost:
 
 
 def simulate(load: SimLoad) -> dict[str, Any]:
-    """Simulate to the end; RuntimeError if that takes more than ten virtual seconds."""
+    """Simulate to the end; RunError if that takes more than ten virtual seconds."""
     collects = gc.isenabled()
     gc.disable()  # no reference cycles here: garbage collection takes a third of the time at 1,024 hosts
     try:
@@ -105,7 +106,7 @@ def _finish(clock: Clock, endpoints: dict[str, Any], pending: dict[str, int], be
     while pending:
         clock.run(clock.now + ticks(_LOOK_S))
         if clock.seconds > _LIMIT_S:
-            raise RuntimeError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
+            raise RunError(f"{sum(pending.values())} writes were not done in {_LIMIT_S:g} virtual seconds")
         for name in list(pending):
             done = [
                 completion.t - begun[completion.wr_id]

@@ -20,6 +20,8 @@ from statistics import fmean
 
 import mrclab
 from mrclab.bench.sim import table
+from mrclab.lab.command import ending
+from mrclab.lab.errors import RunError
 from mrclab.lab.report.grid import markdown
 from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT
 
@@ -79,7 +81,7 @@ def theory(recovery: str, loss: float, packets: int, packet_time: float, rtt: fl
 
 
 def measure(recovery: str, loss: float, seeds: int, mib: int = _SIZE_MIB) -> LossRow:
-    """Run with seeds 1 to `seeds`; RuntimeError if a run does not pass."""
+    """Run with seeds 1 to `seeds`; RunError if a run does not pass."""
     whole = _run(scenario(recovery, 0.0, 16), 1)
     longer = _run(scenario(recovery, 0.0, 32), 1)
     packet_time = (longer["seconds"] - whole["seconds"]) / (longer["sent_packets"] - whole["sent_packets"])
@@ -94,7 +96,7 @@ def measure(recovery: str, loss: float, seeds: int, mib: int = _SIZE_MIB) -> Los
 def _run(what: mrclab.Scenario, seed: int) -> dict[str, float]:
     run = mrclab.run(what, world="sim", seed=seed)
     if not run.passed:
-        raise RuntimeError(f"seed {seed}: {run.error or [verdict.kind for verdict in run.verdicts if not verdict.ok]}")
+        raise RunError(f"seed {seed}: {run.error or [verdict.kind for verdict in run.verdicts if not verdict.ok]}")
     (flow,) = run.flows
     return dict(flow)
 
@@ -120,24 +122,19 @@ def text(found: Sequence[LossRow]) -> str:
     return markdown(["recovery", "loss", "time, ms", "theory", "", "retransmitted, %", "theory"], lines) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; return exit status 0, 1 if a run failed, 2 for invalid arguments."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run; RunError if a run does not pass."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.bench.sim.losses", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--page", type=Path, metavar="MD", help="put the table into this page")
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
-    try:
-        made = text(list(rows(options.seeds)))
-    except RuntimeError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    made = text(list(rows(options.seeds)))
     sys.stdout.write(made)
     if options.page:
         table.write_section(options.page, "losses", made)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

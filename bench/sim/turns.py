@@ -33,7 +33,7 @@ class Turns:
         self._folder, self._until = folder, time.monotonic() + minutes * 60
 
     def once(self, spec: SimLoad, seed: int, *, with_htsim: bool) -> list[SimCost]:
-        """Do one run here, and one of uet-htsim if requested; RuntimeError if a simulator does not finish."""
+        """Do one run here, and one of uet-htsim if requested; RunError if a simulator does not finish."""
         one = replace(spec, seed=seed)
         return [self.here(one), self.there(one)] if with_htsim else [self.here(one)]
 

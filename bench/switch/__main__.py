@@ -17,11 +17,11 @@ from rich.table import Table
 from mrclab.bench.switch import targets
 from mrclab.bench.switch.generator import pin
 from mrclab.bench.switch.measure import INSERTS, QUICK, Effort, Speed, SwitchResult, measure_kernel, measure_process
-from mrclab.bench.switch.wire import BenchError
 from mrclab.lab.command import ending
+from mrclab.lab.errors import RunError
 from mrclab.lab.report.grid import grid
+from mrclab.lab.run.wire.wireworld import check_root
 from mrclab.lab.scenario.units import show_bytes, show_seconds
-from mrclab.topo.errors import TopoError
 
 KERNEL = "kernel"
 NAMES = (*targets.TARGETS, KERNEL)
@@ -70,25 +70,20 @@ def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
     return results
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
     args = parse(sys.argv[1:] if argv is None else argv)
-    errors = Console(stderr=True)
-    if os.geteuid() != 0:
-        errors.print("mrclab bench switch: namespaces and packet sockets need root; put sudo in front")
-        return 2
+    check_root()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # child processes end with it
     try:
-        results = run(args, errors)
-    except (BenchError, TopoError, OSError, grpc.RpcError) as error:
-        errors.print(f"mrclab bench switch: {error}", markup=False)
-        return 1
+        results = run(args, Console(stderr=True))
+    except grpc.RpcError as error:
+        raise RunError(f"a switch does not answer as it should: {error}") from None
     if args.json:
         machine = {"cpus": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
         sys.stdout.write(json.dumps({"machine": machine, "targets": [r.as_json() for r in results]}) + "\n")
     else:
         show(results, Console(width=None if sys.stdout.isatty() else 120))
-    return 0
 
 
 def show(results: list[SwitchResult], console: Console) -> None:
@@ -150,4 +145,4 @@ def _memory(size: int | None) -> str:
 
 
 if __name__ == "__main__":
-    ending.run(lambda: sys.exit(main()))
+    ending.run(main)

@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from mrclab.bench.switch.wire import BenchError
+from mrclab.lab.errors import RunError
 
 TIMEOUT = 30.0  # seconds
 RETRY = 0.002  # seconds
@@ -35,13 +35,13 @@ class P4RuntimeClient:
         self._channel.close()
 
     def wait(self, deadline: float) -> None:
-        """Return when the switch has answered an RPC. Raises BenchError after the deadline (monotonic seconds)."""
+        """Return when the switch has answered an RPC. Raises RunError after the deadline (monotonic seconds)."""
         while True:
             try:
                 self._stub.Capabilities(p4r.CapabilitiesRequest(), timeout=TIMEOUT)
             except grpc.RpcError as error:
                 if time.monotonic() > deadline:
-                    raise BenchError(f"P4Runtime does not answer: {error.details()}") from error
+                    raise RunError(f"P4Runtime does not answer: {error.details()}") from error
                 time.sleep(RETRY)
             else:
                 return

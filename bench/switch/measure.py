@@ -15,10 +15,11 @@ from mrclab.bench.switch import frames
 from mrclab.bench.switch.generator import TrafficGenerator, Trial
 from mrclab.bench.switch.rpcfloor import rpc_floor
 from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
-from mrclab.bench.switch.wire import BenchError, BenchWire, wire
+from mrclab.bench.switch.wire import BenchWire, wire
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
+from mrclab.lab.errors import RunError
 from mrclab.lab.measure.series import quantile
 from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.softswitch.switch import SoftSwitch
@@ -94,7 +95,7 @@ class SwitchResult:
 
 
 def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify: Notify) -> SwitchResult:
-    """Measure one P4 switch. Raises BenchError."""
+    """Measure one P4 switch. Raises RunError."""
     result = SwitchResult(target.key, target.title)
     with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as text, _bench() as (cables, generator):
         directory = Path(text)
@@ -133,7 +134,7 @@ def measure_kernel(effort: Effort, notify: Notify) -> SwitchResult:
                 for size in effort.sizes:
                     notify(f"{result.title}: {size}-byte frames")
                     result.speeds[size] = _kernel_speed(generator, size, effort)
-        except BenchError as error:
+        except RunError as error:
             result.skipped = str(error)
     return result
 
@@ -149,14 +150,14 @@ def _bench() -> Iterator[tuple[BenchWire, TrafficGenerator]]:
 
 
 def _check(generator: TrafficGenerator, title: str) -> None:
-    """Check the forwarded frames. Raises BenchError."""
+    """Check the forwarded frames. Raises RunError."""
     for size in frames.SIZES:
         got = generator.send_one(size)
         expected = frames.forwarded(frames.frame(size, bytes(6)))
         if got is None:
-            raise BenchError(f"{title} does not forward frames of {size} bytes")
+            raise RunError(f"{title} does not forward frames of {size} bytes")
         if got != expected:
-            raise BenchError(
+            raise RunError(
                 f"{title} forwards frames of {size} bytes wrongly: {got[:64].hex()} for {expected[:64].hex()}"
             )
 
@@ -191,7 +192,7 @@ def search(trial: Callable[[float], Trial], steps: int) -> tuple[Trial, float, b
         best = _attempt(trial, guess)
         guess /= 2
         if guess < 1:
-            raise BenchError("frames are lost at any rate")
+            raise RunError("frames are lost at any rate")
     return best, flood.throughput, False
 
 
@@ -276,7 +277,7 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
     seconds = time.thread_time() - begun
     switch.close()
     if sent[0] != count:
-        raise RuntimeError(f"the program forwarded {sent[0]} of {count} frames")
+        raise RunError(f"the program forwarded {sent[0]} of {count} frames")
     return seconds / count
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import grpc
 
-from mrclab.bench.switch.wire import BenchError
+from mrclab.lab.errors import RunError
 from mrclab.softswitch.p4runtime.messages.eventengine import EXPERIMENTS
 from mrclab.softswitch.process.realtime import be_realtime
 
@@ -37,7 +37,7 @@ def rpc_floor(directory: Path, cpu: int | None, rpcs: int) -> float:
                 call(b"", wait_for_ready=True, timeout=_TIMEOUT)
                 return statistics.median(_timed(call) for _ in range(rpcs))
         except grpc.RpcError as error:
-            raise BenchError(f"an empty gRPC server does not answer: {error}") from error
+            raise RunError(f"an empty gRPC server does not answer: {error}") from error
         finally:
             server.kill()
 

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from mrclab.bench.switch import frames
 from mrclab.bench.switch.client import DEVICE_ID, P4RuntimeClient
-from mrclab.bench.switch.wire import BenchError, BenchWire, ip, run
+from mrclab.bench.switch.wire import BenchWire, ip, run
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
+from mrclab.lab.errors import RunError
 from mrclab.topo.linux.switches import thrift
 from mrclab.topo.linux.switches.targets import BMV2_PROGRAM
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
@@ -108,12 +109,12 @@ class SwitchProcess:
             )
 
     def wait(self) -> float:
-        """Return the seconds from the start to the first RPC answered. Raises BenchError."""
+        """Return the seconds from the start to the first RPC answered. Raises RunError."""
         deadline = self.begun + START_SECONDS
         while not self.socket.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 words = self.log.read_text(errors="replace").strip().splitlines()
-                raise BenchError(f"{self.target.title} did not start: {words[-1] if words else 'no word'}")
+                raise RunError(f"{self.target.title} did not start: {words[-1] if words else 'no word'}")
             time.sleep(_POLL_SECONDS)
         self.client.wait(deadline)
         self.ready_seconds = time.monotonic() - self.begun
@@ -179,7 +180,7 @@ def provision(client: P4RuntimeClient) -> None:
 
 @contextlib.contextmanager
 def kernel_forwarding(wire: BenchWire) -> Iterator[None]:
-    """Have the kernel do it: End with the NEXT-C-SID flavour, then plain routing. BenchError where it cannot."""
+    """Have the kernel do it: End with the NEXT-C-SID flavour, then plain routing. RunError where it cannot."""
     near, out = BenchWire.port(frames.IN_PORT), BenchWire.port(frames.OUT_PORT)
     block = f"{frames.BLOCK >> 16:x}:{frames.BLOCK & 0xFFFF:x}"
     gateway, mac = "fe80::1", ":".join(f"{byte:02x}" for byte in frames.OUT_DESTINATION.to_bytes(6, "big"))

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mrclab.bench.switch.frames import IN_PORT, OUT_PORT
+from mrclab.lab.errors import RunError
 from mrclab.topo.linux import kernel
 
 MTU = 4352
 PREFIX = "mrclab-bench"
-
-
-class BenchError(Exception):
-    """The benchmark cannot go on; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,13 @@ def wire() -> Iterator[BenchWire]:
 
 
 def ip(name: str, *words: object) -> None:
-    """Run `ip` in a namespace. Raises BenchError with its words."""
+    """Run `ip` in a namespace. Raises RunError with its words."""
     run("ip", "-n", name, *map(str, words))
 
 
 def run(*argv: str) -> str:
-    """Run a command and return its output. Raises BenchError with its error output."""
+    """Run a command and return its output. Raises RunError with its error output."""
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise BenchError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
+        raise RunError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout

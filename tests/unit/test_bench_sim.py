@@ -12,6 +12,7 @@ from mrclab.bench.sim import common, htsim, load, table, turns
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import Turns
+from mrclab.lab.errors import RunError
 from mrclab.lab.traffic import matrix
 
 pytestmark = pytest.mark.once
@@ -120,7 +121,7 @@ def test_a_flow_that_begins_later_takes_what_lies_between(stand_in, tmp_path):
 
 def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
     stand_in(finished(1, 99), "New: 49 Rtx: 0 RTS: 0")
-    with pytest.raises(RuntimeError, match="ended 1 of 16 connections; its last output: New: 49"):
+    with pytest.raises(RunError, match="ended 1 of 16 connections; its last output: New: 49"):
         htsim.run(SMALL, tmp_path)
     assert command.main(["--hosts", "16", "--traffic", "permutation", "--size", "8 kB"]) == 1
     assert "16 hosts, permutation: " in capsys.readouterr().err

@@ -392,10 +392,15 @@ class WireWorld(LabClients):
         return self._watchdog.last_output(process)
 
 
-def check_machine() -> None:
-    """Raise Refused if this machine or user cannot bring a lab up."""
+def check_root() -> None:
+    """Raise Refused if this user cannot make network namespaces."""
     if os.geteuid() != 0:
         raise Refused("the lab needs root for network namespaces; run the same command with sudo")
+
+
+def check_machine() -> None:
+    """Raise Refused if this machine or user cannot bring a lab up."""
+    check_root()
     if importlib.util.find_spec("mininet") is None:
         raise Refused("Mininet is not installed; run `sudo make setup` (Debian's package mininet)")
 
