@@ -5,6 +5,7 @@ run in progress. Exit status 1 where a figure differs from the paper's without a
 """
 
 import argparse
+import functools
 import os
 import shutil
 import sys
@@ -15,6 +16,8 @@ from mrclab.experiments.paper import page
 from mrclab.experiments.paper.comparison import number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import curves, models, table
+from mrclab.lab import console
+from mrclab.lab.command import ending
 from mrclab.lab.report import results
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
@@ -41,32 +44,28 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that run the curves")
     options = parser.parse_args(words)
     directory: Path = options.results
-    table.run(table.planned(options.names), directory, _print)
+    notify = functools.partial(console.plain, console.standard())
+    table.run(table.planned(options.names), directory, notify)
     table.write(directory)
     place = directory / page.AT_ITS_SPEED.name
     place.mkdir(exist_ok=True)
     sweeps = () if options.names else curves.SWEEPS
-    rows = [curves.run(sweep, directory / "curves", options.workers, _print) for sweep in sweeps]
+    rows = [curves.run(sweep, directory / "curves", options.workers, notify) for sweep in sweeps]
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
     varied: list[page.Appendix] = []
     if not options.names:
-        made.append(appendix(run(directory, _print), place))
-        varied = models.appendices(models.run(directory / "models", models.chosen(), models.SEEDS, _print), place)
+        made.append(appendix(run(directory, notify), place))
+        varied = models.appendices(models.run(directory / "models", models.chosen(), models.SEEDS, notify), place)
     written, chapters = page.write(directory, appendices=made, varied=varied)
     if options.page:
         shutil.copytree(place, options.page, dirs_exist_ok=True)
-    _print(f"Page: {written}")
+    notify(f"Page: {written}")
     wrong = [f"{c.experiment.scenario}: {line.row.what}" for c in chapters for line in c.lines if line.unexplained]
     wrong += [f"{c.experiment.scenario}: {line.row.what} was not measured" for c in chapters for line in c.lines
               if line.state == "missing" and c.experiment.scenario.startswith(tuple(options.names))]  # fmt: skip
     for text in wrong:
-        _print(f"no explanation given: {text}")
+        notify(f"no explanation given: {text}")
     return 1 if wrong else 0
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def run(directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
@@ -94,4 +93,4 @@ def appendix(entries: Sequence[SuiteEntry], place: Path) -> Appendix:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(lambda: sys.exit(main()))

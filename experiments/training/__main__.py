@@ -6,16 +6,17 @@ Finished runs are not repeated: an interruption loses only the run in progress.
 from __future__ import annotations
 
 import argparse
-import sys
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 from mrclab.experiments.training import figures, page, sizes
-from mrclab.lab.errors import LabError
+from mrclab.lab import console
+from mrclab.lab.command import ending
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> None:
     """Do missing runs and write the page; exit status 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="make training", description=__doc__)
     known = ",".join(str(size.nics) for size in sizes.SIZES)
@@ -38,25 +39,17 @@ def main(words: Sequence[str] | None = None) -> int:
     for word in only:
         if word not in variants:
             parser.error(f"--only {word}: no run is called so; there are {', '.join(variants)}")
-    try:
-        for word in names:
-            size = by_name[word]
-            seeds = parse_seeds(options.seeds or f"1..{size.seeds}")
-            sizes.run(size, seeds, options.results, options.workers, _print, only)
-    except LabError as error:
-        parser.error(str(error))
+    notify = functools.partial(console.plain, console.standard())
+    for word in names:
+        size = by_name[word]
+        seeds = parse_seeds(options.seeds or f"1..{size.seeds}")
+        sizes.run(size, seeds, options.results, options.workers, notify, only)
     path = options.page.with_suffix(".json")
     found = figures.merged(figures.load(path), options.results)
     figures.save(path, found)
     page.write(options.page, found)
-    _print(f"Page: {options.page}; figures of all runs: {path}")
-    return 0
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    notify(f"Page: {options.page}; figures of all runs: {path}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)
