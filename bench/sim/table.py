@@ -14,7 +14,7 @@ from rich.table import Table
 from mrclab import compiled
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
-from mrclab.lab.measure.intervals import summary
+from mrclab.lab.measure.intervals import summary, with_half, with_range
 from mrclab.lab.report.grid import grid, markdown
 from mrclab.lab.scenario.units import show_bytes
 
@@ -138,8 +138,7 @@ def write_section(page: Path, name: str, text: str) -> None:
 def figure_text(values: Sequence[float], digits: int) -> str:
     """Return the mean with its 95 % interval, or the one value."""
     found = summary(values)
-    spread = "" if found.high is None else f" ± {found.high - found.mean:.{digits}f}"
-    return f"{found.mean:.{digits}f}{spread}"
+    return with_half(f"{found.mean:.{digits}f}", None if found.half is None else f"{found.half:.{digits}f}")
 
 
 def page_text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
@@ -176,8 +175,7 @@ def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     """Return the mean, with minimum and maximum of several values."""
-    mean = f"{fmean(values):.2f}"
-    return mean if len(values) < 2 else f"{mean} ({min(values):.2f} to {max(values):.2f})"
+    return with_range(fmean(values), (min(values), max(values)) if len(values) > 1 else None, "{:.2f}".format)
 
 
 def _slower_here(both: Sequence[tuple[SimRow, SimRow]]) -> str:

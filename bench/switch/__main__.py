@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from rich.table import Table
 from mrclab.bench.switch import targets
 from mrclab.bench.switch.generator import pin
 from mrclab.bench.switch.measure import INSERTS, QUICK, Effort, Speed, SwitchResult, measure_kernel, measure_process
+from mrclab.lab import machine
 from mrclab.lab.command import ending
 from mrclab.lab.errors import RunError
 from mrclab.lab.report.grid import grid
@@ -80,8 +80,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     except grpc.RpcError as error:
         raise RunError(f"a switch does not answer as it should: {error}") from None
     if args.json:
-        machine = {"cpus": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
-        sys.stdout.write(json.dumps({"machine": machine, "targets": [r.as_json() for r in results]}) + "\n")
+        versions = machine.versions()
+        here = {"cpus": machine.about()["cores"], "kernel": versions["kernel"], "python": versions["python"]}
+        sys.stdout.write(json.dumps({"machine": here, "targets": [r.as_json() for r in results]}) + "\n")
     else:
         show(results, Console(width=None if sys.stdout.isatty() else 120))
 

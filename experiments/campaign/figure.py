@@ -20,7 +20,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError, naming
-from mrclab.lab.measure.intervals import summary
+from mrclab.lab.measure.intervals import summary, with_range
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import grid
 from mrclab.lab.scenario.units import show_number
@@ -245,9 +245,8 @@ def _place(x: float | str) -> str:
 
 
 def _shown(one: PlottedPoint) -> str:
-    if one.low is None or one.high is None:
-        return show_number(one.value)
-    return f"{show_number(one.value)} ({show_number(one.low)} … {show_number(one.high)})"
+    ends = None if one.low is None or one.high is None else (one.low, one.high)
+    return with_range(one.value, ends, show_number)
 
 
 def draw(found: Plotted) -> "Figure":

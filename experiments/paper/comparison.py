@@ -10,8 +10,9 @@ from typing import Any
 from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
-from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.measure.intervals import Figure, summary, with_range
 from mrclab.lab.report.summary import state_of
+from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input import files
 
 SECONDS = "-seconds"
@@ -198,14 +199,11 @@ def _line(row: FigureRow, runs: Sequence[SuiteRun], by_interval: bool) -> Line:
 
 def number(value: float | None) -> str:
     """Return a number with three significant digits; a dash for None."""
-    if value is None:
-        return "–"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return "–" if value is None else show_number(value, 3)
 
 
 def cell(figure: Figure | None) -> str:
     """Return the median of seeds, with least and greatest where they differ; a dash for None."""
     if figure is None:
         return "–"
-    spread = f" ({number(figure.least)} … {number(figure.most)})" if figure.most > figure.least else ""
-    return f"{number(figure.median)}{spread}"
+    return with_range(figure.median, (figure.least, figure.most) if figure.most > figure.least else None, number)

@@ -1,14 +1,14 @@
 """The page of the comparison: HTML with everything in it for a browser, Markdown and pictures for a repository."""
 
 import datetime
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mrclab.experiments.paper.comparison import Chapter, Line, compare, number, read_runs
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, load
+from mrclab.lab import machine
+from mrclab.lab.measure.intervals import range_text
 from mrclab.lab.report import template
 
 _TEMPLATES = Path(__file__).parent
@@ -75,7 +75,7 @@ def write(
         "counts": _counts(chapters),
         "number": number,
         "seeds": sorted({run.seed for run in runs}),
-        "machine": _plain(facts["machine"]),
+        "machine": {**facts["machine"], "system": machine.system_text(facts["machine"])},
         "versions": {name: version for name, version in facts["versions"].items() if name != "kernel"},
         "few": sum(line.state == "open" and line.interval is None for c in chapters for line in c.lines),
         "missing": sum(line.state == "missing" and line.row.accept is not None for c in chapters for line in c.lines),
@@ -94,16 +94,10 @@ def write(
     return place / "paper.html", chapters
 
 
-def _plain(machine: dict[str, Any]) -> dict[str, Any]:
-    """The machine without private details: the kernel's version, not its build."""
-    kernel = re.match(r"([A-Za-z]+)-(\d+\.\d+)", str(machine.get("system", "")))
-    return {**machine, "system": f"{kernel[1]} {kernel[2]}" if kernel else "an unknown system"}
-
-
 def spread(line: Line) -> str:
     """Least and greatest of the seeds; empty for one."""
     figure = line.figure
-    return f"{number(figure.least)} … {number(figure.most)}" if figure and figure.count > 1 else ""
+    return range_text(figure.least, figure.most, number) if figure and figure.count > 1 else ""
 
 
 def interval(line: Line) -> str:
@@ -112,8 +106,8 @@ def interval(line: Line) -> str:
     if figure is None:
         return ""
     if found is None:
-        return f"{number(figure.least)} … {number(figure.most)} of {figure.count}" if figure.count > 1 else "one seed"
-    return "the same in all" if line.same_for_all_seeds else f"{number(found[0])} … {number(found[1])}"
+        return f"{spread(line)} of {figure.count}" if figure.count > 1 else "one seed"
+    return "the same in all" if line.same_for_all_seeds else range_text(*found, number)
 
 
 def _counts(chapters: Sequence[Chapter]) -> dict[str, int]:

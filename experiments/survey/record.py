@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mrclab
 from mrclab.experiments.runs.store import Row, RunStore
-from mrclab.lab.report import results
+from mrclab.lab import machine
 
 FILE = "survey.jsonl"
 
@@ -30,16 +30,16 @@ def _key(record: Record) -> str:
 
 def environment(target: str) -> Record:
     """Versions and machine, without anything that identifies its owner."""
-    machine = results.machine()
+    here = machine.about()
     return {
         "target": target,
         "versions": {
             "mrclab": mrclab.__version__,
             "Python": platform.python_version(),
-            "Linux": ".".join(platform.release().split(".")[:2]),
+            "Linux": machine.system_text(here).rpartition(" ")[2],
             target: _version(target),
         },
-        "machine": f"{machine['cores']} cores, {machine['memory_gib']:.0f} GiB of memory",
+        "machine": machine.size_text(here),
     }
 
 

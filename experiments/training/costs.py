@@ -37,8 +37,7 @@ class FaultCost:
     @property
     def half(self) -> float | None:
         """Half of the 95 % interval; None for a single seed."""
-        low = summary(self.lost).low
-        return None if low is None else self.mean - low
+        return summary(self.lost).half
 
     @property
     def gpu_hours(self) -> float:

@@ -12,6 +12,7 @@ from mrclab.experiments.runs.store import Row
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, transport_of
+from mrclab.lab.measure.intervals import with_half
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
@@ -123,7 +124,7 @@ def cost_text(cost: FaultCost | None) -> str:
     if not cost.lost:
         return f"ends ({cost.ended} of {cost.ended})"
     half = cost.half
-    text = f"{cost.mean:.3f}" + (f" ± {half:.3f}" if half is not None else " (one seed)")
+    text = with_half(f"{cost.mean:.3f}", f"{half:.3f}") if half is not None else f"{cost.mean:.3f} (one seed)"
     if half is not None and len(cost.lost) < MIN_SEEDS:
         text += f" ({len(cost.lost)} seeds)"
     return text + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
@@ -151,8 +152,8 @@ def _day(size: JobSize, rows: Sequence[Row]) -> str:
             lines.append([text, f"{size.nics:,} NICs", "ends", "–", "–"])
             continue
         per_ms = 1e-3 * GPUS / 3600 * FLAPS_PER_DAY
-        spread = f" ± {cost.half * per_ms:,.0f}" if cost.half is not None else ""
-        hours = [f"{cost.gpu_hours:.3f}", f"{cost.mean * per_ms:,.0f}{spread}"]
+        half = None if cost.half is None else f"{cost.half * per_ms:,.0f}"
+        hours = [f"{cost.gpu_hours:.3f}", with_half(f"{cost.mean * per_ms:,.0f}", half)]
         lines.append([text, f"{size.nics:,} NICs", cost_text(cost), *hours])
     columns = ["", "job", "ms per flap", "GPU-hours per flap", "GPU-hours per day"]
     return markdown(columns, lines)

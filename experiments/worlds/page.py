@@ -12,8 +12,10 @@ from mrclab.experiments.worlds import comparison, work
 from mrclab.experiments.worlds.comparison import Row, Side
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
 from mrclab.experiments.worlds.store import Store, StoredRun, label
+from mrclab.lab import machine
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
+from mrclab.lab.measure.intervals import with_range
 from mrclab.lab.report import template
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_number
@@ -319,8 +321,8 @@ def side(found: Side | None, row: Row) -> str:
     """A figure as text: the median, and in brackets the range of several seeds."""
     if found is None:
         return "–"
-    spread = f" ({_number(found.least, row)} … {_number(found.most, row)})" if found.seeds > 1 else ""
-    return f"{_number(found.median, row)}{spread}{_unit(row)}"
+    ends = (found.least, found.most) if found.seeds > 1 else None
+    return with_range(found.median, ends, lambda value: _number(value, row)) + _unit(row)
 
 
 def both(row: Row) -> str:
@@ -335,7 +337,7 @@ def _number(value: float, row: Row) -> str:
         return f"{100 * value:.1f}"
     if row.unit == "s":
         return show_number(1000 * value)
-    return f"{value:.0f}" if row.kind == "count" or abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0f}" if row.kind == "count" else show_number(value, 3)
 
 
 def _unit(row: Row) -> str:
@@ -355,13 +357,9 @@ def _machines(runs: Iterable[StoredRun]) -> list[str]:
     """The machines of some runs, without anything that identifies their owners."""
     found = []
     for kept in runs:
-        machine, versions = kept.machine, kept.info.get("versions", {})
-        kernel = ".".join(str(versions.get("kernel", "")).split(".")[:2])
-        target = kept.info.get("target", "")
-        found.append(
-            f"{machine.get('cores')} cores, {machine.get('memory_gib')} GiB, Linux {kernel}, Python"
-            f" {versions.get('python')}, switches: {target}"
-        )
+        here, python = kept.machine, kept.info.get("versions", {}).get("python")
+        size, system = machine.size_text(here), machine.system_text(here)
+        found.append(f"{size}, {system}, Python {python}, switches: {kept.info.get('target', '')}")
     return list(dict.fromkeys(found))
 
 

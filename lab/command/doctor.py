@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab import compiled
+from mrclab.lab import machine
 from mrclab.lab.command.live import p4sh
 from mrclab.lab.measure.validity.machine import MIN_STEAL
 from mrclab.lab.run.wire.watch import steal_seconds
@@ -175,12 +176,10 @@ def _shell() -> MachineCheck:
 
 
 def _size() -> MachineCheck:
-    cores = os.cpu_count() or 1
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    text = f"{cores} cores, {memory:.1f} GiB"
-    return MachineCheck(
-        "cores and memory", cores >= 2 and memory >= 1.8, text, "two cores and 2 GiB keep the demo in time", False
-    )
+    here = machine.about()
+    enough = here["cores"] >= 2 and here["memory_gib"] >= 1.8
+    remedy = "two cores and 2 GiB keep the demo in time"
+    return MachineCheck("cores and memory", enough, machine.size_text(here), remedy, False)
 
 
 def _steal() -> MachineCheck:

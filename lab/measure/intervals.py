@@ -1,8 +1,11 @@
-"""Figures of repeated runs: median, mean, and the interval that holds the mean with 95 % confidence (Student's t)."""
+"""Figures of repeated runs: median, mean, and the interval that holds the mean with 95 % confidence (Student's t).
+
+A figure is written with its interval, `4.2 ± 0.3`, or with the range of its runs, `4.2 (4.0 … 4.5)`.
+"""
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the table the first terms of their expansion in
@@ -23,6 +26,11 @@ class Figure:
     least: float
     most: float
 
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval; None without one."""
+        return None if self.high is None else self.high - self.mean
+
 
 def summary(values: Sequence[float]) -> Figure:
     """The figure of at least one value."""
@@ -34,6 +42,21 @@ def summary(values: Sequence[float]) -> Figure:
         half = quantile * statistics.stdev(values) / math.sqrt(len(values))
         low, high = mean - half, mean + half
     return Figure(len(values), statistics.median(values), mean, low, high, min(values), max(values))
+
+
+def with_half(value: str, half: str | None) -> str:
+    """Return a figure with half the width of its interval, `4.2 ± 0.3`; the figure alone without one."""
+    return value if half is None else f"{value} ± {half}"
+
+
+def range_text(low: float, high: float, show: Callable[[float], str]) -> str:
+    """Return a range, `4.0 … 4.5`."""
+    return f"{show(low)} … {show(high)}"
+
+
+def with_range(value: float, ends: tuple[float, float] | None, show: Callable[[float], str]) -> str:
+    """Return a figure with the range of its runs, `4.2 (4.0 … 4.5)`; the figure alone without one."""
+    return show(value) if ends is None else f"{show(value)} ({range_text(*ends, show)})"
 
 
 def _expanded(freedom: int) -> float:

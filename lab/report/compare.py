@@ -13,7 +13,7 @@ from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure import Measures
-from mrclab.lab.measure.intervals import Figure, summary
+from mrclab.lab.measure.intervals import Figure, summary, with_half
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario.units import Units, show_number
@@ -124,9 +124,8 @@ def show(figure: Figure | None, unit: str = "") -> str:
     if figure is None:
         return "–"
     factor, sign = _scale(figure.median, unit)
-    spread = (figure.high - figure.low) / 2 if figure.low is not None and figure.high is not None else 0.0
-    half = f" ± {show_number(factor * spread, 2)}" if spread else ""
-    return f"{show_number(factor * figure.median)}{half}{sign}"
+    half = show_number(factor * figure.half, 2) if figure.half else None
+    return with_half(show_number(factor * figure.median), half) + sign
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:

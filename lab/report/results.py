@@ -10,8 +10,6 @@ import datetime
 import gc
 import json
 import mmap
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -22,8 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mrclab import compiled
-from mrclab.lab import history
+from mrclab.lab import history, machine
 from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, no_result, plain
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.run.world import World
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from mrclab.lab.report import summary
 
 _MIN_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
-_VERSIONED = ("mrclab", "finsy", "grpcio", "protobuf", "pydantic", "scapy", "matplotlib")
 
 _MANY = 500_000  # objects out of the collector's sight: more than modules are, so runs are among them
 _PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
@@ -137,8 +133,8 @@ def _fill(directory: Path, world: World, loaded: Loaded, reason: str, take: Call
         **world.facts(),
         "finished": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "error": reason,
-        "versions": versions(),
-        "machine": machine(),
+        "versions": machine.versions(),
+        "machine": machine.about(),
     }
     (directory / "run.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 
@@ -314,26 +310,6 @@ def page_of(directory: Path) -> Path:
     """Return the page of a run; its figures where the scenario has `report: false`."""
     page, figures = directory / "report.html", directory / "result.json"
     return figures if figures.exists() and not page.exists() else page
-
-
-def versions() -> dict[str, str]:
-    """Versions of the result's dependencies, and the form of transport and simulator that ran."""
-    import importlib.metadata  # noqa: PLC0415 - once a run is over
-
-    found = {"python": platform.python_version(), "kernel": platform.release()}
-    found["transport and simulator:"] = compiled.state().text
-    for name in _VERSIONED:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """Return the description of the machine that carried the run."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return {"system": platform.platform(), "cores": os.cpu_count(), "memory_gib": round(pages * size / 2**30, 1)}
 
 
 def new_directory(parent: Path, name: str) -> Path:

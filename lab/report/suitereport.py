@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 from rich.console import Console
 from rich.markup import escape
 
+from mrclab.lab import machine
+from mrclab.lab.measure.intervals import range_text
 from mrclab.lab.report import compare, junit, template
 from mrclab.lab.report.grid import grid
-from mrclab.lab.report.results import machine, page_of, versions
+from mrclab.lab.report.results import page_of
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_number, show_seconds, show_value
@@ -39,8 +41,8 @@ def write(result: SuiteResult) -> Path:
     rows = [(entry, _page(entry, result.directory)) for entry in result.entries]
     context = {
         "name": result.directory.name, "rows": rows, "comparisons": _comparisons(result), "counts": _counts(result),
-        "figures": [(row, _numbers(row)) for row in result.repeated()], "versions": versions(), "machine": machine(),
-        "show_seconds": show_seconds,
+        "figures": [(row, _numbers(row)) for row in result.repeated()], "versions": machine.versions(),
+        "machine": machine.about(), "show_seconds": show_seconds,
     }  # fmt: skip
     text = template.fill(template.TEMPLATES / "suite.html.j2", context)
     page = result.directory / "index.html"
@@ -87,7 +89,7 @@ def as_json(result: SuiteResult) -> dict[str, object]:
     ]
     repeated = [asdict(row) for row in result.repeated()]
     came = {"ok": result.ok, "status": result.status}
-    return {**came, "runs": entries, "figures": repeated, "versions": versions(), "machine": machine()}
+    return {**came, "runs": entries, "figures": repeated, "versions": machine.versions(), "machine": machine.about()}
 
 
 def show(result: SuiteResult, console: Console) -> None:
@@ -130,8 +132,8 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     if figure.low is None or figure.high is None:
         return median, "–"
     if row.unit == "s":
-        return median, f"{show_seconds(figure.low)} … {show_seconds(figure.high)}"
-    return median, f"{show_number(figure.low)} … {show_value(figure.high, row.unit)}"
+        return median, range_text(figure.low, figure.high, show_seconds)
+    return median, f"{range_text(figure.low, figure.high, show_number)} {row.unit}".rstrip()
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:
