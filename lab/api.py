@@ -20,7 +20,7 @@ from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario as files

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from mrclab.lab.errors import LabError
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

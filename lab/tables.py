@@ -15,9 +15,10 @@ from typing import Any
 from mrclab.events.event import EVENTS
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import Measures, Selection
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.measure.traffic import slowdown
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report.summary import bins
 from mrclab.topo.errors import TopoError
 from mrclab.topo.input.sentences import nearest

@@ -14,7 +14,7 @@ from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.batch import MACHINE_FAILED
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom, by_machine, exhausted
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.report import results
 from mrclab.lab.run import runner

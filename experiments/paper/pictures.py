@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from mrclab.experiments.paper.comparison import Chapter, Line, SuiteRun, number
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Level, Verdict
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 __all__ = [
     "EXPECTATIONS",

@@ -24,7 +24,7 @@ from mrclab.lab.scenario.units import show_number, show_rate
 from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 
 _LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")

@@ -12,14 +12,14 @@ from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, 
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, completed, span
+from mrclab.lab.measure.validity.evidence import NoEvidence, completed
 from mrclab.lab.scenario.names import KnownWindow, TrafficName, hinted
 from mrclab.lab.scenario.units import Percent, Size, show_bytes, show_seconds
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 _SIDES = ("at_least", "at_most", "about")
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
@@ -232,7 +232,7 @@ class Rtt(Selected, DurationExpectation):
                 gauge = measures.samples.qps[key].gauges.get("rtt")
                 values += [value for _, value in gauge.between(begin, end)] if gauge else []
         if not values:
-            raise NoEvidence("no RTT was measured then", span(measures, begin, end))
+            raise NoEvidence("no RTT was measured then", measures.span_text(begin, end))
         return quantile(values, self.percentile / 100)
 
     def judge(self, measures: "Measures") -> Verdict:

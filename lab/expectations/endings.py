@@ -12,7 +12,7 @@ from mrclab.lab.measure.validity.evidence import ran
 from mrclab.lab.scenario.names import HostName, TrafficName
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 
 @EXPECTATIONS.register

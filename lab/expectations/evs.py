@@ -9,12 +9,12 @@ from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, 
 from mrclab.lab.measure.fabric.faults import FaultSpan, links_of
 from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled, span
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 State = Literal["GOOD", "SKIP", "STANDBY", "ASSUMED_BAD", "PORT_DOWN", "DENIED"]
 
@@ -33,7 +33,7 @@ class EvStateExpectation(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Changes of the EVs that cross the cables."""
-        fault = _fault(measures, self.fault)
+        fault = measures.faults[self.fault]
         begin = fault.begin
         cleared = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(fault)[1]
         changes = [c for c in _changes_over(measures, fault) if c.t >= begin]
@@ -103,7 +103,7 @@ class EvAffected(BaseExpectation):
 
     def _target(self, measures: "Measures") -> FaultSpan:
         if self.fault:
-            return _fault(measures, self.fault)
+            return measures.faults[self.fault]
         assert self.element is not None
         links = links_of(self.element, measures.fabric)
         return FaultSpan(self.element, "", self.element, measures.start, None, links, self.element)
@@ -125,7 +125,7 @@ class EvSwaps(BaseExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """Transitions out of use, and how many a minute that makes."""
         begin, end = measures.window(self.window)
-        fault = _fault(measures, self.fault) if self.fault else None
+        fault = measures.faults[self.fault] if self.fault else None
         self._need_evs(measures, fault, begin, end)
         out = [
             c
@@ -149,7 +149,7 @@ class EvSwaps(BaseExpectation):
         evs = _over(measures, fault, begin, end) if fault else measures.paths.sender_evs
         if not evs:
             where = f" over {fault.where}" if fault else ""
-            raise NoEvidence(f"no EV of a sender{where} is known", span(measures, begin, end))
+            raise NoEvidence(f"no EV of a sender{where} is known", measures.span_text(begin, end))
 
     def _counts(self, change: EvChange) -> bool:
         return change.new == self.state if self.state else change.new in OUT and change.old not in OUT
@@ -159,12 +159,6 @@ def last_changes(changes: Iterable[EvChange]) -> list[EvChange]:
     """The last change of each EV."""
     last = {change.key: change for change in changes}
     return list(last.values())
-
-
-def _fault(measures: "Measures", fault: str) -> FaultSpan:
-    if fault not in measures.faults:
-        raise KeyError(fault)
-    return measures.faults[fault]
 
 
 def _changes_over(measures: "Measures", fault: FaultSpan) -> list[EvChange]:

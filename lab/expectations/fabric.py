@@ -17,7 +17,7 @@ from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 _LIMITS = ("at_least", "at_most")
 
@@ -178,8 +178,6 @@ class MapperVerdict(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The controller's records `verdict`."""
-        if self.fault not in measures.faults:
-            raise KeyError(self.fault)
         fault = measures.faults[self.fault]
         begin, end = measures.lasting(fault)
         links = set(links_of(self.element, measures.fabric) if self.element else fault.links)

@@ -7,12 +7,12 @@ from pydantic import Field, model_validator
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one, show_share
 from mrclab.lab.measure.series import jain
 from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Percent, show_rate
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 
 class _BetweenFlows(BaseExpectation):
@@ -35,7 +35,7 @@ class _BetweenFlows(BaseExpectation):
         if len(rates) < 2:
             raise NoEvidence(f"there is but one flow, {rates[0][1]}; fairness is between several")
         if not rates[-1][0]:
-            raise NoEvidence("nothing arrived", span(measures, begin, end))
+            raise NoEvidence("nothing arrived", measures.span_text(begin, end))
         return rates
 
     def on_ratio(self, measures: "Measures", figure: str, ratio: float, observed: str) -> Verdict:
@@ -44,7 +44,7 @@ class _BetweenFlows(BaseExpectation):
         bounds = Bounds(self.at_least, self.at_most)
         flows = f"flows of {', '.join(names)}" if names else "flows"
         expected = f"{figure} of {flows} {bounds.text()}"
-        when = span(measures, *measures.window(self.window))
+        when = measures.span_text(*measures.window(self.window))
         return self.verdict(bounds.contain(ratio), expected, observed, when, ratio, "")
 
 
@@ -94,7 +94,7 @@ class PlaneBalance(Selected):
         mean = sum(rates.values()) / len(rates)
         which = "all planes" if not self.planes else f"planes {', '.join(map(str, planes))}"
         expected = f"{which} carry the same{self.subject} ± {self.within * 100:g}%"
-        when = span(measures, begin, end)
+        when = measures.span_text(begin, end)
         if not mean:
             return self.verdict(False, expected, "nothing arrived", when)
         off = {plane: rate / mean - 1 for plane, rate in rates.items()}
@@ -134,5 +134,5 @@ class PathShare(Selected):
         )
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(
-            total > 0 and bounds.contain(share), expected, observed, span(measures, begin, end), share, "of packets"
+            total > 0 and bounds.contain(share), expected, observed, measures.span_text(begin, end), share, "of packets"
         )

@@ -19,12 +19,13 @@ from mrclab.lab.faults.base import several
 from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
 from mrclab.lab.measure.traffic.flows import QpKey, Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled, span
+from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_number, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures, PacketLoss
+    from mrclab.lab.measure.fabric.paths import PacketLoss
+    from mrclab.lab.measure.measures import Measures
 
 
 _STARTS = 10
@@ -119,11 +120,9 @@ class Lost(Selected):
 
     def _spans(self, measures: "Measures") -> list[tuple[float, float]]:
         """Return when losses count: in the window, or during each fault; KeyError names a fault that never began."""
-        missing = [fault for fault in self.fault if fault not in measures.faults]
-        if missing:
-            raise KeyError(missing[0])
-        if self.fault and not self.window:
-            return [measures.lasting(measures.faults[fault]) for fault in self.fault]
+        faults = [measures.faults[fault] for fault in self.fault]
+        if faults and not self.window:
+            return [measures.lasting(fault) for fault in faults]
         return [measures.window(self.window)]
 
     def _share(self, measures: "Measures", losses: "list[PacketLoss]") -> float:
@@ -134,7 +133,7 @@ class Lost(Selected):
             measures.samples.qps[key].count("sent_packets").growth(begin, end) for key in self._senders(measures)
         )
         if not sent:
-            raise NoEvidence(f"the senders{self.subject} sent no packet then", span(measures, begin, end))
+            raise NoEvidence(f"the senders{self.subject} sent no packet then", measures.span_text(begin, end))
         return sum(loss.packets for loss in losses) / sent
 
 
@@ -197,8 +196,6 @@ class Detect(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """From the begin until EVs of sending QPs went out; each counts the first time."""
-        if self.fault not in measures.faults:
-            raise KeyError(self.fault)
         fault = measures.faults[self.fault]
         begin, end = measures.lasting(fault)
         which = "first" if self.first else "last"
@@ -278,11 +275,11 @@ class Recover(Selected):
         found = next((i for i in range(len(good)) if all(good[i : i + self.keep * _STARTS : _STARTS])), None)
         if found is None:
             best = f"at best {show_rate(max(rates))}" if rates else "nothing was measured"
-            return self.verdict(False, expected, f"never; {best}", span(measures, moment, measures.end))
+            return self.verdict(False, expected, f"never; {best}", measures.span_text(moment, measures.end))
         kept = len(good[found::_STARTS])
         if kept < self.keep:
             left = f"the traffic ended after {kept} of {self.keep} samples that should keep the level"
-            raise NoEvidence(f"{left}; let it last longer, or lower keep", span(measures, moment, measures.end))
+            raise NoEvidence(f"{left}; let it last longer, or lower keep", measures.span_text(moment, measures.end))
         seconds = at[found] - moment
         lowest = min(rates[: found + 1])
         observed = f"after {show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT, down to {show_rate(lowest)}"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict
-from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import RegularExpression, TrafficName
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 
 @EXPECTATIONS.register
@@ -28,7 +28,7 @@ class ProgramFails(BaseExpectation):
         """Exit status and error of each program."""
         ends = [end for end in measures.history.of("program.end") if end["traffic"] == self.traffic]
         if not ends:
-            raise NoEvidence(f"no program of {self.traffic} ended", span(measures, measures.start, measures.end))
+            raise NoEvidence(f"no program of {self.traffic} ended", measures.span_text(measures.start, measures.end))
         failed = [end for end in ends if end["exit_status"] > 0]
         matching = [end for end in failed if re.search(self.says, end["error"])]
         about = f" and say '{self.says}'" if self.says else ""

@@ -9,12 +9,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.fabric.switches import ports_of
 from mrclab.lab.measure.series import quantile
-from mrclab.lab.measure.validity.evidence import span
 from mrclab.lab.scenario.names import KnownWindow
 from mrclab.lab.scenario.units import show_number
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 _DEPTH = re.compile(r"\s*(\d+(?:\.\d*)?)\s*(bdps?)?\s*")
 
@@ -83,7 +82,7 @@ class QueueDepth(BaseExpectation):
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
         return self.verdict(
-            bounds.contain(value), self.expected_outcome, observed, span(measures, begin, end), value, "packets"
+            bounds.contain(value), self.expected_outcome, observed, measures.span_text(begin, end), value, "packets"
         )
 
     @property

@@ -19,12 +19,12 @@ from mrclab.lab.expectations.base import (
 )
 from mrclab.lab.measure.series import binned_total, edges, quantile
 from mrclab.lab.measure.traffic.flows import Selection
-from mrclab.lab.measure.validity.evidence import NoEvidence, ran, receivers_sampled, span
+from mrclab.lab.measure.validity.evidence import NoEvidence, ran, receivers_sampled
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, Percent, show_rate, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 _ONE_LEVEL = ("at_least", "at_most", "about")
 
@@ -84,7 +84,7 @@ class Goodput(_InWindow):
         bounds = Bounds(low, high, near, self.within)
         share, of = _share(got, base, measures, chosen, (begin, end))
         observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
-        when, value = span(measures, begin, end), share if of else got
+        when, value = measures.span_text(begin, end), share if of else got
         return self.verdict(bounds.contain(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
 
     @property
@@ -113,14 +113,14 @@ class GoodputFloor(_InWindow):
         chosen, expected = self.selection(self.plane), self._expected
         sample = self.sample or measures.fabric.spec.sample_interval
         if end < begin + sample:
-            return self.verdict(False, expected, "the window is shorter than a sample", span(measures, begin, end))
+            return self.verdict(False, expected, "the window is shorter than a sample", measures.span_text(begin, end))
         receivers_sampled(measures, chosen, begin, end)
         at = [t for t in edges(begin, end, sample) if t <= end + 1e-9]
         rates = binned_total(measures.rates.counters(chosen), at)
         mean = measures.goodput(begin, end, chosen)
         level = self.at_least or Level(0.0, "")
         if not mean and level.of == MEAN:
-            raise NoEvidence("nothing arrived, so that its mean says nothing", span(measures, begin, end))
+            raise NoEvidence("nothing arrived, so that its mean says nothing", measures.span_text(begin, end))
         floor = mean * level.share if level.of == MEAN else _absolute(level, measures, chosen, (begin, end))
         assert floor is not None
         below = sum(rate < floor * (1 - 1e-9) for rate in rates)
@@ -214,7 +214,9 @@ class Isolation(BaseExpectation):
         )
         expected = f"{figure} {bounds.text(show_share)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
-        return self.verdict(bounds.contain(share), expected, observed, span(measures, begin, end), share, "of alone")
+        return self.verdict(
+            bounds.contain(share), expected, observed, measures.span_text(begin, end), share, "of alone"
+        )
 
 
 def reference(

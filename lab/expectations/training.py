@@ -8,12 +8,12 @@ from pydantic import Field, model_validator
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.expectations.durations import DurationExpectation
 from mrclab.lab.measure.series import quantile
-from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, show_seconds
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
 
 
 @EXPECTATIONS.register
@@ -36,7 +36,7 @@ class StepTime(DurationExpectation):
         times = measures.training.seconds(self.traffic, within)
         if not times:
             begin, end = within or (measures.start, measures.end)
-            raise NoEvidence(f"no step of {self.traffic} was done then", span(measures, begin, end))
+            raise NoEvidence(f"no step of {self.traffic} was done then", measures.span_text(begin, end))
         return times
 
     def judge(self, measures: "Measures") -> Verdict:
@@ -67,7 +67,7 @@ class TimeLostExpectation(BaseExpectation):
         """The time lost, in seconds and steps."""
         begins = [fault.begin for fault in measures.faults.values()]
         if not begins:
-            raise NoEvidence("no fault began", span(measures, measures.start, measures.end))
+            raise NoEvidence("no fault began", measures.span_text(measures.start, measures.end))
         expected, done = self._expected(measures), len(measures.training.steps(self.traffic))
         lost = measures.training.time_lost(self.traffic, min(begins))
         if lost is None:

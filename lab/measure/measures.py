@@ -17,7 +17,7 @@ from mrclab.lab.measure.traffic.flows import MeasuredFlows, Selection
 from mrclab.lab.measure.traffic.rates import Rates
 from mrclab.lab.measure.traffic.stalls import Stalls
 from mrclab.lab.measure.traffic.training import TrainingSteps
-from mrclab.lab.measure.validity.evidence import NoEvidence, span
+from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.measure.validity.machine import MachineLoad
 from mrclab.lab.scenario.triggers import Window
 from mrclab.lab.scenario.units import Units
@@ -111,11 +111,11 @@ class Measures:
             return self.start, self.end
         begin, end = window.at(self.times, self.rtt)
         if end <= begin:
-            raise NoEvidence(f"the window {window} is empty: it ends before it begins", span(self, begin, end))
+            raise NoEvidence(f"the window {window} is empty: it ends before it begins", self.span_text(begin, end))
         last = self.history.records[-1].t
         if end > last:
             text = f"the run ended before the window {window} did, at {self.time_text(last)}"
-            raise NoEvidence(text, span(self, begin, end))
+            raise NoEvidence(text, self.span_text(begin, end))
         return begin, end
 
     # --- the subjects -----------------------------------------------------------------------------------------------
@@ -195,8 +195,6 @@ class Measures:
 
     def losses_of(self, fault: str) -> list[PacketLoss]:
         """Losses on paths over a fault's cables, from when it began until it was cleared; KeyError if it never did."""
-        if fault not in self.faults:
-            raise KeyError(fault)
         hit = self.faults[fault]
         begin, end = self.lasting(hit)
         return [

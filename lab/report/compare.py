@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
-from mrclab.lab.measure import Measures
 from mrclab.lab.measure.intervals import Figure, summary, with_half
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario.units import Units, show_number

@@ -30,7 +30,7 @@ from mrclab.topo.input import files
 from mrclab.topo.spec import SpecError
 
 if TYPE_CHECKING:
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
     from mrclab.lab.report import summary
 
 _MIN_ROOM = 16 << 20  # bytes that results of a small run take, pictures included, and some more
@@ -269,7 +269,7 @@ def _check_fabric(path: Path) -> None:
 
 
 def _measures(records: history.History, loaded: Loaded) -> "Measures":
-    from mrclab.lab.measure import Measures  # noqa: PLC0415 - once a run is over
+    from mrclab.lab.measure.measures import Measures  # noqa: PLC0415 - once a run is over
 
     return Measures(records, loaded.scenario, loaded.fabric)
 

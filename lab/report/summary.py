@@ -8,11 +8,12 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import EvChange, FaultSpan, Measures, Selection
-from mrclab.lab.measure.fabric.paths import OUT
+from mrclab.lab.measure.fabric.faults import FaultSpan
+from mrclab.lab.measure.fabric.paths import OUT, EvChange
 from mrclab.lab.measure.fabric.switches import Port, growth
-from mrclab.lab.measure.measures import COARSE
+from mrclab.lab.measure.measures import COARSE, Measures
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.measure.validity.machine import ProcessLoad
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds

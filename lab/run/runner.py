@@ -26,7 +26,7 @@ from mrclab.topo.linux.paths import RUN_DIR
 
 if TYPE_CHECKING:
     from mrclab.lab.capture.tracing import RunTrace
-    from mrclab.lab.measure import Measures
+    from mrclab.lab.measure.measures import Measures
     from mrclab.lab.report.summary import Facts
 
 T = TypeVar("T")

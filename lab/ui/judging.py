@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import BaseExpectation, Verdict
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.measure.validity.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads

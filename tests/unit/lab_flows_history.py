@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo import srv6
 

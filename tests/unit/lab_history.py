@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.scenario.scenario import Loaded, load, loads
 from mrclab.topo import srv6
 

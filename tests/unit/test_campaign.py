@@ -25,7 +25,7 @@ from mrclab.experiments.campaign import cli, figure, journal, page, plan, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import Interrupted, LabError, Refused, RunError, ScenarioError
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.seeds import parse as parse_seeds

@@ -10,7 +10,7 @@ import mrclab
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.expectations import EXPECTATIONS, judge_all
 from mrclab.lab.history import Record
-from mrclab.lab.measure import Selection
+from mrclab.lab.measure.traffic.flows import Selection
 
 
 def line(text: str) -> str:

@@ -6,7 +6,7 @@ from lab_history import CORE, END, NIC, PLANE_RATE, REPAIRED, RTT, START, measur
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.expectations.base import Level, parse_level
 from mrclab.lab.history import Record
-from mrclab.lab.measure import Selection
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.scenario.units import show_rate, show_seconds
 
 

@@ -22,8 +22,8 @@ from mrclab.lab.command.display import terminal
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure import Selection
 from mrclab.lab.measure.series import Gauge
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report import palette, plots, results, summary, template
 from mrclab.lab.report.plots import evs, fabric, goodput, losses, style
 from mrclab.lab.report.summary import phases

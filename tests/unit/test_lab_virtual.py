@@ -16,7 +16,7 @@ from mrclab.lab.errors import Interrupted, RunError, ScenarioError
 from mrclab.lab.faults.families import LossyAction
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.history import History
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded

@@ -15,7 +15,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.history import History
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.completions import CompletedWork
 from mrclab.lab.report import plots, summary

@@ -3,7 +3,7 @@
 import pytest
 
 from mrclab.lab.history import History, Record
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.scenario.scenario import loads
 

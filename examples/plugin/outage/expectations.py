@@ -3,7 +3,7 @@
 from typing import Literal
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.units import Percent
 

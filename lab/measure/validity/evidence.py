@@ -18,11 +18,6 @@ class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
         self.when = when
 
 
-def span(measures: "Measures", begin: float, end: float) -> str:
-    """A stretch of time in words."""
-    return measures.span_text(begin, end)
-
-
 def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> list[MeasuredFlow]:
     """Return the selected flows that ran between two times; NoEvidence where none did."""
     try:
@@ -31,7 +26,7 @@ def ran(measures: "Measures", chosen: Selection, begin: float, end: float) -> li
         flows = []
     if not flows:
         what = chosen.flow or chosen.traffic
-        raise NoEvidence(f"no flow{f' of {what}' if what else ''} ran then", span(measures, begin, end))
+        raise NoEvidence(f"no flow{f' of {what}' if what else ''} ran then", measures.span_text(begin, end))
     return flows
 
 
@@ -41,7 +36,7 @@ def receivers_sampled(measures: "Measures", chosen: Selection, begin: float, end
     by_acks = chosen.plane is not None and bool(chosen.flow or chosen.traffic)
     hosts = {flow.source if by_acks else flow.destination for flow in flows}
     if not any(_sampled(measures, host, begin, end) for host in hosts):
-        raise NoEvidence(f"no samples of {', '.join(sorted(hosts)[:3])} then", span(measures, begin, end))
+        raise NoEvidence(f"no samples of {', '.join(sorted(hosts)[:3])} then", measures.span_text(begin, end))
 
 
 def senders_sampled(measures: "Measures", chosen: Selection, begin: float, end: float) -> None:
@@ -49,7 +44,7 @@ def senders_sampled(measures: "Measures", chosen: Selection, begin: float, end: 
     hosts = {flow.source for flow in ran(measures, chosen, begin, end)}
     silent = sorted(host for host in hosts if not _sampled(measures, host, begin, end))
     if silent:
-        raise NoEvidence(f"no samples of {', '.join(silent[:3])} then", span(measures, begin, end))
+        raise NoEvidence(f"no samples of {', '.join(silent[:3])} then", measures.span_text(begin, end))
 
 
 def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report.plots import library
 
 library.load()

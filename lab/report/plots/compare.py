@@ -7,8 +7,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import Measures, Selection
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import pairs, quantile
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
 from mrclab.lab.report.summary import bins

@@ -8,8 +8,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from mrclab.lab.measure import Measures
 from mrclab.lab.measure.fabric.paths import OUT, EvKey, Span
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.traffic.rates import Path as EvPath
 from mrclab.lab.report.palette import EV_STATES
 from mrclab.lab.report.plots import style

@@ -7,8 +7,8 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import Measures
 from mrclab.lab.measure.fabric.switches import Port
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, edges
 from mrclab.lab.measure.validity.machine import MAX_CPU
 from mrclab.lab.report.plots import style

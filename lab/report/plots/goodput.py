@@ -6,8 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import FaultSpan, Measures, Selection
+from mrclab.lab.measure.fabric.faults import FaultSpan
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import binned_total, pairs
+from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report import palette
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import histogram, quantile
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins

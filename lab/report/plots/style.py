@@ -12,7 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from mrclab.lab.measure import FaultSpan, Measures
+from mrclab.lab.measure.fabric.faults import FaultSpan
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import palette
 from mrclab.topo.input import files
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import Gauge
 from mrclab.lab.measure.traffic.flows import QpKey
 from mrclab.lab.report.plots import style

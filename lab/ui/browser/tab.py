@@ -19,7 +19,7 @@ from typing_extensions import override
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.measure import Measures
+from mrclab.lab.measure.measures import Measures
 from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch
