@@ -33,8 +33,7 @@ class Integrity(BaseExpectation):
             several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
             return self.verdict(False, expected, f"the transfer did not end{several}", _ended(measures))
         when = f"at {measures.time_text(max(end.t for end in ends))}"
-        contents = {entry.name: getattr(entry, "content", "") for entry in measures.scenario.traffic}
-        counted = {name for name in names if contents.get(name) == "counted"}
+        counted = {entry.name for entry in measures.scenario.traffic if entry.is_counted and entry.name in names}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
             damage = _damage(end, end["traffic"] in counted)
             if damage:

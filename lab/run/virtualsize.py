@@ -108,11 +108,11 @@ def of_traffic(loaded: Loaded, flows: Sequence[tuple[TrafficBase, Sequence[Flow]
     return memory
 
 
-def _content(loaded: Loaded, entry: object) -> int:
+def _content(loaded: Loaded, entry: TrafficBase) -> int:
     """Return the bytes of a flow's payload at both ends."""
-    if getattr(entry, "content", "random") == "counted" or not hasattr(entry, "message"):
+    if entry.is_counted or not hasattr(entry, "message"):
         return 0
-    bounds = entry.workload(loaded.fabric, "h1", loaded.scenario.transport.qps)  # type: ignore[attr-defined]
+    bounds = entry.workload(loaded.fabric, "h1", loaded.scenario.transport.qps)
     return int(bounds["message"] * (1 + bounds.get("depth", 1)))
 
 

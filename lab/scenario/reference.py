@@ -18,6 +18,7 @@ from mrclab.lab.faults.base import Fault
 from mrclab.lab.faults.losses import LossModel
 from mrclab.lab.kinds import OneKind, kind_of
 from mrclab.lab.report.grid import markdown
+from mrclab.lab.scenario.files.inputfile import FromFile
 from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.sections.trace import TraceSpec
@@ -46,9 +47,7 @@ _WORDS = {
     "parse_limit": "number or share",
     "parse_depth": "packets or BDPs",
     "one_or_list": "name or list of names",
-    "read_matrix": "file",
     "read_trace": "file",
-    "read_file": "file",
     "_host": "host",
     "_cable": "cable",
     "_switch": "switch",
@@ -205,6 +204,8 @@ def _marked(mark: Any) -> str:
         return ", ".join(f"`{name}`" for name in mark.names)
     if isinstance(mark, Overrides):
         return "fields, see below"
+    if isinstance(mark, FromFile):
+        return "file"
     return _WORDS.get(getattr(getattr(mark, "func", None), "__name__", ""), "")
 
 

@@ -26,6 +26,7 @@ from mrclab.lab.faults.base import Fault
 from mrclab.lab.scenario.base import Strict
 from mrclab.lab.scenario.checks import consistency
 from mrclab.lab.scenario.files import yamlfile
+from mrclab.lab.scenario.files.inputfile import SourceFile
 from mrclab.lab.scenario.files.yamlfile import ScenarioContent, dumped
 from mrclab.lab.scenario.sections import variants
 from mrclab.lab.scenario.sections.mapper import MapperSpec
@@ -34,7 +35,7 @@ from mrclab.lab.scenario.sections.transport import ScenarioTransport
 from mrclab.lab.scenario.sections.variants import Variant
 from mrclab.lab.scenario.units import Duration
 from mrclab.lab.topology import Topology
-from mrclab.lab.traffic.base import Flow, SourceFile, Traffic, all_flows
+from mrclab.lab.traffic.base import Flow, Traffic, all_flows
 from mrclab.topo.config.transport import fabric_defaults
 from mrclab.topo.input import sentences
 from mrclab.topo.model import Fabric

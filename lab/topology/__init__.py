@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mrclab.lab.kinds import Kinds
 from mrclab.lab.scenario.base import OfKind
-from mrclab.lab.traffic.base import SourceFile
+from mrclab.lab.scenario.files.inputfile import SourceFile
 
 
 class TopologyBase(OfKind):
@@ -20,8 +20,8 @@ class TopologyBase(OfKind):
 
     @property
     def source_file(self) -> SourceFile | None:
-        """The file that it was read from, which results keep; None if there is none."""
-        return None
+        """The file that it was read from, its field `file`, which results keep; None for kinds without one."""
+        return self.__dict__.get("file")
 
 
 TOPOLOGIES: Kinds[TopologyBase] = Kinds("topology", "mrclab.topologies", "mrclab.lab.topology.kinds")

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from mrclab.lab.kinds import Kinds, WorldName, unsupported
 from mrclab.lab.scenario.base import OfKind
+from mrclab.lab.scenario.files.inputfile import SourceFile
 from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
 from mrclab.lab.scenario.sections.transport import MAX_QPS, QpAttributes, ScenarioTransport
 from mrclab.lab.scenario.triggers import Trigger
@@ -40,14 +41,6 @@ class Flow(NamedTuple):
     def name(self) -> str:
         """`NAME/h1>h3`, as history records name it."""
         return f"{self.traffic}/{self.source}>{self.destination}{self.again}"
-
-
-class SourceFile(NamedTuple):
-    """File of which a workload is made: its name in the scenario, its text, and the suffix that results keep it by."""
-
-    name: str
-    text: str
-    suffix: str
 
 
 def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
@@ -124,9 +117,14 @@ class TrafficBase(OfKind):
         return self.__dict__.get("duration")  # a failed attribute of a model is slow, and many flows ask
 
     @property
+    def is_counted(self) -> bool:
+        """True if both ends count the bytes and take no digest of them."""
+        return getattr(self, "content", "random") == "counted"
+
+    @property
     def source_file(self) -> SourceFile | None:
         """File that it is made of, its field `file`; None for kinds without one."""
-        return None
+        return self.__dict__.get("file")
 
     def text(self, fabric: Fabric, qps: int) -> str:
         """Return one phrase for plans."""
@@ -141,6 +139,8 @@ class TrafficBase(OfKind):
             yield (
                 "transport: hosts of the wire all have that of the scenario; leave it out, or run it with --world sim"
             )
+        if world == "wire" and world in self.worlds and self.is_counted:
+            yield "content: counted is for virtual time; leave it out, or run it with --world sim"
 
     def running(self, world: "World", qps: int, seed: int) -> "Running":
         """Return the driver of this traffic in a world that is up; nothing begins yet."""

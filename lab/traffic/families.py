@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.names import HostName
 from mrclab.lab.scenario.units import Duration, LineShare, Size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.base import Flow, TrafficBase
@@ -127,17 +126,6 @@ Content = Annotated[
 ]
 
 
-def counted(content: str) -> dict[str, Any]:
-    """Return the field of a workload for this content."""
-    return {"counted": True} if content == "counted" else {}
-
-
-def counted_refusals(world: WorldName, content: str) -> Iterator[str]:
-    """Yield the reason for which a world cannot have this content."""
-    if world == "wire" and content == "counted":
-        yield "content: counted is for virtual time; leave it out, or run it with --world sim"
-
-
 class BoundedTraffic(TrafficBase):
     """A number of bytes, or a duration."""
 
@@ -163,7 +151,7 @@ class BoundedTraffic(TrafficBase):
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Messages by all QPs in turn."""
         bounds = {"size": self.size, "duration": self.duration, "rate": self.rate and self.rate * line_rate(fabric)}
-        bounds |= counted(self.content)
+        bounds |= {"counted": True} if self.is_counted else {}
         depth = outstanding(fabric, qps, self.message, self.depth)
         return {"kind": "stream", "message": self.message, "depth": depth, **bounds}
 
@@ -173,11 +161,6 @@ class BoundedTraffic(TrafficBase):
         bound = f"for {show_seconds(self.duration)}" if self.duration else show_bytes(self.size or 0)
         rate = f", at {show_rate(done['rate'])}" if done["rate"] else ""
         return f"{bound} in messages of {show_bytes(self.message)}, {done['depth']} outstanding{rate}"
-
-    def refusals(self, world: WorldName) -> Iterator[str]:
-        """Refuse counted content on the wire."""
-        yield from super().refusals(world)
-        yield from counted_refusals(world, self.content)
 
 
 class CollectiveTraffic(TrafficBase):

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
-
-from mrclab.lab.scenario.files import inputfile
+from mrclab.lab.scenario.files.inputfile import FromFile, InputFile
 
 _MAX_POINTS: Final = 100_000
 _MAX_SIZE: Final = 1 << 40
@@ -46,11 +44,10 @@ PUBLISHED: Final[Mapping[str, Sequence[tuple[float, float]]]] = {
 
 @dataclass(frozen=True)
 class FlowSizes:
-    """A distribution: points (bytes, share 0…1), rising. `text` is that of its file, empty for a published one."""
+    """A distribution: points (bytes, share 0…1), rising."""
 
     name: str
     points: tuple[tuple[float, float], ...]
-    text: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -90,7 +87,7 @@ def parse(text: str, name: str) -> FlowSizes:
         raise ValueError(f"{name}: the last line must have 100 percent")
     if points[0][1] > 0:
         points.insert(0, (0.0, 0.0) if points[0][0] > 0 else (points[0][0], 0.0))
-    return FlowSizes(name, tuple((size, share / 100) for size, share in points), text)
+    return FlowSizes(name, tuple((size, share / 100) for size, share in points))
 
 
 def published(name: str) -> FlowSizes:
@@ -99,8 +96,5 @@ def published(name: str) -> FlowSizes:
 
 
 SizesField = Annotated[
-    FlowSizes,
-    BeforeValidator(inputfile.reader(FlowSizes, "a file of lines such as 10000 15, one for each point", parse)),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string"}),
+    InputFile[FlowSizes], FromFile("a file of lines such as 10000 15, one for each point", ".cdf", parse)
 ]

@@ -26,7 +26,9 @@ KEPT_SUFFIX = ".trace"
 
 
 class TraceFiles:
-    """A recorded job: its name in the scenario, and the bytes of its files by their names."""
+    """A recorded job, a `SourceFile`: its name in the scenario, and the bytes of its files by their names."""
+
+    suffix = KEPT_SUFFIX
 
     def __init__(self, name: str, parts: Mapping[str, bytes]) -> None:
         self.name = name

@@ -15,14 +15,12 @@ links below its switches. `Oversubscribed` repeats the radixes, and is ignored.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import Field
 
-from mrclab.lab.scenario.files import inputfile
+from mrclab.lab.scenario.files.inputfile import FromFile, InputFile
 from mrclab.lab.topology import TOPOLOGIES, TopologyBase
-from mrclab.lab.traffic.base import SourceFile
 from mrclab.topo.input import sentences
 from mrclab.topo.input.sentences import nearest
 
@@ -35,18 +33,6 @@ _OF_TIER: Final = (
 )  # fmt: skip
 _SPELLED: Final = {word.lower(): word for word in ("Tier", *_WHOLE, *_OF_TIER)}  # a file may have any case
 _TIERS: Final = (2, 3)
-
-
-@dataclass(frozen=True)
-class TopoFile:
-    """A file as the scenario names it, its text, and the fabric that it describes."""
-
-    name: str
-    text: str
-    fabric: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def read(text: str, name: str) -> dict[str, Any]:
@@ -150,16 +136,7 @@ def _link(tier: Mapping[str, int]) -> dict[str, str]:
     return {"rate": f"{tier['Downlink_speed_Gbps']} Gb/s", "delay": f"{tier['Downlink_Latency_ns']}ns"}
 
 
-def _parse(text: str, name: str) -> TopoFile:
-    return TopoFile(name, text, read(text, name))
-
-
-TopoField = Annotated[
-    TopoFile,
-    BeforeValidator(inputfile.reader(TopoFile, "a topology such as leaf_spine.topo", _parse)),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string"}),
-]
+TopoField = Annotated[InputFile[dict[str, Any]], FromFile("a topology such as leaf_spine.topo", ".topo", read)]
 
 
 @TOPOLOGIES.register
@@ -171,9 +148,4 @@ class HtsimTopology(TopologyBase):
 
     def fabric(self) -> dict[str, Any]:
         """Return the fabric of the file."""
-        return dict(self.file.fabric)
-
-    @property
-    def source_file(self) -> SourceFile:
-        """The file itself."""
-        return SourceFile(self.file.name, self.file.text, ".topo")
+        return dict(self.file.content)

@@ -2,17 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, Field, ValidationInfo
 
-from mrclab.lab.kinds import WorldName
-from mrclab.lab.scenario.files import inputfile
+from mrclab.lab.scenario.files.inputfile import FromFile, InputFile
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
-from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
-from mrclab.lab.traffic.families import MESSAGE, Content, counted, counted_refusals, outstanding
+from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
+from mrclab.lab.traffic.families import MESSAGE, Content, outstanding
 from mrclab.lab.traffic.matrix import Connection, Matrix
 from mrclab.topo.model import Fabric
 
@@ -23,43 +21,17 @@ if TYPE_CHECKING:
 _SECONDS = {"ps": 1e-12, "us": 1e-6}
 
 
-@dataclass(frozen=True)
-class MatrixFile:
-    """A file by its name in the scenario, its text, and its contents."""
-
-    name: str
-    text: str
-    matrix: Matrix
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def _parse(text: str, name: str) -> MatrixFile:
-    return MatrixFile(name, text, matrix.read(text, name))
-
-
-_read = inputfile.reader(MatrixFile, "a connection matrix such as permutation.cm", _parse)
-
-
-def read_matrix(value: object, info: ValidationInfo) -> object:
-    """Read a path, relative to the scenario's folder, or a file that came with the scenario."""
-    found = _read(value, info)
-    fabric = (info.context or {}).get("fabric")
-    if found is not value and isinstance(found, MatrixFile) and isinstance(fabric, Fabric):
-        nodes, hosts = found.matrix.nodes, len(fabric.hosts)
-        if nodes > hosts:
-            raise ValueError(
-                f"{value} has {nodes} nodes and the fabric {hosts} hosts; raise fabric.t0s or hosts_per_t0"
-            )
-    return found
+def _enough_hosts(file: InputFile[Matrix], info: ValidationInfo) -> InputFile[Matrix]:
+    fabric, nodes = (info.context or {}).get("fabric"), file.content.nodes
+    if isinstance(fabric, Fabric) and nodes > (hosts := len(fabric.hosts)):
+        raise ValueError(f"{file} has {nodes} nodes and the fabric {hosts} hosts; raise fabric.t0s or hosts_per_t0")
+    return file
 
 
 MatrixField = Annotated[
-    MatrixFile,
-    BeforeValidator(read_matrix),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string"}),
+    InputFile[Matrix],
+    FromFile("a connection matrix such as permutation.cm", ".cm", matrix.read),
+    AfterValidator(_enough_hosts),
 ]
 
 
@@ -84,7 +56,7 @@ class ConnectionMatrix(TrafficBase):
     @property
     def matrix(self) -> Matrix:
         """Matrix of the file."""
-        return self.file.matrix
+        return self.file.content
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """One flow per connection; where two hosts have several, each but the first is named by `#` and its number."""
@@ -113,23 +85,13 @@ class ConnectionMatrix(TrafficBase):
         """Streams; each flow has its own size and start."""
         largest = max(one.size for one in self.matrix.connections)
         depth = min(outstanding(fabric, qps, self.message, self.depth), max(1, -(-largest // self.message)))
-        bounds = {"size": None, "duration": None, "rate": None, **counted(self.content)}
+        bounds = {"size": None, "duration": None, "rate": None, **({"counted": True} if self.is_counted else {})}
         return {"kind": "stream", "message": min(self.message, largest), "depth": depth, **bounds}
-
-    def refusals(self, world: WorldName) -> Iterator[str]:
-        """Counted content, too, on the wire."""
-        yield from super().refusals(world)
-        yield from counted_refusals(world, self.content)
 
     @property
     def together(self) -> bool:
         """True with triggers: a connection that waits for a failed one never begins."""
         return bool(self.matrix.triggers)
-
-    @property
-    def source_file(self) -> SourceFile:
-        """The matrix."""
-        return SourceFile(self.file.name, self.file.text, ".cm")
 
     def text(self, fabric: Fabric, qps: int) -> str:
         """Count of connections and their bytes."""

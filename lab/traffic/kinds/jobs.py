@@ -8,9 +8,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Duration, Percent, Size
-from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
+from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
-from mrclab.lab.traffic.tracefiles import KEPT_SUFFIX, TraceField
+from mrclab.lab.traffic.tracefiles import TraceField
 from mrclab.lab.training import parallel
 from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.parallel import ParallelPlan
@@ -256,8 +256,3 @@ class Trace(JobTraffic):
     def placed(self) -> list[str]:
         """The host of every rank."""
         return self.hosts[: self.file.ranks]
-
-    @property
-    def source_file(self) -> SourceFile:
-        """All files of the trace as one."""
-        return SourceFile(self.file.name, self.file.text, KEPT_SUFFIX)

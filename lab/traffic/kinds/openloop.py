@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Percent, show_bytes
-from mrclab.lab.traffic.base import TRAFFIC, Flow, SourceFile, TrafficBase
+from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
 from mrclab.lab.traffic.flowsizes import FlowSizes, SizesField, published
 from mrclab.topo.model import Fabric
@@ -70,7 +70,7 @@ class OpenLoop(TrafficBase):
     def distribution(self) -> FlowSizes:
         """Distribution of the flows' sizes."""
         if self.file is not None:
-            return self.file
+            return self.file.content
         assert self.sizes is not None
         return published(self.sizes)
 
@@ -93,11 +93,6 @@ class OpenLoop(TrafficBase):
             while destination == source or (group and group[source] == group[destination]):
                 destination = draw.randrange(len(hosts))
             yield at, hosts[source], hosts[destination], sizes.at(draw.random())
-
-    @property
-    def source_file(self) -> SourceFile | None:
-        """The distribution, where it is a file."""
-        return None if self.file is None else SourceFile(self.file.name, self.file.text, ".cdf")
 
     def text(self, fabric: Fabric, qps: int) -> str:
         """Count, sizes and load."""

@@ -196,7 +196,7 @@ class Running:
     @property
     def _is_counted(self) -> bool:
         """True if both ends count the bytes and take no digest of them."""
-        return getattr(self.entry, "content", "") == "counted"
+        return self.entry.is_counted
 
     @property
     def _has_all(self) -> bool:
