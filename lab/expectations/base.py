@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
@@ -20,14 +20,14 @@ from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.names import NewName, TrafficName, hinted
-from mrclab.lab.scenario.units import show_number, show_rate
+from mrclab.lab.scenario.units import share_of, show_number, show_rate
 from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
 
+L = TypeVar("L")
 
-_LEVEL = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)(B|b|bit)/s\s*")
 _FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 LINE = "line"
@@ -79,9 +79,8 @@ def parse_level(value: object) -> object:
     """`90% of line`, `75% of before`, `5 MB/s`, `40 Gb/s` → Level."""
     if isinstance(value, Level):
         return value
-    match = _LEVEL.fullmatch(brief(value))
-    if match:
-        return Level(float(match[1]) / 100, match[2])
+    if share := share_of(value):
+        return Level(*share)
     rate = _RATE.fullmatch(brief(value))
     if rate:
         return Level(float(rate[1]) * _FACTOR[rate[2]] / (1 if rate[3] == "B" else 8), "")
@@ -90,11 +89,16 @@ def parse_level(value: object) -> object:
     )
 
 
-def _known_level(level: Level, info: ValidationInfo) -> Level:
-    known = [LINE, MEAN, *(info.context or {}).get("goodput", [level.of])]
-    if level.of and level.of not in known:
-        raise ValueError(f"no goodput is named {level.of!r}; {hinted(info, level.of, known)}")
-    return level
+def known_reference(noun: str, *words: str) -> Any:
+    """Return a validator of limits: their `of` names an expectation of the scenario, or is one of these words."""
+
+    def check(limit: Any, info: ValidationInfo) -> Any:
+        known = [*words, *(info.context or {}).get("goodput", [limit.of])]
+        if limit.of and limit.of not in known:
+            raise ValueError(f"no {noun} is named {limit.of!r}; {hinted(info, limit.of, known)}")
+        return limit
+
+    return AfterValidator(check)
 
 
 def _known_flow(text: str, info: ValidationInfo) -> str:
@@ -107,8 +111,8 @@ def _known_flow(text: str, info: ValidationInfo) -> str:
     return text
 
 
-_text: Any = PlainSerializer(str, return_type=str)
-LevelField = Annotated[Level, BeforeValidator(parse_level), AfterValidator(_known_level), _text]
+AS_TEXT: Any = PlainSerializer(str, return_type=str)
+LevelField = Annotated[Level, BeforeValidator(parse_level), known_reference("goodput", LINE, MEAN), AS_TEXT]
 FlowName = Annotated[str, AfterValidator(_known_flow)]
 
 
@@ -222,14 +226,15 @@ class Bounds(NamedTuple):
 
     def text(self, show: Callable[[float], str] = _show_limit) -> str:
         """`≥ 5, ≤ 7`, `10 ± 5%`."""
-        limits = []
-        if self.at_least is not None:
-            limits.append(f"≥ {show(self.at_least)}")
-        if self.at_most is not None:
-            limits.append(f"≤ {show(self.at_most)}")
-        if self.about is not None:
-            limits.append(f"{show(self.about)} ± {self.within * 100:g}%")
-        return ", ".join(limits)
+        return limits_text(*self, show=show)
+
+
+def limits_text(
+    at_least: L | None, at_most: L | None, about: L | None = None, within: float = 0.05, *, show: Callable[[L], str]
+) -> str:
+    """Return limits in words, `≥ 5, ≤ 7` or `10 ± 5%`; empty without any."""
+    limits = [f"{sign} {show(limit)}" for sign, limit in (("≥", at_least), ("≤", at_most)) if limit is not None]
+    return ", ".join([*limits, *([f"{show(about)} ± {within * 100:g}%"] if about is not None else [])])
 
 
 _measuring: ContextVar[bool] = ContextVar("measuring", default=False)

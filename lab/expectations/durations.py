@@ -1,29 +1,36 @@
 """Expectations of time: completion and slowdown, latency of a ping-pong, measured RTT."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, FlowName, Selected, Verdict, needs_one
+from mrclab.lab.expectations.base import (
+    AS_TEXT,
+    EXPECTATIONS,
+    BaseExpectation,
+    Bounds,
+    FlowName,
+    Selected,
+    Verdict,
+    known_reference,
+    limits_text,
+    needs_one,
+)
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, completed
-from mrclab.lab.scenario.names import KnownWindow, TrafficName, hinted
-from mrclab.lab.scenario.units import Percent, Size, show_bytes, show_seconds
+from mrclab.lab.scenario.names import KnownWindow, TrafficName
+from mrclab.lab.scenario.units import Percent, Size, rtts_of, share_of, show_bytes, show_seconds
 from mrclab.topo.input.quantities import parse_duration
-from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
 
 _SIDES = ("at_least", "at_most", "about")
-_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
-_RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")
 
 
 @dataclass(frozen=True)
@@ -51,24 +58,16 @@ def parse_limit(value: object) -> object:
     """`20ms`, `3 rtt`, `110% of calm` → Limit."""
     if isinstance(value, Limit):
         return value
-    share, rtts = _SHARE.fullmatch(brief(value)), _RTTS.fullmatch(brief(value))
-    if share:
-        return Limit(float(share[1]) / 100, share[2])
-    if rtts:
-        return Limit(float(rtts[1]), "rtt")
+    if share := share_of(value):
+        return Limit(*share)
+    if (rtts := rtts_of(value)) is not None:
+        return Limit(rtts, "rtt")
     try:
         return Limit(float(str(parse_duration(value if isinstance(value, str) else float(str(value))))))
     except ValueError:
         raise ValueError(
             f"{value!r} is not a duration; write, for example, 20ms, 3rtt, or 110% of EXPECTATION"
         ) from None
-
-
-def _check_limit(limit: Limit, info: ValidationInfo) -> Limit:
-    known = ["rtt", *(info.context or {}).get("goodput", [limit.of])]
-    if limit.of and limit.of not in known:
-        raise ValueError(f"no expectation is named {limit.of!r}; {hinted(info, limit.of, known)}")
-    return limit
 
 
 def _other(name: str, measures: "Measures") -> float:
@@ -78,8 +77,7 @@ def _other(name: str, measures: "Measures") -> float:
     raise KeyError(f"the duration {name}")
 
 
-_text: Any = PlainSerializer(str, return_type=str)
-LimitField = Annotated[Limit, BeforeValidator(parse_limit), AfterValidator(_check_limit), _text]
+LimitField = Annotated[Limit, BeforeValidator(parse_limit), known_reference("expectation", "rtt"), AS_TEXT]
 
 
 class DurationExpectation(BaseExpectation):
@@ -102,10 +100,7 @@ class DurationExpectation(BaseExpectation):
     @property
     def limits(self) -> str:
         """The limits in words."""
-        time_text = [f"≥ {self.at_least}"] if self.at_least else []
-        time_text += [f"≤ {self.at_most}"] if self.at_most else []
-        time_text += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
-        return ", ".join(time_text)
+        return limits_text(self.at_least, self.at_most, self.about, self.within, show=str)
 
     def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
         """The verdict on a duration."""
@@ -227,7 +222,7 @@ class Rtt(Selected, DurationExpectation):
         """The percentile over the samples of all sending QPs; KeyError if there is none."""
         begin, end = measures.window(self.window)
         values: list[float] = []
-        for flow in measures.flows.select(Selection(self.traffic or "", self.flow or "")):
+        for flow in measures.flows.select(self.selection()):
             for key in flow.senders:
                 gauge = measures.samples.qps[key].gauges.get("rtt")
                 values += [value for _, value in gauge.between(begin, end)] if gauge else []

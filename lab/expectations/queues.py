@@ -2,11 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import AS_TEXT, EXPECTATIONS, BaseExpectation, Bounds, Verdict, limits_text, needs_one
 from mrclab.lab.measure.fabric.switches import ports_of
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.scenario.names import KnownWindow
@@ -45,8 +45,7 @@ def parse_depth(value: object) -> object:
     return Depth(float(match[1]), bool(match[2]))
 
 
-_text: Any = PlainSerializer(str, return_type=str)
-DepthField = Annotated[Depth, BeforeValidator(parse_depth), _text]
+DepthField = Annotated[Depth, BeforeValidator(parse_depth), AS_TEXT]
 
 
 @EXPECTATIONS.register
@@ -88,7 +87,7 @@ class QueueDepth(BaseExpectation):
     @property
     def expected_outcome(self) -> str:
         """Expected outcome."""
-        limits = [f"{sign} {limit}" for sign, limit in (("≥", self.at_least), ("≤", self.at_most)) if limit]
+        limits = limits_text(self.at_least, self.at_most, show=str)
         share = "" if self.percentile == 100 else f" in {self.percentile:g}% of the samples"
         where = f" at {self.element}" if self.element else ""
-        return f"{', '.join(limits)} packets wait in a queue{where}{share}"
+        return f"{limits} packets wait in a queue{where}{share}"

@@ -14,6 +14,7 @@ from mrclab.lab.expectations.base import (
     LevelField,
     Selected,
     Verdict,
+    limits_text,
     needs_one,
     show_share,
 )
@@ -89,10 +90,9 @@ class Goodput(_InWindow):
 
     @property
     def _expected(self) -> str:
-        limits = [f"{sign} {level}" for sign, level in (("≥", self.at_least), ("≤", self.at_most)) if level]
-        limits += [f"{self.about} ± {self.within * 100:g}%"] if self.about else []
         chosen = str(self.selection(self.plane))
-        return f"goodput{f' of {chosen}' if chosen else ''} {', '.join(limits)}"
+        limits = limits_text(self.at_least, self.at_most, self.about, self.within, show=str)
+        return f"goodput{f' of {chosen}' if chosen else ''} {limits}"
 
 
 @EXPECTATIONS.register

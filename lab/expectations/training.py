@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, limits_text, needs_one
 from mrclab.lab.expectations.durations import DurationExpectation
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.validity.evidence import NoEvidence
@@ -92,8 +92,7 @@ class TimeLostExpectation(BaseExpectation):
         return f"{self.traffic} ended no step after the first fault began"
 
     def _expected(self, measures: "Measures") -> str:
-        limits = [f"≥ {show_seconds(self.at_least)}"] if self.at_least is not None else []
-        limits += [f"≤ {show_seconds(self.at_most)}"] if self.at_most is not None else []
+        limits = [limits_text(self.at_least, self.at_most, show=show_seconds)]
         if self.steps_at_most is not None:
             limits.append(f"≤ {self.steps_at_most:g} step{'s' if self.steps_at_most != 1 else ''}")
-        return f"training time lost by {self.traffic} {', '.join(limits)}"
+        return f"training time lost by {self.traffic} {', '.join(filter(None, limits))}"

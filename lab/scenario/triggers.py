@@ -14,13 +14,12 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, PlainSerializer
 from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
 
+from mrclab.lab.scenario.units import rtts_of, share_of
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import brief
 
-_PROGRESS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _MOMENT = re.compile(r"\s*([A-Za-z_][\w-]*(?:\.end)?)\s*(?:([+-])\s*(.+?))?\s*")
 _AFTER = re.compile(r"\s*(?:(after)\s+)?([A-Za-z][\w-]*)(\.end)?\s*(?:\+\s*(.+?))?\s*")
-_RTTS = re.compile(r"(\d+(?:\.\d*)?)\s*rtts?")
 
 
 class Trigger(NamedTuple):
@@ -106,12 +105,10 @@ def parse_trigger(value: object) -> object:
     """Parse a trigger: `3s`, `25% of file`, `after file + 1s`, `cut + 500ms`."""
     if isinstance(value, Trigger):
         return value
-    match = _PROGRESS.fullmatch(brief(value))
-    if match:
-        fraction = float(match[1]) / 100
-        if fraction > 1:
+    if progress := share_of(value):
+        if progress[0] > 1:
             raise ValueError(f"{value!r} never comes; a transfer ends at 100%")
-        return Trigger(fraction=fraction, traffic=match[2])
+        return Trigger(fraction=progress[0], traffic=progress[1])
     try:
         match = _AFTER.fullmatch(value) if isinstance(value, str) else None
         if match and (match[1] or match[3] or match[4] or not _is_number(match[2])):
@@ -140,11 +137,11 @@ def parse_moment(value: object) -> Moment:
     name, sign, offset = match[1], -1 if match[2] == "-" else 1, match[3]
     if offset is None:
         return Moment(name)
-    rtts = _RTTS.fullmatch(offset)
-    amount = float(rtts[1]) if rtts else float(str(parse_duration(offset)))
+    rtts = rtts_of(offset)
+    amount = float(str(parse_duration(offset))) if rtts is None else rtts
     if not math.isfinite(amount):
         raise ValueError(f"{value!r} never comes; write, for example, start + 3s")
-    return Moment(name, rtts=sign * amount) if rtts else Moment(name, seconds=sign * amount)
+    return Moment(name, seconds=sign * amount) if rtts is None else Moment(name, rtts=sign * amount)
 
 
 def parse_window(value: object) -> object:

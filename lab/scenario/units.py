@@ -16,13 +16,16 @@ __all__ = [
     "Size",
     "parse_percent",
     "parse_size",
+    "rtts_of",
+    "share_of",
     "show_bytes",
     "show_number",
     "show_rate",
     "show_seconds",
 ]
 
-_LINE_SHARE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+line\s*")
+_SHARE_OF = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
+_RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kKMGT]?i?)B?\s*")
 _FACTOR = {
     "": 1,
@@ -62,11 +65,26 @@ def parse_percent(value: object) -> object:
     return float(matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
 
 
+def share_of(value: object) -> tuple[float, str] | None:
+    """Return the share and the name that `75% of NAME` has; None for anything else."""
+    match = _SHARE_OF.fullmatch(brief(value))
+    return (float(match[1]) / 100, match[2]) if match else None
+
+
+def rtts_of(value: object) -> float | None:
+    """Return the number of round trips that `5rtt` has; None for anything else."""
+    match = _RTTS.fullmatch(brief(value))
+    return float(match[1]) if match else None
+
+
 def parse_line_share(value: object) -> object:
     """Parse `"80% of line"` into 0.8. Other types are left for pydantic to accept or refuse."""
     if not isinstance(value, str):
         return value
-    return float(matched(_LINE_SHARE, value, "rate; write, for example, 80% of line")[1]) / 100
+    share, name = share_of(value) or (0.0, "")
+    if name != "line":
+        raise ValueError(f"{value!r} is not a rate; write, for example, 80% of line")
+    return share
 
 
 def _show_line_share(share: float) -> str:
