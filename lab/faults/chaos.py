@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault, at_least_one
-from mrclab.lab.faults.composite import CompositeFault
+from mrclab.lab.faults.composite import CompositeFault, RunParts
 from mrclab.lab.faults.probe import FaultProbe
-from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import kind_of
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Duration, show_seconds
@@ -44,19 +42,11 @@ else:
     DrawnKind = Literal[_kinds]
 
 
-class RunChaos(FaultAction["Chaos"]):
-    """Inject and clear the faults of a plan, on a time line of their own."""
+class RunChaos(RunParts):
+    """Inject and clear the faults of a plan."""
 
-    def __init__(self, context: FaultContext, fault: "Chaos") -> None:
-        super().__init__(context, fault)
-        self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
-        self._clock = 0.0  # seconds of the plan's time
-        self._advanced_at = 0.0
-
-    @override
-    def inject(self) -> None:
-        self._advanced_at = self.context.now
-        self.advance(self._advanced_at)
+    fault: "Chaos"
+    _clock = 0.0  # seconds of the plan's time
 
     @override
     def advance(self, now: float) -> list[str]:
@@ -64,17 +54,12 @@ class RunChaos(FaultAction["Chaos"]):
 
         Otherwise all faults due meanwhile would begin at once, and leave some hosts no path.
         """
-        self._clock += min(max(0.0, now - self._advanced_at), _LONGEST_STEP)
-        self._advanced_at = now
+        self._clock += min(max(0.0, now - self._began), _LONGEST_STEP)
+        self._began = now  # of the step that follows
         done = self._line.advance(self._clock, {})
         self.finished = not self._line.pending and self._clock >= self.fault.duration
         self.due = min(self._line.next_due(), now + max(0.0, self.fault.duration - self._clock))
         return done
-
-    @override
-    def clear(self) -> Counters | None:
-        self._line.clear_all()
-        return None
 
 
 @FAULTS.register

@@ -1,7 +1,7 @@
 """Base classes and field types that several kinds of faults share, and random places in a fabric."""
 
 import random
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
@@ -72,44 +72,51 @@ class SwitchFault(LastingFault):
         return links_of_switch(fabric, self.switch)
 
 
-class LossyAction(FaultAction[Any]):
-    """Apply an action to packets on the fault's cables, from the same moment on. Kinds differ in action and match.
+class ActOnPackets(FaultAction["LossyFault"]):
+    """Apply an action to packets on the fault's cables, from the same moment on."""
 
-    `fault` is a FaultBase, with `min_length` and `direction` where its kind has them.
-    """
-
-    def __init__(self, context: FaultContext, fault: FaultBase) -> None:
+    def __init__(self, context: FaultContext, fault: "LossyFault") -> None:
         super().__init__(context, fault)
         self._injected: Injection | None = None
 
     @override
     def inject(self) -> None:
-        links = self.fault.links(self.context.fabric)
-        places = [(link, self.on_packet(link, len(links))) for link in links]
-        self._injected = self.context.injector.inject(places, match=self.match(), direction=self.direction())
+        fault, fabric = self.fault, self.context.fabric
+        links = fault.links(fabric)
+        seeds = {link: f"{self.context.seed}/{fault.name}/{link}" for link in links}
+        places = [(link, fault.on_packet(fabric, link, seeds[link], len(links))) for link in links]
+        self._injected = self.context.injector.inject(places, match=fault.match, direction=fault.affected)
 
     @override
     def clear(self) -> Counters:
         seen, hit = self._injected.clear() if self._injected is not None else (0, 0)
         self._injected = None
-        return {"seen": seen, "dropped": hit}
+        return {"seen": seen, self.fault.counter: hit}
 
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        """Return the action on one of `cables` cables."""
+
+class LossyFault(LastingFault):
+    """A fault that drops or damages packets of its cables; `min_length` and `direction` count where a kind has them.
+
+    `counter` is the name of the count of packets that it hit.
+    """
+
+    action_class: ClassVar = ActOnPackets
+    counter: ClassVar[str] = "dropped"
+
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        """Return the action on one of `cables` cables; its draws are of `seed`."""
         raise NotImplementedError
 
+    @property
     def match(self) -> Match:
-        """Return the packets concerned."""
-        shortest = getattr(self.fault, "min_length", 0)
+        """The packets concerned."""
+        shortest = getattr(self, "min_length", 0)
         return Match(min_length=shortest) if shortest else EVERY_PACKET
 
-    def direction(self) -> Direction:
-        """Return the direction concerned."""
-        return getattr(self.fault, "direction", "both")
-
-    def seed(self, link: str) -> str:
-        """Return the seed of draws on one cable."""
-        return f"{self.context.seed}/{self.fault.name}/{link}"
+    @property
+    def affected(self) -> Direction:
+        """The direction concerned."""
+        return getattr(self, "direction", "both")
 
 
 def frames_of(link: str, direction: Direction) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from mrclab import HOME
 from mrclab.lab.errors import Interrupted, RunError, ScenarioError
-from mrclab.lab.faults.families import LossyAction
+from mrclab.lab.faults.families import ActOnPackets
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.history import History
 from mrclab.lab.measure.measures import Measures
@@ -431,13 +431,13 @@ faults:
 
 def test_no_packet_is_sent_before_a_fault_that_is_due_with_its_traffic(tmp_path, monkeypatch):
     """On the wire it takes a while to put a fault in place; here too, by this patch."""
-    inject = LossyAction.inject
+    inject = ActOnPackets.inject
 
     def slowly(action):
         action.context.pause(0.1)
         inject(action)
 
-    monkeypatch.setattr(LossyAction, "inject", slowly)
+    monkeypatch.setattr(ActOnPackets, "inject", slowly)
     records = run(AT_ONCE, tmp_path).measures.history.records
     began = {r.data["traffic"]: r.t for r in records if r.kind == "traffic.start"}
     began |= {r.data["fault"]: r.t for r in records if r.kind == "fault.begin"}

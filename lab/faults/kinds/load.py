@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from mrclab.lab.faults.base import FAULTS
-from mrclab.lab.faults.families import LossyAction, PacketFault, Share
+from mrclab.lab.faults.families import LossyFault, PacketFault, Share
 from mrclab.lab.faults.probe import CABLE
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.units import Duration, Percent
@@ -15,23 +15,8 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 
-class LoseWithLoad(LossyAction):
-    """Drop packets by chance as their link is loaded."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        fault: LossWithLoad = self.fault
-        fabric = self.context.fabric
-        spec = fabric.spec
-        bits = 8.0 * spec.link.rate_pps * (spec.path_mtu + FULL_HEADER_BYTES)
-        if spec.link.rate is not None:
-            bits = fabric.link_times(fabric.link(link).index).rate
-        window = spec.base_rtt(spec.longest) if fault.window is None else fault.window
-        return cablefaults.LoadLoss(fault.rate, fault.above, bits, window, self.seed(link))
-
-
 @FAULTS.register
-class LossWithLoad(PacketFault):
+class LossWithLoad(LossyFault, PacketFault):
     """Packets are lost by chance: none up to a load of the link, from there on ever more, `rate` of them at 100 %."""
 
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})  # rules of the kernel know no load
@@ -43,7 +28,15 @@ class LossWithLoad(PacketFault):
         default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
     )
     example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
-    action_class: ClassVar = LoseWithLoad
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        spec = fabric.spec
+        bits = 8.0 * spec.link.rate_pps * (spec.path_mtu + FULL_HEADER_BYTES)
+        if spec.link.rate is not None:
+            bits = fabric.link_times(fabric.link(link).index).rate
+        window = spec.base_rtt(spec.longest) if self.window is None else self.window
+        return cablefaults.LoadLoss(self.rate, self.above, bits, window, seed)
 
     @override
     def text(self, fabric: Fabric) -> str:

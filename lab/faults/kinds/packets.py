@@ -7,10 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters
-from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, direction_text, several
+from mrclab.lab.faults.base import FAULTS, at_least_one, direction_text, several
 from mrclab.lab.faults.families import (
-    LossyAction,
+    LossyFault,
     MinLength,
     PacketFault,
     Share,
@@ -55,7 +54,7 @@ def _expect_loss(
     probe.expect(probe.cross() == (FRAMES, FRAMES), "frames are lost after the fault was cleared")
 
 
-class LossFault(LastingFault):
+class LossFault(LossyFault):
     """A fault that loses packets: a share, drawn from the seed or by the kernel, every n-th, or by a loss model."""
 
     rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
@@ -72,29 +71,24 @@ class LossFault(LastingFault):
             )
         return self
 
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        if self.model is not None:
+            return cycle(self.model, seed, max(_MIN_DRAWS, _DRAWS // cables))
+        if self.rate is None:
+            return cablefaults.EveryNth(self.every or 1)
+        if not self.rate:
+            return cablefaults.LossCycle(2, ())
+        if self.seeded and self.rate < 1:
+            return _seeded(self.rate, seed, cables)
+        return cablefaults.Loss(self.rate)
+
     @property
     def lost_text(self) -> str:
         """The lost share, in words."""
         if self.model is not None:
             return self.model.text
         return f"1 of every {self.every} packets" if self.rate is None else f"{self.rate * 100:g}% of packets"
-
-
-class LoseShare(LossyAction):
-    """Drop a share of packets: every n-th, drawn from the seed, or drawn by the kernel."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        fault: LossFault = self.fault
-        if fault.model is not None:
-            return cycle(fault.model, self.seed(link), max(_MIN_DRAWS, _DRAWS // cables))
-        if fault.rate is None:
-            return cablefaults.EveryNth(fault.every or 1)
-        if not fault.rate:
-            return cablefaults.LossCycle(2, ())
-        if fault.seeded and fault.rate < 1:
-            return _seeded(fault.rate, self.seed(link), cables)
-        return cablefaults.Loss(fault.rate)
 
 
 @FAULTS.register
@@ -105,7 +99,6 @@ class GrayLoss(LossFault, PacketFault):
     link: CableOrBusiest
     example: ClassVar = {"rate": 0.5, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
-    action_class: ClassVar = LoseShare
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -124,14 +117,6 @@ class GrayLoss(LossFault, PacketFault):
         probe.expect(seen[0] == seen[1], "the same seed does not lose the same packets")
 
 
-class LoseAtHosts(LoseShare):
-    """Drop a share of packets on the way down to hosts."""
-
-    @override
-    def direction(self) -> Direction:
-        return "down"  # the NIC is the lower end of its cable
-
-
 @FAULTS.register
 class HostLoss(LossFault):
     """Packets towards hosts are lost on the last cable, in all planes, as by a congested or faulty NIC."""
@@ -140,7 +125,11 @@ class HostLoss(LossFault):
     hosts: Literal["all"] | Annotated[tuple[HostName, ...], AfterValidator(at_least_one)] = "all"
     planes: Literal["all"] | Annotated[tuple[PlaneNumber, ...], AfterValidator(at_least_one)] = "all"
     example: ClassVar = {"every": 2, "min_length": LONG}
-    action_class: ClassVar = LoseAtHosts
+
+    @property
+    @override
+    def affected(self) -> Direction:
+        return "down"  # the NIC is the lower end of its cable
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -163,29 +152,8 @@ class HostLoss(LossFault):
         _expect_loss(probe, _every_frame, lambda arrived: arrived == FRAMES[1::2])
 
 
-class LoseEvs(LossyAction):
-    """Drop packets of some EVs, paths or uSIDs: all of them, or a share drawn from the seed."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        rate = self.fault.rate
-        return cablefaults.Drop() if rate >= 1 else _seeded(rate, self.seed(link), cables)
-
-    @override
-    def match(self) -> Match:
-        paths = tuple((path.plane, path.uplink) for path in self.fault.of_paths)
-        return Match(usids=self.fault.usids, evs=self.fault.evs, paths=paths)
-
-    @override
-    def direction(self) -> Direction:
-        if self.fault.everywhere:
-            return "up"  # where a packet leaves its host
-        direction: Direction = self.fault.direction
-        return direction
-
-
 @FAULTS.register
-class EvLoss(LastingFault):
+class EvLoss(LossyFault):
     """Packets of some EVs, paths or uSIDs are lost, on one cable or wherever they cross the fabric."""
 
     kind: Literal["ev_loss"]
@@ -199,7 +167,6 @@ class EvLoss(LastingFault):
     )
     rate: ShareOrNone = 1.0
     example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
-    action_class: ClassVar = LoseEvs
 
     @model_validator(mode="after")
     def _something_somewhere(self) -> "EvLoss":
@@ -208,6 +175,20 @@ class EvLoss(LastingFault):
         if not (self.evs or self.of_paths or self.usids):
             raise ValueError("an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids")
         return self
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Drop() if self.rate >= 1 else _seeded(self.rate, seed, cables)
+
+    @property
+    @override
+    def match(self) -> Match:
+        return Match(usids=self.usids, evs=self.evs, paths=tuple((path.plane, path.uplink) for path in self.of_paths))
+
+    @property
+    @override
+    def affected(self) -> Direction:
+        return "up" if self.everywhere else self.direction  # everywhere: where a packet leaves its host
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -248,23 +229,18 @@ class EvLoss(LastingFault):
             one.expect(one.counters["dropped"] == 1, f"one packet was lost, {one.counters} were counted")
 
 
-class DropAll(LossyAction):
-    """Drop every packet."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        return cablefaults.Drop()
-
-
 @FAULTS.register
-class SilentDrop(PacketFault):
+class SilentDrop(LossyFault, PacketFault):
     """Everything is lost while carrier stays up."""
 
     kind: Literal["silent_drop"]
     min_length: MinLength = 0
     example: ClassVar = _UP
     draws: ClassVar = {"direction": random_direction, "link": random_link}
-    action_class: ClassVar = DropAll
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Drop()
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -275,21 +251,8 @@ class SilentDrop(PacketFault):
         _expect_loss(probe, lambda arrived: not arrived)
 
 
-class Damage(LossyAction):
-    """Flip bits of one byte in a share of packets, drawn by the kernel."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        return cablefaults.Corrupt(self.fault.rate, self.fault.offset, self.fault.flip)
-
-    @override
-    def clear(self) -> Counters:
-        done = super().clear()
-        return {"seen": done["seen"], "damaged": done["dropped"]}
-
-
 @FAULTS.register
-class Corruption(PacketFault):
+class Corruption(LossyFault, PacketFault):
     """Bits of one byte are flipped in a share of the packets; the receiver's checks have to notice."""
 
     kind: Literal["corrupt"]
@@ -299,7 +262,11 @@ class Corruption(PacketFault):
     min_length: MinLength = 0
     example: ClassVar = {"rate": 1, "offset": 100, "flip": 0x81, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.3), "link": random_link}
-    action_class: ClassVar = Damage
+    counter: ClassVar = "damaged"
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Corrupt(self.rate, self.offset, self.flip)
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -315,16 +282,8 @@ class Corruption(PacketFault):
         probe.expect(probe.counters["damaged"] == 1, f"one frame was damaged, {probe.counters} were counted")
 
 
-class Police(LossyAction):
-    """Drop packets beyond a rate."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        return cablefaults.RateLimit(self.fault.rate_pps, self.fault.burst)
-
-
 @FAULTS.register
-class RateCut(PacketFault):
+class RateCut(LossyFault, PacketFault):
     """Packets beyond a rate are lost, as by a policer; nothing is queued."""
 
     kind: Literal["rate_limit"]
@@ -332,7 +291,10 @@ class RateCut(PacketFault):
     burst: int = Field(default=5, ge=1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
-    action_class: ClassVar = Police
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        return cablefaults.RateLimit(self.rate_pps, self.burst)
 
     @override
     def text(self, fabric: Fabric) -> str:
@@ -349,16 +311,8 @@ class RateCut(PacketFault):
         _expect_loss(probe, lambda arrived: arrived[:5] == FRAMES[:5] and len(arrived) < len(FRAMES))
 
 
-class LoseListed(LossyAction):
-    """Drop exactly the listed packets."""
-
-    @override
-    def on_packet(self, link: str, cables: int) -> cablefaults.Action:
-        return cablefaults.Packets(self.fault.packets)
-
-
 @FAULTS.register
-class LosePackets(PacketFault):
+class LosePackets(LossyFault, PacketFault):
     """Exactly the listed packets are lost, counted from 1 in each direction from when the fault begins."""
 
     kind: Literal["lose_packets"]
@@ -367,7 +321,10 @@ class LosePackets(PacketFault):
     ]
     min_length: MinLength = 0
     example: ClassVar = {"packets": [1, 7, 40], **_UP}
-    action_class: ClassVar = LoseListed
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        return cablefaults.Packets(self.packets)
 
     @override
     def text(self, fabric: Fabric) -> str:
