@@ -11,11 +11,9 @@ from typing import Any
 
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
-from mrclab.topo.numbers import Dscp
 
 CYCLE_S = 0.5
 TIMEOUT_S = 0.25
@@ -189,6 +187,5 @@ def _spread(place: int) -> float:
 
 
 def _frame(path: EvRoute, psn: int, now: float) -> Frame:
-    bth = wire.BTH.pack(h.MrcOpcode.ENDPOINT_REQUEST, wire.MIGRATED, wire.P_KEY, h.ENDPOINT_QPN, psn)
-    body = h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now)).pack()
-    return path.frame(Dscp.NO_TRIM << 2 | wire.ECN_ECT, bth + body)
+    content = h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now))
+    return path.packet(h.TC_NO_TRIM, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, psn, content)

@@ -1,15 +1,15 @@
 """The transport's frames as objects: path, header fields as the receiver reads them, and the payload by reference.
 
 What a wire form costs is left out: packing and parsing, checksums, and a copy of the payload. What the receiver would
-find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes. Data
-and most of the feedback are read before they are sent; the headers of all other packets are few and packed.
+find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes. Packets
+of MRC are read before they are sent; headers of RoCEv2, which has few, are packed.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from mrclab.hosts.mrc.evs.paths import Ends, EvRoute, control_body
+from mrclab.hosts.mrc.evs.paths import Ends, EvRoute, content_headers
 from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
@@ -38,7 +38,6 @@ _WRITE_TS_LEN: Final = h.WRITE_TS.size
 _WRITE_PLAIN_LEN: Final = h.WRITE_PLAIN.size
 _HOPS: Final = HOP_LIMIT
 _NOMINAL_REST: Final = 8 + wire.ICRC_LEN + 40  # UDP header, ICRC, and the inner IPv6 header
-_CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
 _NOTHING: Final = memoryview(b"")
 _T1: Final = srv6.usid(srv6.UsidType.T1, 0, 0)
 _T1_MASK: Final = srv6.usid(srv6.UsidType.DOWNLINK, 0, 0)  # all bits of a type
@@ -77,10 +76,6 @@ class ObjectPath(EvRoute):
         self.flow: Flow | None = None
         self.inner = ends.destination
 
-    def frame(self, traffic_class: int, body: bytes, payload: memoryview | None = None) -> SimFrame:
-        """A frame as an object."""
-        return self._frame(traffic_class, _MRC_START + len(body), payload, body, None)
-
     def write(
         self, traffic_class: int, packet: SentPacket, qpn: int, psn: int, flags: int, payload: memoryview | None
     ) -> SimFrame:
@@ -100,24 +95,22 @@ class ObjectPath(EvRoute):
             headers += wire.IMMEDIATE.size
             read.imm = message.imm
         read.nominal = headers + (size + 3 & -4) + _NOMINAL_REST
-        return self._frame(traffic_class, _MRC_START + headers, payload, b"", read)
+        return self._frame(traffic_class, _MRC_START + headers, payload, read)
 
-    def control(self, op: int, qpn: int, psn: int, content: h.Content) -> SimFrame:
-        """A control packet as its receiver will read it."""
+    def packet(self, traffic_class: int, op: int, qpn: int, psn: int, content: h.Content, flags: int = 0) -> SimFrame:
+        """A packet without data as its receiver will read it."""
         read = MrcPacket()
         read.source, read.entropy = self.source, self.entropy
-        read.op, read.dqpn, read.flags, read.psn = op, qpn, 0, psn
+        read.op, read.dqpn, read.flags, read.psn = op, qpn, flags, psn
         read.view, read.body_at, read.size = _NOTHING, 0, 0
         read.timestamp = 0
         read.content = content
         headers = _BTH_LEN + content.length
         read.nominal = headers + _NOMINAL_REST
-        return self._frame(_CONTROL_CLASS, _MRC_START + headers, None, b"", read)
+        return self._frame(traffic_class, _MRC_START + headers, None, read)
 
-    def _frame(
-        self, traffic_class: int, headers: int, payload: memoryview | None, body: bytes, read: MrcPacket | None
-    ) -> SimFrame:
-        frame = _make_frame(self, traffic_class, headers, payload, body, read)
+    def _frame(self, traffic_class: int, headers: int, payload: memoryview | None, read: MrcPacket) -> SimFrame:
+        frame = _make_frame(self, traffic_class, headers, payload, b"", read)
         frame.usids, frame.flow = self.usids, self.flow
         frame.ev = self.entropy
         frame.trimmable = True
@@ -125,8 +118,8 @@ class ObjectPath(EvRoute):
 
     def pack(self, frame: SimFrame) -> interface.Frame:
         """The same frame in bytes."""
-        body = frame.body if frame.read is None else _packed(frame.read)
-        return super().frame(frame.dscp << 2 | frame.ecn, body, frame.payload)
+        assert frame.read is not None
+        return self.frame(frame.dscp << 2 | frame.ecn, _packed(frame.read), frame.payload)
 
 
 def _usids(ends: Ends, plane: int, uplink: int) -> tuple[Any, ...]:
@@ -176,7 +169,8 @@ class ObjectParser(MrcParser):
         usid: int = path.usids[frame.at]
         if usid != self._usid or path.inner != self._address:
             raise DiscardError("misdelivered")
-        packet: MrcPacket = frame.read or _unpacked(frame.body, frame.payload)
+        packet = frame.read
+        assert packet is not None
         packet.source, packet.entropy = path.source, path.entropy
         packet.port = self._port
         packet.ce = frame.ecn == wire.ECN_CE
@@ -191,31 +185,11 @@ class ObjectParser(MrcParser):
         return packet
 
 
-def _unpacked(body: bytes, payload: memoryview | None) -> MrcPacket:
-    """Decode the bytes behind UDP."""
-    packet = MrcPacket()
-    size = 0 if payload is None else len(payload)
-    packet.nominal = len(body) + (size + 3 & -4) + _NOMINAL_REST
-    packet.op = op = body[0]
-    packet.content = None
-    if op in h.WRITES:
-        packet.size = size
-        packet.view, packet.body_at = _NOTHING if payload is None else payload, 0
-        flags_psn = _read_write(packet, body)
-    else:
-        packet.view, packet.body_at = memoryview(body), _BTH_LEN
-        packet.size = packet.timestamp = 0
-        _, _, _, packet.dqpn, flags_psn = wire.BTH.unpack_from(body)
-    packet.flags = flags_psn >> 24
-    packet.psn = flags_psn & PSN_MASK
-    return packet
-
-
 def _packed(packet: MrcPacket) -> bytes:
     """BTH and further headers up to the payload."""
     if packet.op not in h.WRITES:
         assert packet.content is not None
-        return control_body(packet.op, packet.dqpn, packet.psn, packet.content)
+        return content_headers(packet.op, packet.dqpn, packet.psn, packet.flags, packet.content)
     start = packet.op, wire.MIGRATED | (-len(packet.view) & 3) << wire.PAD_SHIFT, wire.P_KEY, packet.dqpn
     flags_psn, reth = packet.flags << 24 | packet.psn, (packet.va, packet.rkey, packet.dma_length)
     if packet.flags & h.FLAG_TS:
@@ -224,23 +198,6 @@ def _packed(packet: MrcPacket) -> bytes:
     else:
         body = h.WRITE_PLAIN.pack(*start, flags_psn, packet.rqmsn, packet.msn, *reth)
     return body + wire.IMMEDIATE.pack(packet.imm) if packet.op in h.WITH_IMM else body
-
-
-def _read_write(packet: MrcPacket, body: bytes) -> int:
-    """Fill in the header fields of a write; return BTH's last word."""
-    if body[8] & h.FLAG_TS:
-        (
-            _, _, _, packet.dqpn, flags_psn,
-            packet.rqmsn, packet.msn, packet.timestamp, _, packet.va, packet.rkey, packet.dma_length,
-        ) = h.WRITE_TS.unpack_from(body)  # fmt: skip
-    else:
-        packet.timestamp = 0
-        (
-            _, _, _, packet.dqpn, flags_psn, packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_length,
-        ) = h.WRITE_PLAIN.unpack_from(body)  # fmt: skip
-    if packet.op in h.WITH_IMM:
-        packet.imm = wire.IMMEDIATE.unpack_from(body, len(body) - wire.IMMEDIATE.size)[0]
-    return int(flags_psn)
 
 
 class ObjectCodec(mrc.MrcCodec):

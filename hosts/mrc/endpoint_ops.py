@@ -14,12 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mrclab.hosts.mrc.evs.paths import EvRoute, control_body
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import DiscardError
-from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.timers import Timer
@@ -36,7 +35,6 @@ _UPDATE_CAP_RTTS: Final = 64.0  # longest time between tries: they end with a re
 _LATE_RTTS: Final = 32.0  # an older id so soon after the last update was overtaken; later, its sender restarted
 _QUERY_RTTS: Final = 4.0  # until a peer is queried about ports that it reported down; doubles up to the cap of updates
 _QUERY_TIMEOUT_RTTS: Final = 8.0
-_PROBE_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
 class OpItem:
@@ -56,10 +54,8 @@ class OpItem:
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build the frame for a path."""
-        content = self.content(now)
-        if self.data_class:
-            return path.frame(_PROBE_TRAFFIC_CLASS, control_body(self.op, h.ENDPOINT_QPN, self.request_id, content))
-        return path.control(self.op, h.ENDPOINT_QPN, self.request_id, content)
+        traffic_class = h.TC_NO_TRIM if self.data_class else h.TC_CONTROL
+        return path.packet(traffic_class, self.op, h.ENDPOINT_QPN, self.request_id, self.content(now))
 
 
 class _UpdateItem(OpItem):

@@ -323,7 +323,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         """Handle a Transport ACK or NAK."""
         if self.state is not _RTS:
             return
-        syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
+        syndrome = packet.ack().syndrome
         if syndrome >> 5 == 0:
             self.requestor.on_ack(packet.psn, now)
         else:
@@ -340,7 +340,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     def on_probe(self, packet: MrcPacket, now: float) -> None:
         """Handle a reliability probe for the receiving half."""
         if self.state in {QpState.RTR, QpState.RTS}:
-            self.responder.on_probe(packet, h.Probe.unpack(packet.view, packet.body_at), now)
+            self.responder.on_probe(packet, packet.probe(), now)
 
     # --- views ------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ _ALWAYS_SKIP: Final = int(h.Mark.ALWAYS_SKIP)
 _TS_MASK: Final = h.TS_MASK
 _TC_DATA: Final = h.Dscp.TRIMMABLE << 2 | wire.ECN_ECT
 _TC_RETX: Final = h.Dscp.TRIMMABLE_RETX << 2 | wire.ECN_ECT
-_TC_NO_TRIM: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_TC_NO_TRIM: Final = h.TC_NO_TRIM
 
 _RUNNABLE: Final = SendState.RUNNABLE
 _BLOCKED: Final = SendState.WINDOW_BLOCKED

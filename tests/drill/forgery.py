@@ -10,7 +10,6 @@ from pathlib import Path
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.topo import srv6
 from mrclab.topo.config import nodeconfig
 
@@ -28,9 +27,9 @@ def update(run_dir: Path, sender: str, name: str, victim: str, plane: int, mask:
     peer = endpoint.peers.find(srv6.to_bytes(srv6.from_text(whose.host.address)))
     if peer is None:
         raise ValueError(f"{sender} has no template that leads to {victim}")
-    body = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1).pack()
+    content = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1)
     path = peer.control_path(plane, peer.uplinks(plane)[0])
-    frame = control_frame(path, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, request_id, body)
+    frame = path.packet(h.TC_CONTROL, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, request_id, content)
     return bytes(frame.header) + bytes(frame.payload or b"") + bytes(frame.trailer)
 
 

@@ -8,7 +8,6 @@ from mrc_sim import FULL_SIZE, HOP, PLANES, Simulation, Transfer
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.topo import srv6
 
 ALL = (1 << PLANES) - 1
@@ -40,9 +39,9 @@ def forge(sim, mask, plane=1, request_id=7):
     """A Port Status Update to h1 in the name of h3, by some plane."""
     h3 = sim.hosts["h3"]
     (peer,) = h3.peers.with_qps.values()
-    body = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1).pack()
+    content = h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, 1)
     path = peer.control_path(plane, peer.uplinks(plane)[0])
-    frame = control_frame(path, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, request_id, body)
+    frame = path.packet(h.TC_CONTROL, h.MrcOpcode.ENDPOINT_REQUEST, h.ENDPOINT_QPN, request_id, content)
     data = bytearray(frame.header + (frame.payload or b"") + frame.trailer)
     data[38:54] = srv6.to_bytes(srv6.nic_route(plane, sim.configs["h1"].host.downlink) << 80)
     sim.hosts["h1"].receive(plane, bytes(data), sim.now)

@@ -4,7 +4,6 @@ import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import control_frame
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.states import QpState
 from mrclab.topo import srv6
@@ -22,7 +21,8 @@ def inject(sim, source, destination, frame, plane):
 def say(sim, transfer, op, psn, body):
     """h3 says something to h1's QP."""
     (peer,) = sim.hosts["h3"].peers.with_qps.values()
-    inject(sim, "h3", "h1", control_frame(peer.control_path(1), op, transfer.qa, psn, body), 1)
+    head = wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, transfer.qa, psn)
+    inject(sim, "h3", "h1", peer.control_path(1).frame(h.TC_CONTROL, head + body), 1)
 
 
 def under_way(packets=100):

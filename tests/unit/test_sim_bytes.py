@@ -3,6 +3,7 @@
 import pytest
 from sim_pair import Sim, Write
 
+from mrclab.hosts.mrc.packets import headers as h
 from mrclab.sim.codec import ObjectPath
 from mrclab.topo.numbers import FULL_HEADER_BYTES, SACK_BYTES, Dscp
 from mrclab.topo.spec import FabricSpec
@@ -30,7 +31,8 @@ class Burst:
 
     def send(self, count, size, dscp=Dscp.TRIMMABLE):
         for _ in range(count):
-            frame = self.path.frame(dscp << 2 | 2, bytes(12), memoryview(bytes(max(0, size - 118))))
+            frame = self.path.packet(dscp << 2 | 2, h.MrcOpcode.PROBE, 0, 0, h.Ack(0, 0))
+            frame.size = max(size, frame.size)
             frame.at = 1
             self.port.send(frame)
 

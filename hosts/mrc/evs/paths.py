@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.packets import wire
@@ -37,12 +37,9 @@ def write_headers(packet: SentPacket, qpn: int, psn: int, flags: int) -> bytes:
     return body + wire.IMMEDIATE.pack(message.imm) if op in _WITH_IMM else body
 
 
-_CONTROL_CLASS: Final = h.Dscp.CONTROL << 2
-
-
-def control_body(op: int, qpn: int, psn: int, content: h.Content) -> bytes:
-    """Return the BTH of a control packet and the part behind it."""
-    return wire.BTH.pack(op, wire.MIGRATED, wire.P_KEY, qpn, psn) + content.pack()
+def content_headers(op: int, qpn: int, psn: int, flags: int, content: h.Content) -> bytes:
+    """Return BTH and the part behind it of a packet without data."""
+    return wire.BTH.pack(op, _MIGRATED, _P_KEY, qpn, flags << 24 | psn) + content.pack()
 
 
 class Ends:
@@ -92,9 +89,9 @@ class EvRoute(Route):
         """A data packet of the requestor's, with BTH's `flags` and PSN."""
         return self.frame(traffic_class, write_headers(packet, qpn, psn, flags), payload)
 
-    def control(self, op: int, qpn: int, psn: int, content: h.Content) -> Frame:
-        """A packet of the control class."""
-        return self.frame(_CONTROL_CLASS, control_body(op, qpn, psn, content))
+    def packet(self, traffic_class: int, op: int, qpn: int, psn: int, content: h.Content, flags: int = 0) -> Frame:
+        """A packet without data, with BTH's `flags` and PSN."""
+        return self.frame(traffic_class, content_headers(op, qpn, psn, flags, content))
 
     def _prefix(self, traffic_class: int, udp_len: int) -> bytes:
         sport, flow = srv6.ev_to_wire(self.value)

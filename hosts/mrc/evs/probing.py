@@ -18,7 +18,7 @@ from mrclab.hosts.rdma.packets.path import Frame
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_TRAFFIC_CLASS: Final = h.Dscp.NO_TRIM << 2 | wire.ECN_ECT
+_TRAFFIC_CLASS: Final = h.TC_NO_TRIM
 _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval: most by which a probe after a failed one is delayed
 _LATE_MARGIN: Final = 1.5  # factor on the time of a late answer, until the next probe has failed
@@ -217,10 +217,8 @@ class Prober:
         elif len(self._sent) >= _MAX_OUTSTANDING:
             del self._sent[next(iter(self._sent))]
         self._sent[probe_id] = Outstanding(ev, now, path_test)
-        bth = wire.BTH.pack(
-            h.MrcOpcode.PROBE, wire.MIGRATED, wire.P_KEY, self._qp.remote_qpn, wire.FLAG_ACK_REQUEST << 24
-        )
-        return ev.path.frame(_TRAFFIC_CLASS, bth + h.Probe(probe_id, h.timestamp(now)).pack())
+        content = h.Probe(probe_id, h.timestamp(now))
+        return ev.path.packet(_TRAFFIC_CLASS, h.MrcOpcode.PROBE, self._qp.remote_qpn, 0, content, wire.FLAG_ACK_REQUEST)
 
     # --- answers ----------------------------------------------------------------------------------
 

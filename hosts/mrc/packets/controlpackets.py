@@ -6,21 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_MIGRATED: Final = wire.MIGRATED
-_TRAFFIC_CLASS: Final = h.Dscp.CONTROL << 2
+_CLASS: Final = h.TC_CONTROL
 _SACK: Final = int(h.MrcOpcode.SACK)
 _NACK: Final = int(h.MrcOpcode.NACK)
-
-
-def control_frame(path: EvRoute, op: int, qpn: int, psn: int, body: bytes) -> Frame:
-    """Return a control-class frame: BTH and `body`."""
-    return path.frame(_TRAFFIC_CLASS, wire.BTH.pack(op, _MIGRATED, wire.P_KEY, qpn, psn) + body)
+_ACK: Final = int(h.MrcOpcode.ACK)
 
 
 class SackItem:
@@ -50,7 +44,7 @@ class SackItem:
         """Build the frame for a path."""
         qp = self.qp
         qp.stats.sacks_sent += 1
-        return path.control(_SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now))
+        return path.packet(_CLASS, _SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now))
 
 
 class NackItem:
@@ -69,7 +63,7 @@ class NackItem:
         """Build the frame for a path."""
         self.qp.stats.nacks_sent += 1
         content = h.Nack(self.reason, self.entropy, self.psn, self.timestamp)
-        return path.control(_NACK, self.qp.remote_qpn, 0, content)
+        return path.packet(_CLASS, _NACK, self.qp.remote_qpn, 0, content)
 
 
 class AckItem:
@@ -86,13 +80,7 @@ class AckItem:
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build the frame for a path."""
         self.qp.stats.acks_sent += 1
-        return control_frame(
-            path,
-            h.MrcOpcode.ACK,
-            self.qp.remote_qpn,
-            self.psn,
-            wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF),
-        )
+        return path.packet(_CLASS, _ACK, self.qp.remote_qpn, self.psn, h.Ack(self.syndrome, self.msn))
 
 
 ControlItem = SackItem | NackItem | AckItem

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
+from mrclab.hosts.rdma.packets import wire
 from mrclab.topo.numbers import Dscp as Dscp  # noqa: PLC0414 (for importers of this module; the values have one home)
 
 ENDPOINT_QPN: Final = 2  # destination QP of endpoint requests and responses
@@ -104,6 +105,9 @@ TSETH_WORD: Final = 1 << 15 | TSETH_TYPE  # tsr = 1
 SETH_TYPE: Final = 1
 RCVD_UNIT: Final = 256  # bytes per unit of rcvd_bytes
 BITMAP_BITS: Final = 64
+
+TC_CONTROL: Final = Dscp.CONTROL << 2  # traffic classes
+TC_NO_TRIM: Final = Dscp.NO_TRIM << 2 | wire.ECN_ECT
 
 
 def timestamp(now: float) -> int:
@@ -256,22 +260,48 @@ class Nack(Content):
         return Nack(reason, entropy, psn & 0xFFFFFF, ts, vendor, cc >> 4)
 
 
-class Probe(NamedTuple):
+class Ack(Content):
+    """AETH of a Transport ACK or NAK: syndrome, and the number of messages received completely."""
+
+    length: ClassVar[int] = wire.AETH.size
+
+    __slots__ = ("msn", "syndrome")
+
+    def __init__(self, syndrome: int, msn: int) -> None:
+        self.syndrome = syndrome
+        self.msn = msn
+
+    @override
+    def pack(self) -> bytes:
+        return wire.AETH.pack(self.syndrome << 24 | self.msn & 0xFFFFFF)
+
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> Ack:
+        """Read AETH at offset `at`; struct.error where the packet is too short."""
+        word: int = wire.AETH.unpack_from(packet, at)[0]
+        return Ack(word >> 24, word & 0xFFFFFF)
+
+
+class Probe(Content):
     """PETH of a reliability probe."""
 
-    probe_id: int
-    timestamp: int = 0
-    vendor: int = 0
+    length: ClassVar[int] = PETH.size
 
+    __slots__ = ("probe_id", "timestamp")
+
+    def __init__(self, probe_id: int, timestamp: int = 0) -> None:
+        self.probe_id = probe_id
+        self.timestamp = timestamp
+
+    @override
     def pack(self) -> bytes:
-        """Return the 16 bytes."""
-        return PETH.pack(self.vendor, self.probe_id, 0, 0, self.timestamp, TSETH_WORD)
+        return PETH.pack(0, self.probe_id, 0, 0, self.timestamp, TSETH_WORD)
 
-    @classmethod
-    def unpack(cls, packet: memoryview, at: int) -> Probe:
+    @staticmethod
+    def unpack(packet: memoryview, at: int) -> Probe:
         """Read PETH at offset `at`; struct.error where the packet is too short."""
-        vendor, probe_id, _s, _d, ts, _unit = PETH.unpack_from(packet, at)
-        return cls(probe_id, ts, vendor)
+        _vendor, probe_id, _s, _d, ts, _unit = PETH.unpack_from(packet, at)
+        return Probe(probe_id, ts)
 
 
 class EndpointRequest(Content):

@@ -92,6 +92,16 @@ class MrcPacket:
         content = self.content
         return content if isinstance(content, h.Nack) else h.Nack.unpack(self.view, self.body_at)
 
+    def ack(self) -> h.Ack:
+        """A Transport ACK or NAK likewise."""
+        content = self.content
+        return content if isinstance(content, h.Ack) else h.Ack.unpack(self.view, self.body_at)
+
+    def probe(self) -> h.Probe:
+        """A reliability probe likewise."""
+        content = self.content
+        return content if isinstance(content, h.Probe) else h.Probe.unpack(self.view, self.body_at)
+
     def request(self) -> h.EndpointRequest:
         """An endpoint request likewise."""
         content = self.content
@@ -105,10 +115,6 @@ class MrcPacket:
         if isinstance(content, h.EndpointResponse):
             return content
         return h.EndpointResponse.unpack(self.view, self.body_at)
-
-    def payload(self) -> memoryview:
-        """Payload to place."""
-        return self.view[self.body_at : self.body_at + self.size]
 
 
 class _Start(NamedTuple):
