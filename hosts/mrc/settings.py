@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from mrclab.hosts.rdma import settings as rc
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.config.nodeconfig import EvProfileConfig, NodeConfig, Template, TransportSection
@@ -78,7 +76,7 @@ def _build(config: NodeConfig, template: Template, overrides: dict[str, Any]) ->
     path_mtu = overrides.pop("path_mtu", config.path_mtu)
     if not isinstance(path_mtu, int) or not _MIN_MTU <= path_mtu <= config.path_mtu:
         raise VerbsError("EINVAL", f"path_mtu {path_mtu} is outside {_MIN_MTU}…{config.path_mtu}")
-    section = _checked(config.transport, overrides)
+    section = rc.checked_section(config.transport, overrides)
     try:
         profile = config.profile(section.ev_profile)
     except KeyError:
@@ -97,15 +95,3 @@ def _least_reorder(config: NodeConfig, template: Template) -> float:
     if config.link.rate is not None or not template.base_rtt:
         return 0.0
     return template.links / config.link.rate_pps / template.base_rtt
-
-
-def _checked(section: TransportSection, overrides: dict[str, Any]) -> TransportSection:
-    """Return the section with `overrides`, checked against its limits and types."""
-    if not overrides:
-        return section
-    try:
-        return TransportSection.model_validate(section.model_dump() | overrides, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise VerbsError("EINVAL", f"{name} {overrides.get(name)!r}: {first['msg']}") from None

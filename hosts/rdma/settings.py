@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT
+from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, TransportSection
 from mrclab.topo.config.registry import Registry
 
 
@@ -39,6 +41,18 @@ def check_names(given: Iterable[str], known: Collection[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise VerbsError("EINVAL", f"a QP has no attribute {unknown[0]!r}; it has {', '.join(sorted(known))}")
+
+
+def checked_section(section: TransportSection, overrides: Mapping[str, Any]) -> TransportSection:
+    """Return the transport section with `overrides`; EINVAL for one that its limits and types do not allow."""
+    if not overrides:
+        return section
+    try:
+        return TransportSection.model_validate({**section.model_dump(), **overrides}, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise VerbsError("EINVAL", f"{name} {overrides.get(name)!r}: {first['msg']}") from None
 
 
 def make_algorithm(registry: Registry, name: str, settings: Mapping[str, Any], *facts: Any) -> Any:
