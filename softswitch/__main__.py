@@ -8,13 +8,16 @@ import ctypes
 import functools
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
+from mrclab.softswitch.p4runtime.messages.address import ServerError, default_address
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter lock."""
 
+GRPC_EXPERIMENTS = ("GRPC_EXPERIMENTS", "-event_engine_listener")
+"""Variable that gRPC's core reads when it is imported: no event engine, which passes socket events between threads.
+
+Without it the thread that waits for requests polls the sockets itself: half the thread switches per RPC.
+"""
 LARGE_BYTES = 1 << 16
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
@@ -122,18 +130,22 @@ def logging_setup(args: argparse.Namespace) -> None:
     )
 
 
+def _server_module() -> ModuleType:
+    """Import P4Runtime's server with a gRPC whose own threads poll the sockets, unless the variable says otherwise."""
+    os.environ.setdefault(*GRPC_EXPERIMENTS)
+    from mrclab.softswitch.p4runtime import server  # noqa: PLC0415 - grpc takes time and memory
+
+    return server
+
+
 def serve(args: argparse.Namespace, switch: SoftSwitch) -> P4RuntimeServer | None:
     """Start the P4Runtime server, unless disabled."""
     if args.no_grpc:
         return None
-    from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415 - grpc takes time and memory
-
-    eventengine.leave_out()
-    from mrclab.softswitch.p4runtime import server  # noqa: PLC0415
-    from mrclab.softswitch.p4runtime.messages.address import default_address  # noqa: PLC0415
-
+    server = _server_module()
     address = args.grpc_server_addr or default_address(args.device_id)
-    return server.P4RuntimeServer(switch, address, args.device_id)
+    running: P4RuntimeServer = server.P4RuntimeServer(switch, address, args.device_id)
+    return running
 
 
 def return_large_blocks() -> None:
@@ -146,14 +158,10 @@ def return_large_blocks() -> None:
 
 def prepare(program: str = "") -> None:
     """Import modules that a switch needs later, and compile a program (a path), before switches are forked."""
-    from mrclab.softswitch.p4runtime.messages import eventengine  # noqa: PLC0415
-
-    eventengine.leave_out()
-    from mrclab.softswitch.p4runtime import server  # noqa: PLC0415 - grpc is not for those that serve none
     from mrclab.softswitch.pipeline import compile_program  # noqa: PLC0415
     from mrclab.softswitch.process import control_socket, realtime  # noqa: F401, PLC0415
 
-    server.prepare()
+    _server_module().prepare()
     if program:
         compile_program(Path(program).read_bytes(), parse([]).drop_port)
 
@@ -205,12 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(sys.argv[1:] if argv is None else argv)
     try:
         run(args)
-    except (UsageError, RuntimeApiError, PortError) as error:
-        sys.stderr.write(f"softswitch: {error}\n")
-        return 1
-    except Exception as error:
-        if type(error).__name__ != "ServerError":
-            raise
+    except (UsageError, RuntimeApiError, PortError, ServerError) as error:
         sys.stderr.write(f"softswitch: {error}\n")
         return 1
     return 0

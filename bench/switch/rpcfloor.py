@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 
 from mrclab.lab.errors import RunError
-from mrclab.softswitch.p4runtime.messages.eventengine import EXPERIMENTS
+from mrclab.softswitch.__main__ import GRPC_EXPERIMENTS
 from mrclab.softswitch.process.realtime import be_realtime
 
 _SERVICE, _METHOD = "bench.Floor", "Nothing"
@@ -29,7 +29,7 @@ def rpc_floor(directory: Path, cpu: int | None, rpcs: int) -> float:
     path = directory / "floor.sock"
     argv = [sys.executable, "-m", "mrclab.bench.switch.rpcfloor", str(path)]
     pin = {cpu} if cpu is not None else os.sched_getaffinity(0)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **dict([EXPERIMENTS])}) as server:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, env={**os.environ, **dict([GRPC_EXPERIMENTS])}) as server:
         os.sched_setaffinity(server.pid, pin)
         try:
             with grpc.insecure_channel(f"unix:{path}") as channel:

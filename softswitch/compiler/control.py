@@ -38,7 +38,6 @@ class ControlEmitter:
     packet) are kept separate within a budget: each then runs only the code that it needs.
 
     `graphs`: by pipeline, shared by all emitters of one program. `live_behind`: fields read behind the pipeline.
-    field.
     """
 
     def __init__(
@@ -386,14 +385,8 @@ def _used_params(action: p4.Action) -> set[int]:
     def walk(node: object) -> None:
         if isinstance(node, p4.Param):
             used.add(node.index)
-        elif isinstance(node, p4.Operation):
-            for part in (node.left, node.right, node.cond):
-                walk(part)
-        elif isinstance(node, p4.Vector):
-            for part in node.items:
-                walk(part)
-        elif isinstance(node, p4.RegisterRef):
-            walk(node.index)
+        for part in p4.parts_of(node):
+            walk(part)
 
     for call in action.primitives:
         for arg in call.args:

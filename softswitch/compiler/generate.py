@@ -51,9 +51,7 @@ class Generated:
     """Generated source, and the facts that the switch needs about it."""
 
     source: str
-    drop_port: int
     enqueue_time: bool  # the program reads enq_timestamp or deq_timedelta
-    preserved: tuple[p4.FieldRef, ...]
 
 
 class Generator:
@@ -69,16 +67,11 @@ class Generator:
         self.tail_reads = liveness.tail_reads(program)
         self.deparsed = set(program.deparser)
         self.handover = Handover(program, self.names, self._live_in_egress, self.egress_reads)
-        lists = liveness.uses(program, "resubmit", "recirculate")
-        clones = liveness.uses(program, "clone_ingress_pkt_to_egress")
-        self.again = lists
-        self.clones = clones
+        self.again = liveness.uses(program, "resubmit", "recirculate")
+        self.clones = liveness.uses(program, "clone_ingress_pkt_to_egress")
+        self.egress_clones = liveness.uses(program, "clone_egress_pkt_to_egress")
         refs = dict.fromkeys(ref for refs in program.field_lists.values() for ref in refs)
-        self.preserved = tuple(refs) if lists or clones or self._e2e else ()
-
-    @property
-    def _e2e(self) -> bool:
-        return liveness.uses(self.program, "clone_egress_pkt_to_egress")
+        self.preserved = tuple(refs) if self.again or self.clones or self.egress_clones else ()
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -98,7 +91,7 @@ class Generator:
         vocabulary.check(source)
         times = {"enq_timestamp", "deq_timedelta"}
         reads_time = any(name in times for _, name in self.egress_reads | self.ingress_reads)
-        return Generated(source, self.drop_port, reads_time, self.preserved)
+        return Generated(source, reads_time)
 
     def _live_in_egress(self, header: str, name: str) -> bool:
         return header == FLAGS or header in self.deparsed or (header, name) in self.egress_reads
@@ -315,7 +308,7 @@ class Generator:
 
     def _after_egress(self, parts: Parts) -> None:
         """Emit the steps of simple_switch between egress and the wire."""
-        if self._e2e:
+        if self.egress_clones:
             parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_egress(parts))
         spec = self._get(parts, "standard_metadata", "egress_spec")
         known = spec.value

@@ -164,7 +164,6 @@ class CloneSession:
 
     session_id: int
     replicas: tuple[Replica, ...]
-    class_of_service: int = 0
     packet_length: int = 0
 
 

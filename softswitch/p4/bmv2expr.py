@@ -89,8 +89,7 @@ class ExpressionReader:
         if kind == "field":
             return self.field(value)
         if kind == "hexstr":
-            width = item.get("bitwidth")
-            return p4.Const(value.hexstr, 0 if width is None else width.whole(MAX_FIELD_BITS))
+            return p4.Const(value.hexstr)
         return self._reference(kind, value)
 
     def _expression(self, value: JsonValue) -> p4.Expr:

@@ -187,10 +187,8 @@ class _Loader:
             direct, target, rates = flag(item, "is_direct"), item.get("result_target"), item["rate_count"].whole()
             if rates != 2:
                 raise PipelineError(f"meter {name}{where(item)}: {rates} rates; only 2 supported")
-            program.meters[name] = p4.Meter(
-                name, size, item["type"].text == "packets", rates, direct,
-                self._number_field(target) if direct and target is not None else None,
-            )  # fmt: skip
+            colour = self._number_field(target) if direct and target is not None else None
+            program.meters[name] = p4.Meter(name, size, item["type"].text == "packets", direct, colour)
         for item in self.root.all("counter_arrays"):
             name, size = self._array(item, program.counters, "counter")
             program.counters[name] = p4.Counter(name, size, flag(item, "is_direct"))

@@ -46,7 +46,7 @@ class PipelineReader:
             with naming(f"condition {branch['name'].text}{where(branch)}"):
                 condition = self._read.number(branch["expression"])
             yes, no = (one_of(names, branch[side]) for side in ("true_next", "false_next"))
-            nodes[branch["name"].text] = p4.Conditional(branch["name"].text, condition, yes, no, where(branch))
+            nodes[branch["name"].text] = p4.Conditional(branch["name"].text, condition, yes, no)
         for call in calls:
             action, following = self._action(call["action_id"]), one_of(names, call["next_node"])
             if self.program.actions[action].params:
@@ -70,7 +70,7 @@ class PipelineReader:
             algorithm = selector["algo"].text
             if algorithm not in hashing.ALGORITHMS:
                 raise PipelineError(f"action profile {name}{where(item)}: hash algorithm {algorithm} is not supported")
-        self.program.profiles[name] = p4.ActionProfile(name, item["max_size"].whole(), algorithm, inputs, where(item))
+        self.program.profiles[name] = p4.ActionProfile(name, item["max_size"].whole(), algorithm, inputs)
 
     def _table(self, item: JsonValue, names: set[str]) -> p4.Table:
         name, kind, program = item["name"].text, item["type"].text, self.program
@@ -92,7 +92,6 @@ class PipelineReader:
         return p4.Table(
             name=name,
             key=key,
-            match_type=item["match_type"].text,
             size=item["max_size"].whole(),
             action_ids=ids,
             next=following,
@@ -107,7 +106,6 @@ class PipelineReader:
             const_default_action=default is not None and flag(default, "action_const"),
             const_default_entry=default is not None and flag(default, "action_entry_const"),
             entries=None if entries is None else tuple(self._entry(entry, key, ids) for entry in entries.elements()),
-            where=where(item),
         )
 
     def _direct_meter(self, item: JsonValue) -> str | None:
@@ -162,15 +160,15 @@ class PipelineReader:
             target = p4.FieldRef(header, "$valid$")
         else:
             target = self._read.field(given)
-        width, signed = 1, False
+        width = 1
         if target.name != "$valid$":
             field = self.program.field(target)
-            width, signed = field.width, field.signed
+            width = field.width
             if field.varbit:
                 raise given.refused("a field that is a number")
         mask = element.get("mask")
         name = f"{target.header}.{target.name}" if named is None else named.text
-        return p4.TableKey(name, kind, width, target, signed, None if mask is None else mask.hexstr)
+        return p4.TableKey(name, kind, width, target, None if mask is None else mask.hexstr)
 
     def _entry(self, entry: JsonValue, key: tuple[p4.TableKey, ...], ids: tuple[int, ...]) -> p4.ConstEntry:
         fields = entry["match_key"].elements(len(key), len(key))

@@ -25,7 +25,6 @@ class Const:
     """An integer."""
 
     value: int
-    width: int = 0  # only where the JSON gives one (calculation inputs)
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,16 @@ Expr = (
     | Named
     | Vector
 )
+
+
+def parts_of(node: object) -> Iterator[object]:
+    """Yield the operands, items or index of an expression; nothing for one without such parts."""
+    if isinstance(node, Operation):
+        yield from (node.left, node.right, node.cond)
+    elif isinstance(node, Vector):
+        yield from node.items
+    elif isinstance(node, RegisterRef):
+        yield node.index
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------
@@ -274,7 +283,6 @@ class TableKey:
     kind: str
     width: int
     target: FieldRef
-    signed: bool = False
     mask: int | None = None
 
 
@@ -294,7 +302,6 @@ class Table:
 
     name: str
     key: tuple[TableKey, ...]
-    match_type: str
     size: int
     action_ids: tuple[int, ...]
     next: dict[int | str, str | None]
@@ -309,7 +316,6 @@ class Table:
     const_default_action: bool
     const_default_entry: bool
     entries: tuple[ConstEntry, ...] | None
-    where: str
 
 
 @dataclass(frozen=True)
@@ -320,7 +326,6 @@ class ActionProfile:
     max_size: int
     algorithm: str | None
     inputs: tuple[Expr, ...]
-    where: str
 
 
 @dataclass(frozen=True)
@@ -331,7 +336,6 @@ class Conditional:
     condition: Expr
     true_next: str | None
     false_next: str | None
-    where: str
 
 
 @dataclass(frozen=True)
@@ -384,7 +388,6 @@ class Meter:
     name: str
     size: int
     packets: bool
-    rates: int
     direct: bool
     target: FieldRef | None
 

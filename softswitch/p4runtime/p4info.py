@@ -78,7 +78,6 @@ class P4InfoActionProfile(NamedTuple):
 
     id: int
     name: str
-    with_selector: bool
     max_group_size: int
     actions: frozenset[int]
 
@@ -296,9 +295,7 @@ def _profile(message: p4i.ActionProfile, tables: dict[int, P4InfoTable], known: 
             raise P4InfoError(f"action profile {name!r} refers to table {table_id:#x}, which is not defined")
         if table_id in tables:
             allowed.update(tables[table_id].actions)
-    return P4InfoActionProfile(
-        message.preamble.id, name, message.with_selector, message.max_group_size, frozenset(allowed)
-    )
+    return P4InfoActionProfile(message.preamble.id, name, message.max_group_size, frozenset(allowed))
 
 
 def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> P4InfoCounter:

@@ -34,13 +34,8 @@ class Reads:
                 self._header(header)
         elif isinstance(node, p4.StackField):
             self._stack(node.stack)
-        elif isinstance(node, p4.Operation):
-            for part in (node.left, node.right, node.cond):
-                self.expr(part)
-        elif isinstance(node, p4.Vector):
-            self.all(node.items)
-        elif isinstance(node, p4.RegisterRef):
-            self.expr(node.index)
+        else:
+            self.all(p4.parts_of(node))
 
     def all(self, nodes: Iterable[object]) -> None:
         """Add the fields read by several expressions."""
@@ -88,19 +83,18 @@ class Reads:
                 self.all(op.args[1:] if op.op in {"set", "extract", "extract_VL"} else op.args)
                 if op.call is not None:
                     self.call(op.call)
-        self._checksums(lambda checksum: checksum.verify)
-        self.all(checksum.target for checksum in self.program.checksums if checksum.verify)
+        verified = [checksum for checksum in self.program.checksums if checksum.verify]
+        self._checksums(verified)
+        self.all(checksum.target for checksum in verified)
 
-    def _checksums(self, condition: object) -> None:
-        assert callable(condition)
-        for checksum in self.program.checksums:
-            if condition(checksum):
-                self.calculation(checksum.calculation)
-                self.expr(checksum.condition)
+    def _checksums(self, checksums: Iterable[p4.Checksum]) -> None:
+        for checksum in checksums:
+            self.calculation(checksum.calculation)
+            self.expr(checksum.condition)
 
     def deparser(self) -> None:
         """Add the fields read by the checksum update and the deparser's own calls."""
-        self._checksums(lambda checksum: checksum.update)
+        self._checksums(checksum for checksum in self.program.checksums if checksum.update)
         for call in self.program.deparser_calls:
             self.call(call)
 

@@ -190,14 +190,12 @@ class ParserEmitter:
             self.at.line(f"pos = {self._cursor()} + {count.operand}")
             self.at.state.position = None
 
-    def _need_lookahead(self, node: p4.Expr) -> None:
+    def _need_lookahead(self, node: object) -> None:
         """Emit the length check for a lookahead anywhere in an expression."""
         if isinstance(node, p4.Lookahead):
             self._require(constant((node.offset + node.width + 7) // 8))
-        elif isinstance(node, p4.Operation):
-            for part in (node.left, node.right, node.cond):
-                if part is not None:
-                    self._need_lookahead(part)
+        for part in p4.parts_of(node):
+            self._need_lookahead(part)
 
     def _advance(self, op: p4.ParserOp) -> None:
         amount = self.at.hoisted(self.at.expr(op.args[0]))

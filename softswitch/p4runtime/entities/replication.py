@@ -65,7 +65,7 @@ class ReplicationHandler:
             raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
         if update_type != DELETE and message.packet_length_bytes < 0:
             raise invalid("packet_length_bytes must not be negative")
-        session = CloneSession(number, replicas, 0, message.packet_length_bytes)
+        session = CloneSession(number, replicas, message.packet_length_bytes)
         failure = f"Error when {'resetting' if update_type == DELETE else 'creating'} clone session in target"
 
         def write(target: Replication) -> None:

@@ -10,31 +10,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from finsy.proto import p4r
 
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, code_number, invalid
-from mrclab.softswitch.p4runtime.stream.notifications import Lazy
+from mrclab.softswitch.p4runtime.stream.notifications import StreamChannel
 
 MAX_CONTROLLERS = 16  # as PI
-
-
-class ControllerStream(Protocol):
-    """A controller's stream."""
-
-    def send(self, message: p4r.StreamMessageResponse) -> None:
-        """Queue an answer; never blocks."""
-
-    def offer(self, make: Lazy) -> None:
-        """Queue an event that may get lost; never blocks."""
 
 
 @dataclass(eq=False)
 class ArbitratedController:
     """A stream that has introduced itself."""
 
-    client: ControllerStream
+    client: StreamChannel
     role: str
     election_id: int
 
@@ -56,10 +45,10 @@ class Arbiter:
         self._lock = threading.Lock()
         self._controllers: list[ArbitratedController] = []
         self._configs: dict[str, p4r.Role] = {}
-        self.primaries: tuple[ControllerStream, ...] = ()
+        self.primaries: tuple[StreamChannel, ...] = ()
         """The streams of all roles' primaries; replaced, never changed, so that it can be read without the lock."""
 
-    def introduce(self, client: ControllerStream, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
+    def introduce(self, client: StreamChannel, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
         """Take a stream in under the role and election id in `message`, and notify the streams concerned."""
         self._check_device(message.device_id)
         controller = ArbitratedController(client, message.role.name, election_number(message.election_id))
