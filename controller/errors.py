@@ -42,4 +42,3 @@ class WriteError(SwitchError):
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         super().__init__(switch, f"{len(failed)} of {total} updates were refused: {failed[0]}{more}", failed[0].code)
         self.failed = failed
-        self.total = total

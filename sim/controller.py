@@ -128,7 +128,7 @@ class SimController:
             self._agents = min(int(mapper.get("agents") or self._agents), self._agents)
             policy = POLICIES[_POLICY[mapper.get("deny", True)]]
             policy = replace(policy, hold_down=policy.hold_down * self.fabric.spec.time_scale)
-            self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self, cycle, policy)
+            self.mapper = Clustermapper(self.fabric, lambda: denylist.denials, self.record, cycle, policy)
         self._page: MetricsServer | None = None
         self._page_text = ""  # written by the world's thread alone
 
@@ -265,12 +265,9 @@ class SimController:
         return self._page.url
 
     def _metrics(self) -> str:
-        page = metrics.MetricsPage()
-        metrics.add_states(page, completed(self.core.status()))
-        metrics.add_switches(page, completed(self.fleet.counters()))
-        metrics.add_evs(page, completed(self.fleet.counts()))
-        metrics.add_agents(page, {name: host.call("stats") or {} for name, host in self.nodes.running.items()})
-        return page.text()
+        status, counters = completed(self.core.status()), completed(self.fleet.counters())
+        hosts = {name: host.call("stats") or {} for name, host in self.nodes.running.items()}
+        return metrics.page(status, counters, completed(self.fleet.counts()), hosts)
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 

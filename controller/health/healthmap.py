@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mrclab.controller.errors import ControllerError
 from mrclab.controller.health.elements import Element
-from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally
+from mrclab.controller.health.localise import CycleWindow, LocalisedFault, Localiser, ProbePath, Tally
 from mrclab.topo.model import Fabric
 
 LOSS_DIGITS = 4
@@ -46,22 +46,6 @@ class _Probed:
             return Tally(sent, 0)
         where = sum(1 << age for age, cycle in enumerate(reversed(newest)) if cycle.lost)
         return Tally(sent, sum(cycle.lost for cycle in newest), where)
-
-
-class _Window:
-    """A `mrclab.controller.health.localise.CycleWindow` over the newest cycles of each path."""
-
-    def __init__(self, cycles: int, lossy: Iterable[_Probed], over: Mapping[Element, list[_Probed]]) -> None:
-        self._cycles = cycles
-        self._lossy = lossy
-        self._over = over
-
-    def lossy(self) -> Mapping[ProbePath, Tally]:
-        tallies = {probed.path: probed.tally(self._cycles) for probed in self._lossy}
-        return {path: tally for path, tally in tallies.items() if tally.lost}
-
-    def over(self, element: Element) -> Iterator[tuple[ProbePath, Tally]]:
-        return ((probed.path, probed.tally(self._cycles)) for probed in self._over[element])
 
 
 class HealthMap:
@@ -204,8 +188,16 @@ class HealthMap:
         """Return elements that explain the recent losses in planes that lost probes."""
         recent = {plane for plane, number in self._last_loss.items() if self._evaluations - number <= self._keep}
         lossy = [probed for path, probed in self._lossy.items() if path.plane in recent]
-        windows = [_Window(cycles, lossy, self._over) for cycles in self.localiser.thresholds.windows]
+        windows = [self._window(cycles, lossy) for cycles in self.localiser.thresholds.windows]
         return self.localiser.verdicts(windows) if lossy else ()
+
+    def _window(self, cycles: int, lossy: Iterable[_Probed]) -> CycleWindow:
+        """Return the newest cycles of each path."""
+        tallies = {probed.path: probed.tally(cycles) for probed in lossy}
+        return CycleWindow(
+            {path: tally for path, tally in tallies.items() if tally.lost},
+            lambda element: ((probed.path, probed.tally(cycles)) for probed in self._over[element]),
+        )
 
     def _has_recovered(self, verdict: LocalisedFault, verdicts: Sequence[LocalisedFault]) -> bool:
         others = {other.element for other in verdicts if other is not verdict}

@@ -8,11 +8,11 @@ Evidence is a log-likelihood ratio in nats against the network that the elements
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from mrclab.controller.health.elements import Element, link_element
 from mrclab.topo.model import Fabric
@@ -60,14 +60,11 @@ class LocalisedFault(NamedTuple):
     alternatives: tuple[Element, ...] = ()
 
 
-class CycleWindow(Protocol):
-    """Observations over some cycles back from now."""
+class CycleWindow(NamedTuple):
+    """Observations over some cycles back from now: paths that lost probes, and all probed paths over an element."""
 
-    def lossy(self) -> Mapping[ProbePath, Tally]:
-        """Paths on which probes were lost."""
-
-    def over(self, element: Element) -> Iterable[tuple[ProbePath, Tally]]:
-        """All paths that depend on an element and were probed."""
+    lossy: Mapping[ProbePath, Tally]
+    over: Callable[[Element], Iterable[tuple[ProbePath, Tally]]]
 
 
 class Localiser:
@@ -103,7 +100,7 @@ class Localiser:
         found: dict[Element, LocalisedFault] = {}
         for window in windows:
             known = set(found)
-            rest = {p: t for p, t in window.lossy().items() if known.isdisjoint(self.crossed(p))}
+            rest = {p: t for p, t in window.lossy.items() if known.isdisjoint(self.crossed(p))}
             for plane in sorted({path.plane for path in rest}):
                 inside = {path: tally for path, tally in rest.items() if path.plane == plane}
                 found.update((verdict.element, verdict) for verdict in self._explain(inside, window, known))

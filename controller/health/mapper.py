@@ -4,7 +4,7 @@ Pure: time is a parameter, and the caller of `poll` carries out its decisions.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from mrclab.controller.health.denylist import Denial, DenyError
 from mrclab.controller.health.elements import Element
@@ -23,24 +23,17 @@ SOURCE = "clustermapper"
 MAP_INTERVAL = 1.0  # seconds between records of the map while there is a verdict
 
 
-class EventRecorder(Protocol):
-    """Sink of events."""
-
-    def record(self, event: Event, /) -> None:
-        """Keep one of now."""
-
-
 class Clustermapper:
     """Collects for one controller, which calls `poll` once in every `interval`: the hosts' probe cycle in seconds.
 
-    `denials` returns those in force, from any source.
+    `denials` returns those in force, from any source; `record` keeps an event of now.
     """
 
     def __init__(
         self,
         fabric: Fabric,
         denials: Callable[[], Iterable[Denial]],
-        history: EventRecorder,
+        record: Callable[[Event], None],
         interval: float,
         policy: Policy | None = None,
     ) -> None:
@@ -49,7 +42,7 @@ class Clustermapper:
         self.interval = interval
         self._fabric = fabric
         self._denials = denials
-        self._history = history
+        self._record = record
         self._unsettled: set[str] = set()
         self._known: dict[Element, LocalisedFault] = {}
         self._undeniable: set[Element] = set()  # at fault, but a denial would cut hosts off; reported once
@@ -90,7 +83,7 @@ class Clustermapper:
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
             _warn(error)
-            self._history.record(DenyRefused(element=str(verdict.element), reason=str(error)))
+            self._record(DenyRefused(element=str(verdict.element), reason=str(error)))
 
     def begin(self) -> None:
         """Forget all that was seen: while the fabric was being set up, or before a repair."""
@@ -115,10 +108,10 @@ class Clustermapper:
         for element, verdict in now.items():
             known = self._known.get(element)
             if known is None or known.state != verdict.state:
-                self._history.record(_verdict_event(verdict))
+                self._record(_verdict_event(verdict))
         for element in self._known:
             if element not in now:
-                self._history.record(VerdictOver(element=str(element)))
+                self._record(VerdictOver(element=str(element)))
         self._known = now
 
     def _record_map(self, now: float) -> None:
@@ -127,7 +120,7 @@ class Clustermapper:
         if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
             self._recorded, self._recorded_at = at_fault, now
             links = self.health.links().items()
-            self._history.record(CableMap(links={n: (link["state"], link["loss"], link["rtt"]) for n, link in links}))
+            self._record(CableMap(links={n: (link["state"], link["loss"], link["rtt"]) for n, link in links}))
 
 
 def reason(verdict: LocalisedFault) -> str:

@@ -39,6 +39,21 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+def page(
+    status: Mapping[str, Any],
+    switches: Mapping[str, Any],
+    evs: Mapping[int, Mapping[str, Mapping[str, int]]],
+    hosts: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return the page of a controller: its `status`, its switches' and watched EVs' counters, its hosts' `stats`."""
+    made = MetricsPage()
+    add_states(made, status)
+    add_switches(made, switches)
+    add_evs(made, evs)
+    add_agents(made, hosts)
+    return made.text()
+
+
 def add_switches(page: MetricsPage, switches: Mapping[str, Any]) -> None:
     """Add the API's `counters`, per switch, port, class and drop reason."""
     for switch, found in switches.items():

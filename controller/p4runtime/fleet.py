@@ -16,10 +16,9 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.p4runtime.worker import Worker
 from mrclab.controller.provisioning import counters, intent
 from mrclab.controller.provisioning.counters import CLASSES, DROP_REASONS, Reading
-from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
-from mrclab.controller.provisioning.reconcile import Change, Finding, UpdateKind, findings
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric, Switch
 from mrclab.topo.numbers import CPU_PORT
@@ -192,18 +191,16 @@ class Fleet:
 
     async def _audit(self, worker: Worker) -> list[str]:
         found = await worker.require_session().read_entries()
-        return [self._sentence(worker, finding) for finding in findings(worker.name, worker.intended, found)]
+        return [self._sentence(worker.switch, change) for change in changes(worker.intended, found)]
 
-    def _sentence(self, worker: Worker, finding: Finding) -> str:
-        def words(entry: IntendedEntry) -> str:
-            return intent.describe(self._fabric, worker.switch, entry)
-
-        intended, found = finding.intended, finding.found
-        if intended and found:
-            return f"{worker.name} {intended.table} should hold {words(intended)}, holds {words(found)}"
-        if intended:
-            return f"{worker.name} {intended.table} lacks {words(intended)}"
-        return f"{worker.name} {found.table} should not hold {words(found)}" if found else ""
+    def _sentence(self, switch: Switch, change: Change) -> str:
+        """Say what is wrong where a switch needs a change."""
+        entry = intent.describe(self._fabric, switch, change.entry)
+        if change.found is not None:
+            entry = f"should hold {entry}, holds {intent.describe(self._fabric, switch, change.found)}"
+        else:
+            entry = f"{'lacks' if change.op is UpdateKind.INSERT else 'should not hold'} {entry}"
+        return f"{switch.name} {change.entry.table} {entry}"
 
 
 @cache

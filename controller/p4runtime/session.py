@@ -96,19 +96,20 @@ class SwitchSession:
         self._reader = asyncio.create_task(self._read_stream(), name=f"stream {self.name}")
         await self._arbitrate()
         try:
-            await asyncio.wait_for(self._first_answer(), timeout)
+            await asyncio.wait_for(self._until(lambda: self.role is not None), timeout)
         except asyncio.TimeoutError:
             raise SwitchError(
                 self.name, f"no response to arbitration within {timeout:g} s", "DEADLINE_EXCEEDED"
             ) from None
 
     async def close(self) -> None:
-        """End the stream and the connection; closing twice is allowed."""
+        """End the stream and the connection, which may be ending anyway; closing twice is allowed."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.gather(self._reader, return_exceptions=True)
         if self._channel is not None:
-            await self._channel.close(None)
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await self._channel.close(None)
         self._finish(SwitchError(self.name, "the controller closed the session", "CANCELLED"))
 
     @property
@@ -122,16 +123,11 @@ class SwitchSession:
 
     async def until_role(self, role: Role) -> None:
         """Wait until arbitration gives this controller `role`; SwitchError where the session ends before."""
-        async with self._role_changed:
-            await self._role_changed.wait_for(lambda: self.role is role or self._end.done())
-        self._check_open()
+        await self._until(lambda: self.role is role)
 
-    async def _first_answer(self) -> None:
+    async def _until(self, reached: Callable[[], bool]) -> None:
         async with self._role_changed:
-            await self._role_changed.wait_for(lambda: self.role is not None or self._end.done())
-        self._check_open()
-
-    def _check_open(self) -> None:
+            await self._role_changed.wait_for(lambda: reached() or self._end.done())
         if self._end.done():
             raise self._end.result()
 
@@ -318,9 +314,3 @@ class SwitchSession:
         if code == "DEADLINE_EXCEEDED":
             return SwitchError(self.name, f"{method} timed out", code)
         return SwitchError(self.name, f"{method} failed: {code} {error.details() or ''}".rstrip(), code)
-
-
-async def session_closed(session: SwitchSession) -> None:
-    """Close `session`, ignoring errors of a connection that is ending anyway."""
-    with contextlib.suppress(SwitchError, grpc.aio.AioRpcError):
-        await session.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from mrclab.controller.driver import SwitchState, SwitchView
 from mrclab.controller.errors import ControllerError, SwitchError
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.p4runtime.session import Role, SwitchSession, session_closed
+from mrclab.controller.p4runtime.session import Role, SwitchSession
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
@@ -164,7 +164,7 @@ class Worker:
             self.session = None
             if was_ready:
                 self._become(SwitchState.CONNECTING)
-            await session_closed(session)
+            await session.close()
 
     async def _serve(self, session: SwitchSession) -> None:
         """Provision as soon and as often as this controller becomes primary, until the session ends."""

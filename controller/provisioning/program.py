@@ -14,14 +14,9 @@ from google.protobuf.text_format import ParseError
 
 from mrclab.controller.errors import ProgramError
 from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry, Key
-from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, SHARED_TABLES, Change, UpdateKind
+from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, SHARED_TABLES, Change
 
 TABLES = (*MANAGED_TABLES, *SHARED_TABLES)
-_UPDATE_TYPES = {
-    UpdateKind.INSERT: p4r.Update.INSERT,
-    UpdateKind.MODIFY: p4r.Update.MODIFY,
-    UpdateKind.DELETE: p4r.Update.DELETE,
-}
 
 
 class PipelineConfig:
@@ -60,7 +55,7 @@ class PipelineConfig:
 
     def update(self, change: Change) -> p4r.Update:
         """A change as a P4Runtime update."""
-        return p4r.Update(type=_UPDATE_TYPES[change.op], entity=self.encode(change.entry))
+        return p4r.Update(type=p4r.Update.Type.Value(change.op.name), entity=self.encode(change.entry))
 
     def decode(self, entities: Iterable[p4r.Entity]) -> tuple[IntendedEntry, ...]:
         """Entries read from a switch; const entries, default actions and tables of others are left out."""

@@ -18,13 +18,11 @@ class Provisioned:
     `replaced`: it ran another one; `seconds` took it all.
     """
 
-    switch: str
     adopted: bool
     replaced: bool
     inserted: int
     modified: int
     deleted: int
-    total: int
     seconds: float
 
     @property
@@ -46,13 +44,11 @@ async def provision(session: SwitchSession, program: PipelineConfig, intended: S
         await _read_back(session, intended)
     count = {op: sum(change.op is op for change in todo) for op in UpdateKind}
     return Provisioned(
-        session.name,
         adopted,
         cookie is not None and not adopted,
         count[UpdateKind.INSERT],
         count[UpdateKind.MODIFY],
         count[UpdateKind.DELETE],
-        len(intended),
         time.monotonic() - begun,
     )
 

@@ -15,7 +15,7 @@ SHARED_TABLES = ("ev_watch",)
 
 
 class UpdateKind(Enum):
-    """Kind of a write."""
+    """Kind of a write; its name is that of the P4Runtime update."""
 
     INSERT = "insert"
     MODIFY = "modify"
@@ -60,27 +60,3 @@ def same(one: IntendedEntry, other: IntendedEntry) -> bool:
 
 def _members(entry: IntendedEntry) -> Counter[tuple[str, frozenset[tuple[str, int]]]]:
     return Counter((act.name, frozenset(act.params)) for act in entry.actions)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An entry that is not as it should be, as an audit reports it."""
-
-    switch: str
-    kind: str  # missing, wrong, unexpected
-    intended: IntendedEntry | None
-    found: IntendedEntry | None
-
-
-def findings(switch: str, intended: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -> tuple[Finding, ...]:
-    """Return the findings of an audit of `switch`; empty where intent and switch agree."""
-    result = []
-    for change in changes(intended, found):
-        match change.op:
-            case UpdateKind.INSERT:
-                result.append(Finding(switch, "missing", change.entry, None))
-            case UpdateKind.MODIFY:
-                result.append(Finding(switch, "wrong", change.entry, change.found))
-            case UpdateKind.DELETE:
-                result.append(Finding(switch, "unexpected", None, change.entry))
-    return tuple(result)

@@ -62,11 +62,11 @@ class Controller:
         self.mapper: Clustermapper | None = None
         if mapper_cycle:
             denials = self.nodes.denylist
-            self.mapper = Clustermapper(fabric, lambda: denials.denials, history, mapper_cycle, policy)
+            self.mapper = Clustermapper(fabric, lambda: denials.denials, history.record, mapper_cycle, policy)
         self.core = ControllerCore(self, self.nodes.denylist, self.mapper, sender_chooses=transport.kind == "mrc")
         self._telemetry = telemetry
         self._audit_interval = audit
-        self._audited = Audit([], {})
+        self.last_audit = Audit([], {})
         self._started = time.monotonic()
         self._verified_at: float | None = None
         self._changed = asyncio.Event()
@@ -100,12 +100,8 @@ class Controller:
 
     async def metrics(self) -> str:
         """The page that Prometheus reads."""
-        page = metrics.MetricsPage()
-        metrics.add_states(page, await self.core.status())
-        metrics.add_switches(page, await self.fleet.counters())
-        metrics.add_evs(page, await self.ev_watch.counts())
-        metrics.add_agents(page, await self.nodes.stats())
-        return page.text()
+        status, counters = await self.core.status(), await self.fleet.counters()
+        return metrics.page(status, counters, await self.ev_watch.counts(), await self.nodes.stats())
 
     # --- as a driver --------------------------------------------------------------------------------------------------
 
@@ -118,11 +114,6 @@ class Controller:
     def verified_after(self) -> float | None:
         """Seconds from the beginning until all was verified for the first time."""
         return None if self._verified_at is None else round(self._verified_at - self._started, self.decimals)
-
-    @property
-    def last_audit(self) -> Audit:
-        """The findings of the last audit of all switches."""
-        return self._audited
 
     @property
     def now(self) -> float:
@@ -158,9 +149,9 @@ class Controller:
         found = await self.fleet.audit(only)
         if only is not None:
             return found
-        if found.wrong != self._audited.wrong:
+        if found.wrong != self.last_audit.wrong:
             self.history.record((EntriesWrong if found.wrong else EntriesRight)(entries=found.wrong))
-        self._audited = found
+        self.last_audit = found
         return found
 
     async def repair(self, only: str | None) -> dict[str, dict[str, int]]:

@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.controller.health.elements import Element, element
 from mrclab.controller.health.healthmap import HealthMap, ReportError
-from mrclab.controller.health.localise import LocalisedFault, Localiser, ProbePath, Tally
+from mrclab.controller.health.localise import CycleWindow, LocalisedFault, Localiser, ProbePath, Tally
 from mrclab.controller.health.policy import POLICIES, Policy, PolicyEngine
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
@@ -156,22 +156,17 @@ def test_a_lossy_cable_that_is_replaced_is_cleared() -> None:
     assert not [lab.cycle({}) for _ in range(80)][-1]
 
 
-class Seen:
+def seen(tallies: Mapping[ProbePath, Tally], fabric: Fabric = FABRIC) -> CycleWindow:
     """A window over tallies as they stand here."""
-
-    def __init__(self, tallies: Mapping[ProbePath, Tally], fabric: Fabric = FABRIC) -> None:
-        self._tallies = tallies
-        self._crossed = Localiser(fabric).crossed
-
-    def lossy(self) -> Mapping[ProbePath, Tally]:
-        return {path: tally for path, tally in self._tallies.items() if tally.lost}
-
-    def over(self, what: Element) -> Iterator[tuple[ProbePath, Tally]]:
-        return ((path, tally) for path, tally in self._tallies.items() if what in self._crossed(path))
+    crossed = Localiser(fabric).crossed
+    return CycleWindow(
+        {path: tally for path, tally in tallies.items() if tally.lost},
+        lambda what: ((path, tally) for path, tally in tallies.items() if what in crossed(path)),
+    )
 
 
-def tallies(lost: Mapping[ProbePath, int], sent: int = 20) -> list[Seen]:
-    return [Seen({path: Tally(sent, lost.get(path, 0), (1 << lost.get(path, 0)) - 1) for path in PATHS})]
+def tallies(lost: Mapping[ProbePath, int], sent: int = 20) -> list[CycleWindow]:
+    return [seen({path: Tally(sent, lost.get(path, 0), (1 << lost.get(path, 0)) - 1) for path in PATHS})]
 
 
 def by_element(name: str) -> dict[ProbePath, int]:
@@ -191,7 +186,7 @@ def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
     lonely = Fabric(FabricSpec(planes=1, t0s=2, t1s=1, hosts_per_t0=1))
     paths = [ProbePath(h.name, 1, uplink) for h in lonely.hosts for uplink in (0, 1)]
     lost = {path: Tally(20, 20 if path.host == "h1" else 0) for path in paths}
-    (verdict,) = Localiser(lonely).verdicts([Seen(lost, lonely)])
+    (verdict,) = Localiser(lonely).verdicts([seen(lost, lonely)])
     assert verdict.element.name == "h1-p1/t0-p1-1"
     assert [each.name for each in verdict.alternatives] == ["t0-p1-1"]
 
@@ -199,9 +194,9 @@ def test_where_two_elements_carry_the_same_probes_both_are_said() -> None:
 def test_a_burst_within_two_cycles_is_no_loss_rate() -> None:
     burst = {path: Tally(40, 3, 0b11) for path in PATHS if path.host == "h1" and path.plane == 1}
     quiet = {path: Tally(40, 0) for path in PATHS if path not in burst}
-    assert Localiser(FABRIC).verdicts([Seen(burst | quiet)]) == ()
+    assert Localiser(FABRIC).verdicts([seen(burst | quiet)]) == ()
     spread = {path: Tally(40, 3, 0b10101) for path in burst}
-    (verdict,) = Localiser(FABRIC).verdicts([Seen(spread | quiet)])
+    (verdict,) = Localiser(FABRIC).verdicts([seen(spread | quiet)])
     assert (verdict.element.name, verdict.state) == ("h1-p1/t0-p1-1", "lossy")
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
-from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes, findings, same
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes, same
 
 
 def route(key: int, *ports: int, one_shot: bool = False) -> IntendedEntry:
@@ -37,11 +37,6 @@ def test_the_order_of_a_selectors_members_and_of_parameters_does_not_count() -> 
     one = IntendedEntry("t", (), (EntryAction("a", (("x", 1), ("y", 2))),))
     other = IntendedEntry("t", (), (EntryAction("a", (("y", 2), ("x", 1))),))
     assert same(one, other)
-
-
-def test_an_audit_tells_missing_wrong_and_unexpected_apart() -> None:
-    kinds = [f.kind for f in findings("s", [route(1, 1), route(2, 2)], [route(2, 9), route(3, 3)])]
-    assert kinds == ["missing", "wrong", "unexpected"]
 
 
 tables = st.dictionaries(st.integers(0, 20), st.integers(1, 4), max_size=15)
