@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-import jinja2
 from rich.table import Table
 
 from mrclab import compiled
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
 from mrclab.lab.measure.intervals import summary, with_half, with_range
+from mrclab.lab.report import template
 from mrclab.lab.report.grid import grid, markdown
 from mrclab.lab.scenario.units import show_bytes
 
@@ -147,19 +147,18 @@ def page_text(rows: Sequence[SimRow], words: str, *, whole: bool) -> str:
     `whole`: every load was run with every seed.
     """
     both = pairs(rows)
-    source = (Path(__file__).parent / "htsim.md.j2").read_text(encoding="utf-8")
-    page: str = jinja2.Template(source, keep_trailing_newline=True).render(
-        words=words,
-        whole=whole,
-        loads=len(both),
-        near=sum(within(here, there) for here, there in both),
-        completions=_completions(both),
-        form=compiled.state().text,
-        costs=_costs(both),
-        floor=f"{min(row.cost.memory for row in rows) / 2**20:,.0f}",  # of the process that began the loads
-        slower_here=textwrap.fill(_slower_here(both), _COLUMNS),
-    )
-    return page
+    context = {
+        "words": words,
+        "whole": whole,
+        "loads": len(both),
+        "near": sum(within(here, there) for here, there in both),
+        "completions": _completions(both),
+        "form": compiled.state().text,
+        "costs": _costs(both),
+        "floor": f"{min(row.cost.memory for row in rows) / 2**20:,.0f}",  # of the process that began the loads
+        "slower_here": textwrap.fill(_slower_here(both), _COLUMNS),
+    }
+    return template.fill(Path(__file__).with_name("htsim.md.j2"), context) + "\n"
 
 
 def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:

@@ -1,6 +1,5 @@
 """The page of the comparison: HTML with everything in it for a browser, Markdown and pictures for a repository."""
 
-import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,10 +67,9 @@ def write(
     place = directory / layout.name
     place.mkdir(exist_ok=True)
     drawn = [(chapter, pictures.draw(chapter, place) if chapter.runs else {}) for chapter in chapters]
-    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     words = {
         "chapters": drawn,
-        "date": today,
+        "date": template.today(),
         "counts": _counts(chapters),
         "number": number,
         "seeds": sorted({run.seed for run in runs}),

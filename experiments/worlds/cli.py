@@ -13,6 +13,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, Slower, Target, World
 from mrclab.lab.errors import ScenarioError, naming
+from mrclab.lab.report import template
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding
@@ -91,7 +92,7 @@ def compare_worlds(
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
         command += (f" --jitter {jitter}" if jitter else "") + (f" --slower {slower:g}" if slower != 1 else "")
         made = page.chapters(runs, store, numbers, more, earlier, jitter, slower)
-        about = about or page.About(command, note, page.machines(runs, store, numbers), page.today(), jitter)
+        about = about or page.About(command, note, page.machines(runs, store, numbers), template.today(), jitter)
     if written:
         details = written.with_name(f"{written.stem}-details{written.suffix}")
         with naming(written):

@@ -1,6 +1,5 @@
 """The page that holds both worlds side by side, as Markdown."""
 
-import datetime
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -154,11 +153,6 @@ def _of_wire(before: BothWorlds) -> dict[int, dict[str, RunFigure]]:
 def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:
     """The machines that carried the wire, without anything that identifies their owners."""
     return _machines(kept for run in runs for kept in store.of(run, "wire", seeds))
-
-
-def today() -> str:
-    """The date, as a page shows it."""
-    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
 def render(made: Sequence[BothWorlds], about: About, details: str) -> str:

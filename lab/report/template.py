@@ -1,6 +1,7 @@
 """Page writer: a template of a folder filled in, as HTML or Markdown by its name."""
 
 import base64
+import datetime
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., st
     )
     environment.filters.update(filters)
     return environment.get_template(template.name).render(context)
+
+
+def today() -> str:
+    """Return the date (UTC), as pages show it."""
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
 def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:
