@@ -23,6 +23,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.measure.intervals import summary, with_range
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import grid
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input.sentences import nearest
 
@@ -116,7 +117,7 @@ def plotted(
     columns_label: str = "",
 ) -> Plotted:
     """Return the points of a campaign's measures; LabError for a field or measure that it does not have."""
-    rows = [row for row in journal.latest(directory) if row["state"] in {"passed", "failed"}]
+    rows = [row for row in journal.latest(directory) if row["state"] in VALID]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
     for name in (x, by, *filter(None, [columns])):

@@ -14,13 +14,12 @@ from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.expectations.base import verdict_row
-from mrclab.lab.report.summary import state_of
+from mrclab.lab.report.summary import VALID, state_of
 from mrclab.lab.scenario import seeds
 from mrclab.topo.input import files
 
 ROWS, ABOUT, PARQUET, FLOWS = "runs.jsonl", "campaign.json", "runs.parquet", "flows.parquet"
 
-_MEASURED = {"passed", "failed"}
 _KINDS = {"variant": str, "values": dict, "seed": int, "state": str, "error": str, "seconds": float | int}
 _VERDICT = {"ok", "value", "unit", "expected", "observed"}
 
@@ -58,7 +57,7 @@ class Journal(RunStore):
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
         self.open()
-        kept = [row for row in self.of(plan) if row["state"] in _MEASURED]
+        kept = [row for row in self.of(plan) if row["state"] in VALID]
         if plan.keeps_flows and not all("flows" in row for row in kept):
             raise LabError(f"{self.directory} holds runs that kept no flows; name another directory with --output")
         return self

@@ -12,11 +12,11 @@ from mrclab.experiments.runs.store import Row
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario.units import show_number, show_value
 
 _BINS = 24
 SHOWN = 1000  # runs that did not pass: the most on a page
-_RESULTS = ("passed", "failed")  # states of runs that say something about the network
 ENDED = "valid"
 """Row of the page before the expectations where some runs are invalid; figures leave those out."""
 
@@ -88,7 +88,7 @@ def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
 
     Where some runs are invalid, the first summary counts those that ended.
     """
-    results = [row for row in rows if row["state"] in _RESULTS]
+    results = [row for row in rows if row["state"] in VALID]
     names = list(dict.fromkeys(name for row in results for name in row["verdicts"]))
     accessors: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
     accessors += [(field, _value_of(field)) for field in fields]
@@ -101,7 +101,7 @@ def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
 def _as_ended(row: Row) -> Row:
     """A row with one verdict: its run is valid."""
     verdict = {
-        "ok": row["state"] in _RESULTS,
+        "ok": row["state"] in VALID,
         "value": None,
         "unit": "",
         "expected": "the run ends, and the machine keeps up",
@@ -225,7 +225,7 @@ def render(
     seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
     same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": planned, "states": dict(states), "same": same}
-    context["broken"] = any(state not in _RESULTS for state in states)
+    context["broken"] = any(state not in VALID for state in states)
     context |= {"summaries": summaries(rows, fields), "failing": failing[:SHOWN], "failed": len(failing)}
     return template.fill(Path(__file__).with_name("campaign.html.j2"), context, figure=_number_text, percent=_percent)
 

@@ -11,7 +11,7 @@ from mrclab.experiments.paper.figures import Experiment, FigureRow, load
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import Figure, summary, with_range
-from mrclab.lab.report.summary import state_of
+from mrclab.lab.report.summary import VALID, state_of
 from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input import files
 
@@ -36,7 +36,7 @@ class SuiteRun:
     @property
     def counts(self) -> bool:
         """True if the run is valid: its figures are the network's."""
-        return self.state in {"passed", "failed"}
+        return self.state in VALID
 
 
 ENOUGH = 5

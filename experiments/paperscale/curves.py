@@ -17,6 +17,7 @@ from mrclab.experiments.paperscale import memory
 from mrclab.experiments.paperscale.table import SCENARIOS, texts_of
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.measure.intervals import summary
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario import scenario
 
 Rows = Sequence[Row]
@@ -177,7 +178,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
     """Draw a campaign, and list its figures."""
     from mrclab.lab.report.plots import compare  # noqa: PLC0415 - Matplotlib takes a second to load
 
-    groups = _groups(sweep, [row for row in rows if row["state"] in {"passed", "failed"}])
+    groups = _groups(sweep, [row for row in rows if row["state"] in VALID])
     names = list(dict.fromkeys(line for line, _ in groups))
     curves = []
     for name in names:

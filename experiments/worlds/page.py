@@ -16,6 +16,7 @@ from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import with_range
 from mrclab.lab.report import template
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input import files
@@ -38,7 +39,7 @@ class WorldRuns:
     def of(cls, kept: Sequence[StoredRun]) -> "WorldRuns":
         """Return the summary of some runs."""
         missed = [f"seed {one.seed}, {_WORLDS[one.world]}: {_why(one)}" for one in kept if _why(one)]
-        return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if _valid(one)], missed)
+        return cls(dict(Counter(one.state for one in kept)), [one.seed for one in kept if one.state in VALID], missed)
 
     def plus(self, other: "WorldRuns") -> "WorldRuns":
         """Return the summary of these runs and others."""
@@ -283,12 +284,7 @@ def limit_of(row: Row) -> str:
 
 
 def _figures(runs: Sequence[StoredRun]) -> comparison.Runs:
-    return {kept.seed: figures(kept.facts) for kept in runs if _valid(kept)}
-
-
-def _valid(kept: StoredRun) -> bool:
-    """Return True if a run is valid and went to its end."""
-    return kept.state in {"passed", "failed"}
+    return {kept.seed: figures(kept.facts) for kept in runs if kept.state in VALID}
 
 
 def verdicts(runs: WorldRuns) -> str:

@@ -9,7 +9,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.report import results
 from mrclab.lab.report.differences import values_of
-from mrclab.lab.report.summary import state_of
+from mrclab.lab.report.summary import VALID, state_of
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.input import files
 
@@ -62,7 +62,7 @@ class Store:
 
     def _best(self, loaded: Loaded, world: WorldName, seed: int) -> StoredRun | None:
         tries = self.tries(loaded, world, seed)
-        valid = [kept for kept in tries if kept.state in {"passed", "failed"}]
+        valid = [kept for kept in tries if kept.state in VALID]
         return next(reversed(valid or tries), None)
 
 

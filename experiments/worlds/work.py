@@ -10,6 +10,7 @@ from mrclab.experiments.worlds.comparison import literal_brackets
 from mrclab.experiments.worlds.store import Store, label
 from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.kinds import WorldName
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
@@ -69,7 +70,7 @@ def missing(store: Store, job: WorldsJob) -> int:
     An aborted run does not count.
     """
     states = [kept.state for kept in store.tries(job.loaded, job.world, job.loaded.scenario.seed)]
-    return 0 if {"passed", "failed"} & {*states} else max(TRIES - states.count("invalid"), 0)
+    return 0 if VALID & {*states} else max(TRIES - states.count("invalid"), 0)
 
 
 def work(jobs: Sequence[WorldsJob], store: Store, run: Run, notify: Callable[[str], None]) -> None:

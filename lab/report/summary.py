@@ -4,7 +4,7 @@ import itertools
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
@@ -25,6 +25,9 @@ _MAX_QPS = 128
 
 Row = dict[str, Any]
 State = Literal["passed", "failed", "invalid", "aborted"]
+VALID: Final = frozenset({"passed", "failed"})
+"""States of runs whose figures are the network's: they went to their end, and the machine kept up."""
+
 _OLD_STATES: dict[str, State] = {"held": "passed", "broken": "aborted"}  # of results before version 0.2
 _SHORTEST = 2  # round trips of the shortest phase
 _MAX_OF_LINE = 1.1  # above it the samples are at fault, not the links
