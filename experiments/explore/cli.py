@@ -69,7 +69,7 @@ def _world(name: str) -> Space:
 
 
 def _again_in_plain_python() -> None:
-    """Compiled objects do not show their attributes."""
+    """Start this command again with plain sources: compiled objects hide their attributes."""
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, compiled.VARIABLE: "0"})
 
 
@@ -104,17 +104,17 @@ def _show(world: Space, found: Counterexample, terminal: Console) -> None:
 
 
 def again(world: Space, found: Counterexample) -> str:
-    """The command that shows a run."""
+    """Return the command that shows a run."""
     return f"mrclab explore {world.name} --replay {written([*found.trace, *found.cycle])}"
 
 
 def written(trace: list[Action]) -> str:
-    """Actions in one word."""
+    """Return a trace as text without spaces, for the command line."""
     return ",".join(f"{kind}:{which}" for kind, which in trace)
 
 
 def parsed(text: str) -> list[Action]:
-    """Read it back."""
+    """Return the trace of such a text; Refused where it is none."""
     found: list[Action] = []
     for word in text.split(","):
         kind, _, which = word.partition(":")
@@ -125,7 +125,7 @@ def parsed(text: str) -> list[Action]:
 
 
 def _facts(result: Result) -> dict[str, Any]:
-    """A world for programs."""
+    """Return a result as JSON."""
     found = result.found
     return {
         "world": result.world.name, "states": result.states, "steps": result.steps,

@@ -1,30 +1,30 @@
-"""A random generator whose draws depend on their number only, so that the state determines the next one."""
+"""A random generator without randomness: its next draw follows from the state that the search compares."""
 
 from __future__ import annotations
 
 import random
 from typing import Any, Final
 
-_TURNS: Final = 16  # after as many choices it begins again
+_TURNS: Final = 16  # choices until the rotation begins again
 
 
 class Draws(random.Random):
-    """The first of all, except that choices rotate, so that a second search finds another one."""
+    """Generator of constant numbers; choices rotate, so that a caller that draws again gets another one."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.turn = 0
 
     def random(self) -> float:
-        """In the middle."""
+        """Return 0.5."""
         return 0.5
 
     def getrandbits(self, k: int, /) -> int:
-        """The first of all."""
+        """Return 0."""
         return 0
 
     def choice(self, seq: Any) -> Any:
-        """Each of up to four in its turn, and four times: two QPs that are made one after the other draw the same."""
+        """Return one of the first four in rotation, each four times: two QPs made one after the other draw the same."""
         if len(seq) == 1:
             return seq[0]
         turn = self.turn
@@ -35,7 +35,7 @@ class Draws(random.Random):
         """Leave the sequence in its order."""
 
     def copied(self) -> Draws:
-        """Another one that draws the same from here on."""
+        """Return a generator that draws the same from here on."""
         made = Draws()
         made.turn = self.turn
         return made

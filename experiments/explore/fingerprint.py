@@ -1,8 +1,8 @@
-"""Fingerprint of a state: two states are the same where all that decides the hosts' further acts is.
+"""Fingerprint of a state: states are equal if everything is equal that affects what the hosts do next.
 
-Every attribute counts as it is, whatever it is called, so that new ones of the transport can only keep states apart.
-Exceptions are named here. Times count from now, and times before any timer of the transport are all the same;
-statistics do not count; the order of transmissions counts, not their number; ids count from the newest.
+Every attribute is compared unless a rule below says otherwise, so that a new attribute of the transport can only keep
+states apart. Times are relative to now, and all times longer ago than any timer are equal; statistics are ignored; of
+transmissions the order is compared, not the number; ids are relative to the newest.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from mrclab.hosts.rdma.packets.psn import PSN_MASK
 
 _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 _OLD_RTTS: Final = 40.0
-_STUCK_TIMES: Final = 25  # as old, and still in flight: nothing will ever read it
+_STUCK_TIMES: Final = 25  # times _OLD_RTTS: a send time as old as this is never read again
 _STAMP_MASK: Final = 0xFFFF
-_MANY: Final = 8  # from here on it is the same how many losses an EV had
+_MANY: Final = 8  # losses of an EV from which their number has no effect
 _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
 
 _IGNORED: Final = frozenset({
@@ -54,7 +54,7 @@ _TIMES: Final = frozenset({
     "last_dec_time", "deadline",
 })  # fmt: skip
 _TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
-"""Of the names of floats that are times as well."""
+"""Endings of the names of floats that are times as well."""
 
 
 class Fingerprint:
@@ -121,18 +121,18 @@ class Fingerprint:
         return False
 
     def scalar(self, item: Any) -> None:
-        """A value that is itself."""
+        """Add a value as it is."""
         self._tokens.append(item)
 
     def nothing(self, item: Any) -> None:
-        """Constants."""
+        """Add nothing, for a constant."""
 
     def enum(self, item: Enum) -> None:
         """Add an enumeration member by its name."""
         self._tokens.append(item.name)
 
     def real(self, item: float) -> None:
-        """To twelve digits: sums of times differ in the last ones."""
+        """Add a number with twelve digits: sums of times differ in the last ones."""
         self._tokens.append(float(f"{item:.12g}"))
 
     def draws(self, item: Draws) -> None:
@@ -157,36 +157,36 @@ class Fingerprint:
             self._add(value)
 
     def data(self, item: Any) -> None:
-        """Mutable bytes follow from the packets delivered."""
+        """Add the length of mutable bytes: their content follows from the packets delivered."""
         self._tokens.append(len(item))
 
     def view(self, item: memoryview) -> None:
-        """A view of bytes, as `data`; a released one has no length."""
+        """Add the length of a view of bytes; a released one has none."""
         try:
             self._tokens.append(len(item))
         except ValueError:
             self._tokens.append("released")
 
     def function(self, item: FunctionType) -> None:
-        """By name and closure."""
+        """Add a function by its name and closure."""
         self._tokens.append(item.__qualname__)
         for cell in item.__closure__ or ():
             self._add(cell.cell_contents)
 
     def method(self, item: MethodType) -> None:
-        """By name and object."""
+        """Add a method by its name and object."""
         self._tokens.append(item.__func__.__qualname__)
         self._add(item.__self__)
 
     def partly(self, item: partial[Any]) -> None:
-        """By function and arguments."""
+        """Add a partial by its function and arguments."""
         self._add(item.func)
         self._add(list(item.args))
 
     # --- objects ----------------------------------------------------------------------------------
 
     def object(self, item: Any, names: tuple[str, ...]) -> None:
-        """All attributes, each by its rule."""
+        """Add all attributes of an object, each by its rule."""
         if self.known(item):
             return
         kind = item.__class__
@@ -211,21 +211,21 @@ class Fingerprint:
                 rule(self, item, value)
 
     def a_time(self, _: Any, value: Any) -> None:
-        """From now, unless it is another kind of thing after all."""
+        """Add a time relative to now; a value that is no float is added as it is."""
         if isinstance(value, float):
             self._tokens.append(self._time(value))
         else:
             self._add(value)
 
     def _rank(self, requestor: MrcRequestor) -> None:
-        """Transmissions are distinguished by their order."""
+        """Number the transmissions of a requestor in their order."""
         self._first_psn = requestor.first_psn
         packets = {id(packet): packet for packet in requestor.recovery.window._slots if packet.seq >= 0}
         ordered = sorted(packets.values(), key=lambda packet: packet.order)
         self._ranks.update({id(packet): rank for rank, packet in enumerate(ordered)})
 
     def _packet(self, packet: Any) -> None:
-        """A packet that arrived and has been timed is of no more interest, unless something old is still to come."""
+        """Add a packet; the times of its copies only while a frame in flight may refer to them."""
         state, tokens = packet.state, self._tokens
         tokens += [packet.seq, state.name, self._ranks.get(id(packet)), min(packet.sends, 2), packet.sampled]
         if packet.seq < 0:
@@ -260,7 +260,7 @@ class Fingerprint:
         return None
 
     def entries(self, _: Any, queue: Any) -> None:
-        """Transmissions in a queue, without those that are over."""
+        """Add the transmissions in a queue that are in flight."""
         self._tokens.append("[")
         for entry in queue:
             self._entry(entry)
@@ -271,7 +271,7 @@ class Fingerprint:
             self._add(packet)
 
     def suspects(self, _: Any, queue: Any) -> None:
-        """Suspected packets in flight, each with the time since when it is one."""
+        """Add suspected packets in flight, each with the time at which it became one."""
         self._tokens.append("[")
         for at, (order, packet) in queue:
             if packet.order == order and packet.state is _FLIGHT:
@@ -279,7 +279,7 @@ class Fingerprint:
                 self._add(packet)
 
     def unshown(self, _: Any, blocks: Any) -> None:
-        """Packets that no SACK has shown, by bitmap block."""
+        """Add packets that no SACK has covered, by bitmap block."""
         for block, waiting in blocks.items():
             left = [(entry, rule) for entry, rule in waiting if entry[1].order == entry[0]]
             for entry, rule in left:
@@ -288,37 +288,37 @@ class Fingerprint:
                     self._entry(entry)
 
     def times(self, _: Any, values: Any) -> None:
-        """A list of times."""
+        """Add a list of times."""
         self._tokens += [self._time(value) for value in values]
 
     def skip(self, _: Any, value: Any) -> None:
-        """Not here."""
+        """Add nothing."""
 
     def planes(self, evs: Any, value: Any) -> None:
-        """With their shares, above the least."""
+        """Add the planes of an EV set, with their shares above the smallest."""
         shares = [plane.share for plane in value.values()]
         self._tokens += [share - min(shares) for share in shares]
         self._add(value)
 
     def few(self, _: Any, value: int) -> None:
-        """Some or many."""
+        """Add a count up to _MANY."""
         self._tokens.append(min(value, _MANY))
 
     def backoff(self, _: Any, value: int) -> None:
-        """Back-off factor, which doubles without end but counts only up to a limit."""
+        """Add a back-off factor, which doubles without end but has an effect only up to a limit."""
         self._tokens.append(min(value, 1 << 10))
 
     def retries(self, loss: Any, value: int) -> None:
-        """Counted where there is a limit."""
+        """Add the retries where there is a limit to them."""
         endless = loss._settings.retry_exponential >= RETRY_ENDLESS
         self._tokens.append(0 if endless else value)
 
     def expiries(self, _: Any, value: int) -> None:
-        """Counts above the limit no longer change the interval."""
+        """Add the expiries up to the limit above which they no longer change the interval."""
         self._tokens.append(min(value, 32))
 
     def probes(self, prober: Any, value: Any) -> None:
-        """EV probes of which the probe or its answer is in flight."""
+        """Add EV probes that are in flight, or whose reply is."""
         for number, probe in value.items():
             if (self._host, number) in self._live:
                 self._tokens.append(prober._next_id - number & _STAMP_MASK)
@@ -326,18 +326,18 @@ class Fingerprint:
                 self._add(probe.ev)
 
     def probe_id(self, _: Any, value: int | None) -> None:
-        """One that is waited for."""
+        """Add whether a reply to this probe is still expected."""
         self._tokens.append(value is not None and (self._host, value) in self._live)
 
     def requests(self, ops: Any, value: Any) -> None:
-        """EV probes by how many are newer."""
+        """Add EV probes by how many are newer."""
         self._tokens.append(len(value))
         for number, probe in value.items():
             self._tokens.append(ops._next_id - number & _STAMP_MASK)
             self._add(probe)
 
     def _timers(self, timers: Any) -> None:
-        """Armed timers in the order in which they fire."""
+        """Add armed timers in the order in which they fire."""
         self._tokens.append("timers")
         for entry, _, timer in sorted(timers._heap, key=lambda item: (item[2].deadline, item[0], item[1])):
             if entry == timer._queued and timer.armed:
@@ -348,7 +348,7 @@ class Fingerprint:
                     self._add(timer.callback)
 
     def _flights(self, system: System) -> None:
-        """Frames on their channel, in no order but that in which those of a class come in a plane."""
+        """Add frames in flight; their order counts within a traffic class and plane only."""
         found = []
         before: dict[tuple[int, int, bool], int] = {}
         for one in sorted(system.network, key=lambda one: (one.due, one.serial)):
@@ -364,7 +364,7 @@ class Fingerprint:
         self._tokens.append(sorted(found))
 
     def _id(self, system: System, one: Flight) -> int:
-        """Ids relative to the newest of their counter."""
+        """Return the id of a frame relative to the newest of its counter."""
         if one.id_kind in {"probe", "reply"}:
             owner = one.source if one.id_kind == "probe" else one.destination
             return self._next_ids.get(owner, 0) - one.id & _STAMP_MASK
@@ -396,7 +396,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Timers", "_heap"): Fingerprint.skip,
     ("Recovery", "_newest"): Fingerprint.skip,  # empty between two packets
 }
-_YET: Final = frozenset({("MrcMessage", "sent")})
+_NOT_IGNORED: Final = frozenset({("MrcMessage", "sent")})
 _OF_PACKETS: Final = frozenset({
     "seq", "state", "order", "sends", "sampled", "settled", "exposed", "offset", "size", "op", "nominal", "sent_at",
     "ts", "previous_ts", "lost_by", "ev", "lost_ev", "message",
@@ -411,7 +411,7 @@ def _plan(kind: str, names: tuple[str, ...]) -> list[tuple[str, _Rule | None]]:
     """The attributes of a class that count, each with its rule."""
     found: list[tuple[str, _Rule | None]] = []
     for name in names:
-        if name in _IGNORED and (kind, name) not in _YET:
+        if name in _IGNORED and (kind, name) not in _NOT_IGNORED:
             continue
         is_time = name in _TIMES or name.endswith(_TIME_ENDS)
         rule = _RULES.get((kind, name), Fingerprint.a_time if is_time else None)

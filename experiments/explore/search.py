@@ -12,11 +12,11 @@ from mrclab.experiments.explore.system import BEGAN, OPTIONAL, Action, Broken, S
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
-BUSY: Final = 0.25  # data packets per base RTT, sent again and again in a cycle: more than this is a storm
+BUSY: Final = 0.25  # data packets per base RTT in a cycle: more than this is a storm
 
 
 class TraceStep(NamedTuple):
-    """From one state to another."""
+    """Transition from one state to another."""
 
     action: Action
     to: int
@@ -72,7 +72,7 @@ class Search:
         self.merged = 0
 
     def run(self) -> Result:
-        """Explore; stops at the first thing that does not hold."""
+        """Explore until all states are seen, a property is violated, or the time is over."""
         began = time.monotonic()
         try:
             self._explore()
@@ -125,7 +125,7 @@ class Search:
             self._close(stack, number)
 
     def _close(self, stack: list[_Frame], number: int) -> None:
-        """A step back to a state on the path: a cycle, which is judged at once."""
+        """Judge the cycle that a step back to a state on the path closes."""
         at = next(at for at, frame in enumerate(stack) if frame.number == number)
         self.result.found = self._judge_cycle([frame.number for frame in stack[at:]])
 
@@ -135,13 +135,13 @@ class Search:
         self._on_path.add(number)
         self._steps.append([])
         left = system.actions()
-        owed = any(kind not in OPTIONAL and not system.is_fault(kind) for kind, _ in left)
-        if not owed:
+        goes_on = any(kind not in OPTIONAL and not system.is_fault(kind) for kind, _ in left)
+        if not goes_on:
             self._end(system, number)
         return _Frame(system, number, left)
 
     def _end(self, system: System, number: int) -> None:
-        """No internal action is left: unless an external one is pending, all work must be done."""
+        """Check a state without internal actions: unless an external one is pending, all work must be done."""
         self.result.final_states += 1
         if system.down or system.receives or system.probes:
             return
@@ -212,7 +212,7 @@ class Search:
                     waiting.append(step.to)
         raise AssertionError("no cycle")
 
-    # --- is merging right? ------------------------------------------------------------------------
+    # --- check of merging -------------------------------------------------------------------------
 
     def _compare(self, system: System, number: int) -> None:
         """Check a state reached by another path: its actions must lead to the same states."""

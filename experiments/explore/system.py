@@ -57,7 +57,7 @@ class Broken(Exception):  # noqa: N818  no error, but what the search looks for
 
 
 def _all_hold(*checks: Iterator[str]) -> None:
-    """Raise Broken with the first phrase of some checks, if there is one."""
+    """Raise Broken with the first violation that some checks find."""
     for phrase in itertools.chain(*checks):
         raise Broken(phrase)
 
@@ -122,7 +122,7 @@ class System:
         self.pump()
 
     def copy(self) -> System:
-        """Another one in the same state."""
+        """Return a copy in the same state."""
         made: System = clone(self, {})
         return made
 
@@ -157,7 +157,7 @@ class System:
             )  # fmt: skip
             at += size
 
-    # --- what may happen --------------------------------------------------------------------------
+    # --- possible actions -------------------------------------------------------------------------
 
     def deadline(self) -> float:
         """Return the time of the next timer; infinity where none is armed."""
@@ -165,7 +165,7 @@ class System:
         return min(found, default=float("inf"))
 
     def actions(self) -> list[Action]:
-        """Everything that may happen next, in the order in which it is likely."""
+        """Return all actions that are possible next, the likeliest first."""
         deadline = self.deadline()
         found: list[Action] = []
         seen: set[tuple[Any, ...]] = set()
@@ -230,10 +230,10 @@ class System:
         """Return True if an action of this kind takes from the budget."""
         return kind in _FAULTS
 
-    # --- what happens -----------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------
 
     def do(self, action: Action) -> None:
-        """Let it happen, and all that the hosts send for it; Broken where something does not hold then."""
+        """Apply an action, and let the hosts send; Broken where an invariant is violated then."""
         kind, which = action
         step: Callable[[int], None] = getattr(self, "_do_" + kind.replace("-", "_"))
         endpoint_ops._ID_MASK = self.world.id_mask or _ID_MASK  # type: ignore[misc]
@@ -324,7 +324,7 @@ class System:
         return self.launched
 
     def pump(self) -> None:
-        """Let every port send all that it has, one frame each in turn."""
+        """Let every port send all that it has, a frame of each port in turn."""
         sent, more = 0, True
         while more:
             more = False
@@ -353,7 +353,7 @@ class System:
         self.sent_data += made.is_write
         self.network.append(made)
 
-    # --- what must hold ---------------------------------------------------------------------------
+    # --- invariants -------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Check the invariants of every moment; Broken names the one that fails."""

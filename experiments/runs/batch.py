@@ -9,11 +9,11 @@ from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import RunError
 
 MACHINE_FAILED = "machine failed"
-"""State of a row that the machine, not the network, kept from being one: it is not kept, and the batch ends."""
+"""State of a run that failed because of the machine, not the network: its row is not kept, and the batch ends."""
 
 
 class BatchJob(Protocol):
-    """One run that is to be done."""
+    """A run of a batch."""
 
     @property
     def key(self) -> str:
@@ -28,8 +28,8 @@ J = TypeVar("J")
 R = TypeVar("R")
 B = TypeVar("B", bound=BatchJob)
 
-Once = Callable[[Iterable[J], int], Iterator[tuple[J, R | None]]]
-"""Workers: run every job, at most this many at a time; yield each with its row, or None if its worker died."""
+RunEach = Callable[[Iterable[J], int], Iterator[tuple[J, R | None]]]
+"""Workers: run every job once, at most this many at a time; yield each with its row, or None if its worker died."""
 
 
 def missing(store: RunStore, jobs: Iterable[B]) -> Iterator[B]:
@@ -47,18 +47,18 @@ def keep(store: RunStore, rows: Generator[tuple[B, Row], None, None]) -> Generat
             yield job, row
 
 
-def rows(jobs: Iterable[J], once: "Once[J, R]", killed: Callable[[J], R]) -> Generator[tuple[J, R], None, None]:
+def rows(jobs: Iterable[J], run_each: "RunEach[J, R]", killed: Callable[[J], R]) -> Generator[tuple[J, R], None, None]:
     """Yield rows of all jobs as they come. No more jobs are drawn than workers can take.
 
     A job whose worker died is run once more when all others are through, with no other beside it; one that kills its
     worker again gets the row that `killed` makes.
     """
     suspects: list[J] = []
-    for job, row in once(jobs, sys.maxsize):
+    for job, row in run_each(jobs, sys.maxsize):
         if row is None:
             suspects.append(job)
         else:
             yield job, row
     if suspects:
-        for job, row in once(suspects, 1):
+        for job, row in run_each(suspects, 1):
             yield job, killed(job) if row is None else row

@@ -25,11 +25,11 @@ def rows(
     jobs: Iterable[J], workers: int, do: Callable[[J], R], killed: Callable[[J], R]
 ) -> Generator[tuple[J, R], None, None]:
     """Yield rows of all jobs as they complete, from at most `workers` processes; `do` is a function of a module."""
-    return batch.rows(jobs, lambda some, most: _once(some, min(workers, most), do), killed)
+    return batch.rows(jobs, lambda some, most: _run_each(some, min(workers, most), do), killed)
 
 
-def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
-    """Every job with its row, or without one where its worker died."""
+def _run_each(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tuple[J, R | None]]:
+    """Yield every job with its row; None where its worker died."""
     waiting = iter(jobs)
     idle: list[_Worker[J, R]] = []
     busy: dict[Connection, _Worker[J, R]] = {}
@@ -65,7 +65,7 @@ def _once(jobs: Iterable[J], workers: int, do: Callable[[J], R]) -> Iterator[tup
 
 
 class _Worker(Generic[J, R]):
-    """A process that takes a job at a time through a pipe: whose job is lost when one dies is never in doubt."""
+    """A process that takes one job at a time through a pipe, so that it is known which job is lost when it dies."""
 
     job: J
     began = False
@@ -85,13 +85,13 @@ class _Worker(Generic[J, R]):
         return self.began
 
     def take(self, job: J) -> None:
-        """Begin a job; where the process is dead already, `row` says so."""
+        """Begin a job; where the process is dead already, `row` returns None."""
         self.job = job
         with contextlib.suppress(OSError):
             self.pipe.send(job)
 
     def row(self) -> R | None:
-        """The row of the job, waited for; None when the process died of it."""
+        """Wait for the row of the job; None when the process died of it."""
         try:
             row: R = self.pipe.recv()
         except (EOFError, OSError):
@@ -136,6 +136,6 @@ def _serve(pipe: Connection, do: Callable[[Any], Any]) -> None:
 
 
 def _follow(parent: int) -> None:
-    """Exit with the parent: nobody would take the rows."""
+    """Exit when the parent ends: nobody would read the rows."""
     any_ready([parent])
     os._exit(1)

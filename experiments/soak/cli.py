@@ -1,4 +1,4 @@
-"""`mrclab soak`: seed after seed, until one does not hold."""
+"""The command `mrclab soak`."""
 
 import time
 import traceback
@@ -24,7 +24,7 @@ err = console.console(stderr=True)
 
 
 def judged(seed: int) -> tuple[int, list[str]]:
-    """A seed, and a sentence for each thing that does not hold; an exception is one."""
+    """Run a seed; return it with a sentence for each violated invariant, or for an exception."""
     try:
         return seed, run_plan(draw(seed))
     except Exception as error:  # whatever it is: the seed replays it
@@ -45,7 +45,7 @@ def _again(seed: int) -> str:
 
 
 def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
-    """A seed for programs, where it did not hold."""
+    """Return the JSON of a seed that failed, in a list; an empty list for one that passed."""
     return [{"seed": seed, "violated": problems, "replay": _again(seed)}] if problems else []
 
 
@@ -94,7 +94,7 @@ def soak(
 
 
 def _flow(flow: SoakFlow) -> str:
-    """Facts of a flow that are not as they mostly are."""
+    """Return the facts of a flow that differ from the usual ones."""
     facts = {
         "messages": list(flow.messages), "back": list(flow.back), "receives": any(flow.receives) and flow.receives,
         "QPs": flow.qps > 1 and flow.qps, "EVs": list(flow.profile), "remade": flow.ends != NEVER and flow.ends,
@@ -104,7 +104,7 @@ def _flow(flow: SoakFlow) -> str:
 
 
 def _replay(seed: int, terminal: Console, as_json: bool) -> int:
-    """One seed in words; returns the exit status."""
+    """Print the plan of one seed, and run it; return the exit status."""
     plan = draw(seed)
     spec = plan.fabric.spec
     link = f"{spec.link.rate_pps} packets/s, {spec.link.delay:g} s"

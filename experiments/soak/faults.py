@@ -13,7 +13,7 @@ from mrclab.topo.model import Fabric
 
 @dataclass(frozen=True)
 class SoakFault:
-    """Fault from `at` to `until`, seconds. `fields` are those of its kind."""
+    """Fault from `at` to `until`, seconds. Kinds have the names of `mrclab.lab.faults`; `fields` depend on the kind."""
 
     kind: str
     at: float
@@ -32,47 +32,51 @@ def _link(rng: random.Random, fabric: Fabric) -> str:
     return rng.choice(fabric.links).name
 
 
-def _way(rng: random.Random) -> str:
+def _direction(rng: random.Random) -> str:
     return rng.choice(("both", "up", "down"))
 
 
-def _cut(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _link_down(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     count = rng.choice((1, 1, 2, len(fabric.links)))
     return {"links": [link.name for link in rng.sample(fabric.links, min(count, len(fabric.links)))]}
 
 
-def _storm(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _flap(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     return {"links": [_link(rng, fabric) for _ in range(rng.randint(1, 4))], "edges": rng.choice((3, 10, 40))}
 
 
-def _lose(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _loss(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     rate = rng.choice((0.01, 0.1, 0.5, 1.0))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rate, "least": rng.choice((0, 0, 300))}
+    return {"link": _link(rng, fabric), "direction": _direction(rng), "rate": rate, "least": rng.choice((0, 0, 300))}
 
 
-def _damage(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _corrupt(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     offset = rng.choice((rng.randrange(140), rng.randrange(400)))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate": rng.choice((0.05, 0.5)), "offset": offset}
+    return {"link": _link(rng, fabric), "direction": _direction(rng), "rate": rng.choice((0.05, 0.5)), "offset": offset}
 
 
-def _police(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _rate_limit(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     share = rng.choice((0.05, 0.5))
     rate = max(1, round(share * fabric.spec.link.rate_pps))
-    return {"link": _link(rng, fabric), "direction": _way(rng), "rate_pps": rate}
+    return {"link": _link(rng, fabric), "direction": _direction(rng), "rate_pps": rate}
 
 
-def _path(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _ev_loss(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     """All packets of one path (plane, uplink) are lost on one cable."""
     plane = rng.randint(1, fabric.planes)
-    return {"link": _link(rng, fabric), "direction": _way(rng), "path": (plane, rng.randint(0, fabric.most_paths))}
+    return {
+        "link": _link(rng, fabric),
+        "direction": _direction(rng),
+        "path": (plane, rng.randint(0, fabric.most_paths)),
+    }
 
 
-def _detour(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
-    """Waits of up to several round trips, overtaking, twins and losses."""
+def _impair(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+    """Delays of up to several round trips, reordering, duplicates and losses."""
     wait = rng.choice((0.2, 1.0, 5.0)) * max(nodefiles.longest_rtt(fabric), 2 / fabric.spec.link.rate_pps)
     return {
         "link": _link(rng, fabric),
-        "direction": _way(rng),
+        "direction": _direction(rng),
         "delay": wait,
         "jitter": rng.choice((0.0, wait)),
         "ordered": rng.random() < 0.4,
@@ -82,7 +86,7 @@ def _detour(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     }
 
 
-def _swap(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _swap_cables(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     one = rng.choice(fabric.links)
     others = [link.name for link in fabric.links if link.kind == one.kind and link is not one]
     return {"links": [one.name, rng.choice(others or [one.name])]}
@@ -98,7 +102,7 @@ def _wrong_entry(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     return {"switch": switch.name, "port": rng.choice(ports), "to": rng.choice((0, rng.choice(ports)))}
 
 
-def _noise(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
+def _background(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
     source, destination = rng.sample([host.name for host in fabric.hosts], 2)
     path = rng.choice(fabric.paths(source, destination))
     rate = rng.choice((0.3, 1.5)) * fabric.spec.link.rate_pps
@@ -115,18 +119,18 @@ def _port_admin(rng: random.Random, fabric: Fabric) -> dict[str, Any]:
 
 
 _FIELDS: dict[str, Callable[[random.Random, Fabric], dict[str, Any]]] = {
-    "cut": _cut,
-    "storm": _storm,
-    "lose": _lose,
-    "damage": _damage,
-    "police": _police,
-    "path": _path,
-    "detour": _detour,
-    "swap": _swap,
-    "crash": _switch,
-    "freeze": _switch,
+    "link_down": _link_down,
+    "flap": _flap,
+    "loss": _loss,
+    "corrupt": _corrupt,
+    "rate_limit": _rate_limit,
+    "ev_loss": _ev_loss,
+    "impair": _impair,
+    "swap_cables": _swap_cables,
+    "switch_crash": _switch,
+    "switch_freeze": _switch,
     "wrong_entry": _wrong_entry,
-    "noise": _noise,
+    "background": _background,
     "deny": _deny,
     "port_admin": _port_admin,
 }

@@ -50,11 +50,11 @@ class SoakFlow:
 
 
 def draw_flow(
-    rng: random.Random, fabric: Fabric, calm: float, transport: Kind, ends: tuple[str, str] | None = None
+    rng: random.Random, fabric: Fabric, calm: float, transport: Kind, pair: tuple[str, str] | None = None
 ) -> SoakFlow:
-    """A flow that begins before `calm`, seconds; `ends` are its hosts, else drawn."""
+    """Draw a flow that begins before `calm`, seconds; `pair` are its hosts, drawn where None."""
     hosts = [host.name for host in fabric.hosts]
-    source, destination = ends or tuple(rng.sample(hosts, 2))
+    source, destination = pair or tuple(rng.sample(hosts, 2))
     messages = _messages(rng, fabric.spec.path_mtu)
     back = _messages(rng, fabric.spec.path_mtu) if rng.random() < 0.25 else ()
     attributes = _attributes(rng) if transport == "mrc" else {}
@@ -78,7 +78,7 @@ def draw_flow(
 
 
 def _messages(rng: random.Random, mtu: int) -> tuple[Message, ...]:
-    """Sizes of applications: many small ones, few large ones, and those at the edges of packets."""
+    """Draw messages as applications send them: many small, few large, and sizes around packet boundaries."""
     left = _MAX_PACKETS
     found: list[Message] = []
     for _ in range(rng.choice((1, 1, 2, 4, 8, 24))):
@@ -95,7 +95,7 @@ def _messages(rng: random.Random, mtu: int) -> tuple[Message, ...]:
 
 
 def _receives(rng: random.Random, count: int, calm: float) -> tuple[float, ...]:
-    """Mostly at once; else each at a time of its own, in order."""
+    """Draw when receives are posted: mostly at the start, else each at a time of its own, in order."""
     if rng.random() < 0.75:
         return (0.0,) * count
     return tuple(sorted(rng.random() * calm for _ in range(count)))
@@ -116,7 +116,7 @@ def _attributes(rng: random.Random) -> dict[str, Any]:
 
 
 def _profile(rng: random.Random, fabric: Fabric, source: str, destination: str) -> tuple[tuple[int, int], ...]:
-    """Paths between two hosts in any order, some of them, some twice."""
+    """Draw paths between two hosts in any order: some of them, some twice."""
     paths = list(fabric.paths(source, destination))
     most = 3 if fabric.spec.link.rate_pps <= _NARROW else _MAX_EVS
     return tuple(rng.choices(paths, k=rng.randint(1, most)))

@@ -27,12 +27,12 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.config.transport import TransportSpec
 
-_MAX_NOISE = 3000  # packets: it costs time and finds nothing more
+_MAX_BACKGROUND = 3000  # packets: it costs time and finds nothing more
 _Undo = Callable[[], object]
 
 
 class SoakHarness:
-    """Everything of one plan, at time 0.
+    """Fabric, hosts and timers of one plan, at time 0.
 
     `connections` are those begun, `ended` those of which a QP was destroyed or a host restarted.
     """
@@ -49,7 +49,7 @@ class SoakHarness:
         self.ended: list[SoakConnection] = []
         self._choice = TransportSpec(kind=plan.transport, ev_profile=plan.ev_profile)
         self._configs: dict[str, NodeConfig] = {}
-        self._lives = 0
+        self._incarnations = 0
         self._down: dict[tuple[str, int], int] = {}
         self._make_configs()
         for link, longer in plan.slow:
@@ -59,11 +59,11 @@ class SoakHarness:
         self._schedule()
 
     def after(self, seconds: float, work: Callable[[], object]) -> None:
-        """Do something so much later."""
+        """Call a function after some seconds."""
         self._at(self.clock.now + ticks(seconds), work)
 
     def at(self, seconds: float, work: Callable[[], object]) -> None:
-        """Do something at a time; every host is served afterwards."""
+        """Call a function at a time; every host is served afterwards."""
         self._at(ticks(seconds), work)
 
     def _at(self, when: int, work: Callable[[], object]) -> None:
@@ -91,7 +91,7 @@ class SoakHarness:
                 self.after(max(0.0, flow.ends - self.clock.seconds), functools.partial(self._remake, made))
 
     def _remake(self, connection: SoakConnection) -> None:
-        """One end destroys its QP, the other when it is notified, and both make others."""
+        """Replace a connection: one end destroys its QP, the other does so when notified, and both create others."""
         if connection not in self.connections:
             return  # a restart ended it
         flow = connection.flow
@@ -100,7 +100,7 @@ class SoakHarness:
         self.after(flow.notice_delay, functools.partial(self._begin, again))
 
     def _end(self, connection: SoakConnection, first: str, notice: float) -> None:
-        """The QP at the host `first` is gone now, and the other one after a notice."""
+        """Destroy the QP at the host `first` now, and the other one `notice` seconds later."""
         for writes in connection.writes:
             writes.poll()
         self.connections.remove(connection)
@@ -117,9 +117,9 @@ class SoakHarness:
         self._configs = nodefiles.node_configs(self.plan.fabric, version, denied, None, self._choice)
 
     def _start(self, name: str) -> None:
-        self._lives += 1
+        self._incarnations += 1
         config, wire = self._configs[name], self.plan.wire_format
-        rng = random.Random(f"{self.plan.seed}/{name}/{self._lives}")
+        rng = random.Random(f"{self.plan.seed}/{name}/{self._incarnations}")
         codecs = transports.WIRE if wire else OBJECTS
         made = transports.endpoint(config, rng, keep_nothing, codecs=codecs)
         nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
@@ -127,7 +127,7 @@ class SoakHarness:
         self.fabric.connect(name, nic)
 
     def _restart_host(self, name: str) -> None:
-        """Another process in its place; peers of the old one give up those QPs when notified."""
+        """Replace a host's process; peers of the old one destroy their QPs when notified."""
         for connection in (*self.connections, *self.ended):
             if name in connection.hosts:
                 connection.alive[connection.hosts.index(name)] = False
@@ -140,13 +140,13 @@ class SoakHarness:
     # --- nodes, as SimFaultInjector needs them -----------------------------------------------------------------------
 
     def kill(self, node: str) -> None:
-        """A switch dies."""
+        """Kill a switch."""
         self.fabric.switches[node].die()
 
     terminate = kill
 
     def restart(self, node: str) -> None:
-        """A switch comes back with its entries."""
+        """Start a switch again, with its entries."""
         switch = self.fabric.switches[node]
         switch.revive()
         switch.provision()
@@ -156,27 +156,27 @@ class SoakHarness:
         self.fabric.switches[node].freeze()
 
     def thaw(self, node: str) -> None:
-        """A switch goes on."""
+        """Continue a switch."""
         self.fabric.switches[node].thaw()
 
     def is_alive(self, node: str) -> bool:
         """Return True if a switch is not dead."""
         return self.fabric.switches[node].alive
 
-    # --- what befalls them --------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def _start_fault(self, fault: SoakFault) -> None:
         undo = getattr(self, f"_do_{fault.kind}")(fault, **fault.fields)
         if undo is not None:
             self.at(fault.until, undo)
 
-    def _do_cut(self, fault: SoakFault, links: list[str]) -> _Undo:
-        owner = f"cut-{fault.at}"
+    def _do_link_down(self, fault: SoakFault, links: list[str]) -> _Undo:
+        owner = f"link-down-{fault.at}"
         self.injector.hold_down(owner, *links)
         return lambda: self.injector.release(owner)
 
-    def _do_storm(self, fault: SoakFault, links: list[str], edges: int) -> _Undo:
-        owner, length = f"storm-{fault.at}", (fault.until - fault.at) / edges
+    def _do_flap(self, fault: SoakFault, links: list[str], edges: int) -> _Undo:
+        owner, length = f"flap-{fault.at}", (fault.until - fault.at) / edges
 
         def edge(number: int) -> None:
             if number % 2 == 0:
@@ -191,36 +191,36 @@ class SoakHarness:
     def _inject(self, link: str, direction: Any, action: Any, match: Match) -> _Undo:
         return self.injector.inject([(link, action)], match=match, direction=direction).clear
 
-    def _do_lose(self, fault: SoakFault, link: str, direction: str, rate: float, least: int) -> _Undo:
+    def _do_loss(self, fault: SoakFault, link: str, direction: str, rate: float, least: int) -> _Undo:
         seed = f"{self.plan.seed}/{fault.at}"
         return self._inject(link, direction, SeededLoss(rate, seed, 64), Match(min_length=least))
 
-    def _do_damage(self, fault: SoakFault, link: str, direction: str, rate: float, offset: int) -> _Undo:
+    def _do_corrupt(self, fault: SoakFault, link: str, direction: str, rate: float, offset: int) -> _Undo:
         return self._inject(link, direction, Corrupt(rate, offset), Match())
 
-    def _do_police(self, fault: SoakFault, link: str, direction: str, rate_pps: int) -> _Undo:
+    def _do_rate_limit(self, fault: SoakFault, link: str, direction: str, rate_pps: int) -> _Undo:
         return self._inject(link, direction, RateLimit(rate_pps), Match())
 
-    def _do_path(self, fault: SoakFault, link: str, direction: str, path: tuple[int, int]) -> _Undo:
+    def _do_ev_loss(self, fault: SoakFault, link: str, direction: str, path: tuple[int, int]) -> _Undo:
         return self._inject(link, direction, Drop(), Match(paths=(path,)))
 
-    def _do_detour(self, fault: SoakFault, link: str, direction: Any, **impairment: Any) -> _Undo | None:
+    def _do_impair(self, fault: SoakFault, link: str, direction: Any, **impairment: Any) -> _Undo | None:
         impaired = Impairment(**impairment)
         if any(self.fabric.cable(link).half_links[side].detour is not None for side in (0, 1)):
             return None
         return self.injector.impair(link, impaired, direction=direction, seed=self.plan.seed).clear
 
-    def _do_swap(self, fault: SoakFault, links: list[str]) -> _Undo | None:
+    def _do_swap_cables(self, fault: SoakFault, links: list[str]) -> _Undo | None:
         if any(self.fabric.cable(link).swapped for link in links) or links[0] == links[1]:
             return None
         self.injector.swap(*links)
         return lambda: self.injector.swap(*links)
 
-    def _do_crash(self, fault: SoakFault, switch: str) -> _Undo:
+    def _do_switch_crash(self, fault: SoakFault, switch: str) -> _Undo:
         self.kill(switch)
         return lambda: self.restart(switch)
 
-    def _do_freeze(self, fault: SoakFault, switch: str) -> _Undo:
+    def _do_switch_freeze(self, fault: SoakFault, switch: str) -> _Undo:
         self.freeze(switch)
         return lambda: self.thaw(switch)
 
@@ -230,12 +230,12 @@ class SoakHarness:
             known.route(known.model.port(port).usid, to or None)
         return lambda: known.provision() if known.alive else None
 
-    def _do_noise(
+    def _do_background(
         self, fault: SoakFault, source: str, destination: str, path: tuple[int, int], rate_pps: float
     ) -> _Undo:
         size = self.plan.fabric.spec.path_mtu
-        rate_pps = min(rate_pps, _MAX_NOISE / (fault.until - fault.at))
-        return self.injector.background(source, destination, path, rate_pps, size, f"noise-{fault.at}").clear
+        rate_pps = min(rate_pps, _MAX_BACKGROUND / (fault.until - fault.at))
+        return self.injector.background(source, destination, path, rate_pps, size, f"background-{fault.at}").clear
 
     def _do_deny(self, fault: SoakFault, what: str) -> _Undo | None:
         source = f"soak-{fault.at}"
@@ -264,6 +264,6 @@ class SoakHarness:
         return lambda: self._admin(host, port, -1)
 
     def _admin(self, host: str, port: int, by: int) -> None:
-        """Several may want a port disabled; a host that was restarted meanwhile forgot it."""
+        """Enable a port when no fault disables it any more; a host that was restarted meanwhile has forgotten it."""
         requests = self._down[host, port] = self._down.get((host, port), 0) + by
         self.transports[host].ports.set_admin(port, requests == 0, self.clock.seconds)

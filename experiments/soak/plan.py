@@ -1,7 +1,6 @@
 """Plan of one seed: a fabric, transfers between its hosts, and their faults. Pure: the seed decides everything.
 
-Everything that breaks is whole again at `SoakPlan.calm_at`; until then anything may happen to any cable, switch or
-host, all paths at once included.
+All faults are over at `SoakPlan.calm_at`; until then they may hit any cable, switch or host, and all paths at once.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LINKS = (
     LinkSpec.model_validate({"rate": "400 Gb/s", "delay": 2e-8}),
     LinkSpec.model_validate({"rate": "50 Mb/s", "delay": 1e-3}),
 )
-_FAULT_RTTS = 60  # how long things break, in round trips
+_FAULT_RTTS = 60  # round trips in which faults occur
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class SoakPlan:
     after: tuple[SoakFlow, ...]  # of hosts that were restarted, begun after each restart
     rtt: float
     calm_at: float
-    slow: tuple[tuple[str, float], ...] = ()  # cables, and seconds that each is longer for good
+    slow: tuple[tuple[str, float], ...] = ()  # cables longer than configured, and by how many seconds
     ev_profile: dict[str, Any] = field(default_factory=dict)  # fields of the default EV profile
-    notice: float = 0.0  # seconds until peers hear that a host was restarted
+    notice: float = 0.0  # seconds until peers are notified that a host was restarted
     idle: float = 0.0  # seconds without work before the last writes
 
 
@@ -84,7 +83,7 @@ def draw(seed: int) -> SoakPlan:
 
 
 def _slow(rng: random.Random, fabric: Fabric) -> tuple[tuple[str, float], ...]:
-    """Cables that are longer than the others."""
+    """Draw cables that are longer than configured."""
     if rng.random() < 0.8:
         return ()
     most = 0.3 * nodefiles.longest_rtt(fabric)
@@ -92,7 +91,7 @@ def _slow(rng: random.Random, fabric: Fabric) -> tuple[tuple[str, float], ...]:
 
 
 def _ev_profile(rng: random.Random) -> dict[str, Any]:
-    """Mostly all paths; else few EVs, so that backups are drawn and the floor counts."""
+    """Draw an EV profile: mostly all paths; else few EVs, so that backups and ev_min_active have an effect."""
     if rng.random() < 0.7:
         return {}
     active = rng.choice((1, 2))

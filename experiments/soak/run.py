@@ -56,7 +56,7 @@ def _all_begun(plan: SoakPlan) -> float:
 
 
 def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list[str]:
-    """Let time pass until it is done, for `limit` seconds at most."""
+    """Let time pass until `done`, for `limit` seconds at most; return violations."""
     step = max(harness.plan.rtt, 1e-3)
     end = harness.clock.seconds + limit
     while not done() and harness.clock.seconds < end:
@@ -68,7 +68,7 @@ def _until(harness: SoakHarness, done: Callable[[], bool], limit: float) -> list
 
 
 def _quiet(harness: SoakHarness) -> list[str]:
-    """Let everything come to rest."""
+    """Let time pass until no timer is left."""
     until = harness.clock.now + ticks(QUIET_S)
     while (due := harness.clock.next_due()) is not None and due <= until:
         harness.clock.run(due)

@@ -79,7 +79,7 @@ def test_a_responder_that_forgets_a_packet_is_found(monkeypatch):
 def test_what_is_not_over_when_it_should_be_is_found(monkeypatch):
     monkeypatch.setattr(soak, "QUIET_S", 0.0)
     flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
-    texts = soak.run_plan(planned(flow, faults=(SoakFault("crash", 2 * RTT, 60 * RTT, {"switch": "t1-p1-1"}),)))
+    texts = soak.run_plan(planned(flow, faults=(SoakFault("switch_crash", 2 * RTT, 60 * RTT, {"switch": "t1-p1-1"}),)))
     assert any("is still ASSUMED_BAD" in text for text in texts)
     assert any("a timer is left" in text for text in texts)
 
@@ -105,7 +105,7 @@ RTT = planned().rtt
 
 
 def cut(begin, end):
-    return SoakFault("cut", begin * RTT, end * RTT, {"links": ["h2-p2/t0-p2-2"]})
+    return SoakFault("link_down", begin * RTT, end * RTT, {"links": ["h2-p2/t0-p2-2"]})
 
 
 def holds(plan):
@@ -145,7 +145,7 @@ def test_a_port_that_is_believed_down_for_ever_is_found(monkeypatch):
 @pytest.mark.sources
 def test_a_path_that_stays_out_of_rotation_is_found(monkeypatch):
     flow = SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {})
-    plan = planned(flow, faults=(SoakFault("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),))
+    plan = planned(flow, faults=(SoakFault("switch_crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),))
     assert holds(plan)
     restore = EvSet.restore
 
@@ -167,7 +167,7 @@ def test_bytes_that_stay_in_flight_are_found(monkeypatch):
     monkeypatch.setattr(InFlight, "lost", lost)
     plan = planned(
         SoakFlow("h1", "h2", 0.0, ((40960, False),) * 8, {}),
-        faults=(SoakFault("crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),
+        faults=(SoakFault("switch_crash", 2 * RTT, 40 * RTT, {"switch": "t1-p1-1"}),),
     )
     assert any("bytes are counted in flight to" in text for text in soak.run_plan(plan))
 
