@@ -26,7 +26,7 @@ CABLE = "t0-p1-1/t1-p1-2"
 SETTLED = 2.0  # seconds of traffic before the picture begins
 BEFORE, AFTER = 0.045, 0.115  # seconds that it shows
 SLOWER = 110  # times
-_SENT = 1e-4  # seconds between a frame's leaving and the record of it, either way
+_SENT = 1e-4  # seconds by which the record of a retransmission may differ from the frame's departure
 WIDE, HIGH = 1000, 388
 ROWS = 62, 172, 290
 SWITCH, HOST = (62, 26), (70, 28)
@@ -41,7 +41,7 @@ STILL = (
 
 
 class Journey(NamedTuple):
-    """Path of one frame: places and seconds since it was sent, its kind, and True if it was lost at the end."""
+    """Path of one frame: `stops` are nodes, with the seconds since it was sent; `again`: it is a retransmission."""
 
     began: float
     stops: tuple[tuple[str, float], ...]
@@ -121,12 +121,11 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
         f".d,.a{{animation-duration:{loop:g}s}}.d{{r:5px}}.a{{r:2.6px}}.r{{stroke:var(--ink);stroke-width:2.5}}{planes}"
         f".v{{animation:{loop:g}s step-end infinite}}"
     )
-    when = percent(cut - start)
-    gap = percent(retired - start)
+    cut_at, retired_at = percent(cut - start), percent(retired - start)
     whole = (
-        f"@keyframes up{{0%{{opacity:1}}{when}{{opacity:0}}}}@keyframes down{{0%{{opacity:0}}{when}{{opacity:1}}}}"
-        f"@keyframes mid{{0%{{opacity:0}}{when}{{opacity:1}}{gap}{{opacity:0}}}}"
-        f"@keyframes end{{0%{{opacity:0}}{gap}{{opacity:1}}}}"
+        f"@keyframes up{{0%{{opacity:1}}{cut_at}{{opacity:0}}}}@keyframes down{{0%{{opacity:0}}{cut_at}{{opacity:1}}}}"
+        f"@keyframes mid{{0%{{opacity:0}}{cut_at}{{opacity:1}}{retired_at}{{opacity:0}}}}"
+        f"@keyframes end{{0%{{opacity:0}}{retired_at}{{opacity:1}}}}"
         "@keyframes pulse{from{r:12px;opacity:.8}to{r:30px;opacity:0}}"
         ".up{animation-name:up}.cut{opacity:0;animation-name:down}.mid{opacity:0;animation-name:mid}.last{opacity:0;animation-name:end}"
         ".pulse{fill:none;stroke:var(--bad);stroke-width:3;animation:pulse 1.4s ease-out infinite}"
@@ -146,9 +145,9 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
         ("last", f"{late:.0f} ms later, {rtts:.1f} round trips, h1 has left that path", f"{counts}; the others go on"),
     ]
     captions = "".join(
-        f'<text class="k v {name}" x="500" y="338">{said}</text>'
-        f'<text class="s c v {name}" x="500" y="366">{more}</text>'
-        for name, said, more in words
+        f'<text class="k v {name}" x="500" y="338">{title}</text>'
+        f'<text class="s c v {name}" x="500" y="366">{text}</text>'
+        for name, title, text in words
     )
     names = "".join(
         f'<text class="s" x="{(n + 0.5) * WIDE / fabric.planes:g}" y="22" font-weight="600">plane {n + 1}</text>'

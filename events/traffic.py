@@ -14,8 +14,8 @@ class QpPair(TypedDict):
     destination_qp: Qp
 
 
-class FlowEnds(TypedDict):
-    """Flow of a workload, with its QPs; a size of 0 is one that is not known before."""
+class FlowEndpoints(TypedDict):
+    """Flow of a workload, with its QPs; the size is 0 where it is not known in advance."""
 
     flow: str
     source: str
@@ -35,7 +35,7 @@ class TrafficStart(Event):
     destination: str
     size: Bytes
     qps: dict[str, Qp] | None = None
-    flows: list[FlowEnds]
+    flows: list[FlowEndpoints]
 
 
 @event

@@ -59,7 +59,7 @@ class Manifest(NamedTuple):
 
 
 def folder(tree: Path = TREE) -> Path:
-    """Return the folder of builds for this Python, and the manifest of the one that counts."""
+    """Return the folder with the builds for this Python and the manifest that names the one in use."""
     installed = tree / "mrclab" / INSTALLED / TAG
     return installed if installed.is_dir() else tree / "build" / "compiled" / TAG
 
@@ -82,7 +82,7 @@ def digest(source: Path | str) -> str:
 
 
 def read(file: Path) -> Manifest | None:
-    """A manifest, if this is one."""
+    """Return the manifest in a file; None if it is none."""
     try:
         return Manifest(**json.loads(file.read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -90,7 +90,7 @@ def read(file: Path) -> Manifest | None:
 
 
 def missing_requirement() -> str:
-    """Why nothing can be compiled here, or nothing."""
+    """Return why nothing can be compiled here; empty where it can."""
     return missing_compiler() or _missing_package()
 
 
@@ -122,7 +122,7 @@ _COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.rdma.", "mrclab.h
 
 
 class Finder:
-    """Finds the modules of a build. Whether it may is looked up once, when the first of them is imported."""
+    """Finds the modules of a build, if it is of these sources: that is checked once, at the first import of one."""
 
     def __init__(self, tree: Path = TREE, manifest: Path | None = None) -> None:
         self._tree = tree
@@ -135,7 +135,7 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The extension module of this name, if there is one and the build counts."""
+        """Return the extension module of this name, if there is one and the build runs."""
         if not name.startswith("mrclab"):
             return None
         known = self._read()
@@ -151,9 +151,9 @@ class Finder:
         return importlib.util.spec_from_file_location(name, f"{self._home}/{module}", submodule_search_locations=inside)
 
     def state(self) -> State:
-        """Return True if the build counts in this process; RuntimeError where it must and does not."""
+        """Return the form that runs in this process; RuntimeError if it must be compiled and is not."""
         if self._state is None:
-            self._state = self._look()
+            self._state = self._check()
             if not self._state.runs and os.environ.get(VARIABLE) == "1":
                 text = f"{VARIABLE} is 1, but what runs is {self._state.text}; unset it, or: {remedy()}"
                 self._state = None  # the next caller gets the error again
@@ -166,14 +166,14 @@ class Finder:
             self._known, self._was_read = read(self.manifest), True
         return self._known
 
-    def _look(self) -> State:
+    def _check(self) -> State:
         if os.environ.get(VARIABLE) == "0":
             return State(False, f"plain Python, as {VARIABLE} is 0")
         known = self._read()
         if known is None:
             return State(False, "plain Python, as nothing is compiled")
         tree = str(self._tree)
-        changed = [name for name, digest_then in known.sources.items() if not _is(tree, name, digest_then)]
+        changed = [name for name, digest_then in known.sources.items() if not _is_unchanged(tree, name, digest_then)]
         if changed:
             more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             first = changed[0].removeprefix("mrclab/")
@@ -188,7 +188,7 @@ class Finder:
 
 
 def _load(library: Path, size: int) -> None:
-    """Load the modules that the extension modules refer to by name."""
+    """Load the library, in which the extension modules find their code by name."""
     if library.stat().st_size != size:  # the loader would map what is not there, which ends the process
         raise ImportError(f"{library.name} is not whole")
     spec = importlib.util.spec_from_file_location(LIBRARY, library)
@@ -199,7 +199,7 @@ def _load(library: Path, size: int) -> None:
     sys.modules[LIBRARY] = module
 
 
-def _is(tree: str, name: str, known: str) -> bool:
+def _is_unchanged(tree: str, name: str, known: str) -> bool:
     """Return True if a source is as it was."""
     try:
         return digest(_source(tree, name)) == known
@@ -236,11 +236,11 @@ def runs(sources: dict[str, str]) -> bool:
 
 
 def take(manifest: Path) -> None:
-    """Have the build of another manifest found, before anything was."""
+    """Use the build of another manifest; call it before the first import of a compiled module."""
     _finder.manifest = manifest
 
 
 def offer() -> None:
-    """Have the modules of a build found before their sources."""
+    """Make imports find the modules of a build before their sources."""
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

@@ -32,7 +32,7 @@ PARTS = {
     "switches provisioned": "provisioned",
     "cables verified": "verified",
 }
-"""Stages of bring-up, in order: the lab's name → the table's."""
+"""Stages of bring-up, in order: name in the lab → name in the table."""
 
 RUN_DIR = Path("/run/mrclab-bench/lab")
 _SHAPES = {4: (1, 2, 2), 16: (2, 4, 4), 64: (4, 8, 8), 128: (4, 16, 16)}  # switches → planes, T0s and T1s of each
@@ -42,14 +42,14 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Part:
-    """Seconds."""
+    """Wall-clock and CPU seconds of a stage."""
 
     wall: float
     cpu: float
 
 
 @dataclass(frozen=True)
-class Weight:
+class ProcessMemory:
     """Memory of one process, MB: private without receive rings; the rings; proportional share of everything."""
 
     private: float
@@ -66,7 +66,7 @@ class BringUp:
     cables: int
     target: str
     parts: dict[str, Part]
-    memory: dict[str, Weight]
+    memory: dict[str, ProcessMemory]
 
     @property
     def total(self) -> Part:
@@ -121,18 +121,20 @@ def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) 
     watch = Stopwatch(run_dir.parent)
     with wire_world(model, watch.progress, target=target, run_dir=run_dir) as lab:
         watch.lap("")
-        weights: dict[str, list[Weight]] = {}
+        weights: dict[str, list[ProcessMemory]] = {}
         for name, pid in lab.emulation.processes().items():
             kind = "switch" if model.has_switch(name) else "agent" if model.has_host(name) else name
-            weights.setdefault(kind, []).append(_weight(pid))
+            weights.setdefault(kind, []).append(_memory_of(pid))
         memory = {kind: _mean(some) for kind, some in weights.items()}
         name = lab.emulation.target.name
     return BringUp(switches, len(model.hosts), len(model.links), name, watch.parts, memory)
 
 
 def _wait_for_the_kernel(name: str) -> None:
-    """Wait until the namespaces of labs before are gone: the kernel takes them apart later, one after the other, and
-    keeps others from making some meanwhile. One more, with the end of a cable that we see, is the last of them.
+    """Wait until the kernel has removed the namespaces of earlier labs, as it makes none meanwhile.
+
+    It removes them later, in order: when one more that is deleted last is gone, all are. Its end of a veth pair goes
+    with it, and so does ours, which we see.
     """
     with contextlib.ExitStack() as ends:
         spaces = []
@@ -159,7 +161,7 @@ def _cpu(pid: int) -> float:
     return sum(map(int, fields[11:15])) / _TICK
 
 
-def _weight(pid: int) -> Weight:
+def _memory_of(pid: int) -> ProcessMemory:
     kilobytes: Counter[str] = Counter()
     rings = False
     for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -170,12 +172,12 @@ def _weight(pid: int) -> Weight:
             kilobytes["rings" if rings else "private"] += int(words[1])
         elif words[0] == "Pss:":
             kilobytes["pss"] += int(words[1])
-    return Weight(*(kilobytes[what] / 1024 for what in ("private", "rings", "pss")))
+    return ProcessMemory(*(kilobytes[what] / 1024 for what in ("private", "rings", "pss")))
 
 
-def _mean(weights: list[Weight]) -> Weight:
+def _mean(weights: list[ProcessMemory]) -> ProcessMemory:
     count = len(weights)
-    return Weight(
+    return ProcessMemory(
         sum(one.private for one in weights) / count,
         sum(one.rings for one in weights) / count,
         sum(one.pss for one in weights) / count,
@@ -187,9 +189,7 @@ def table(results: Sequence[BringUp]) -> str:
     lines = ["switches (target)    " + "".join(f"{f'{r.switches} ({r.target})':>15}" for r in results)]
     lines.append("hosts, cables        " + "".join(f"{f'{r.hosts}, {r.cables}':>15}" for r in results))
     lines.append("seconds, of CPU      " + f"{'':>15}" * len(results))
-    rows = {part: [r.parts[part] for r in results] for part in PARTS.values()} | {
-        "together": [r.total for r in results]
-    }
+    rows = {part: [r.parts[part] for r in results] for part in PARTS.values()} | {"total": [r.total for r in results]}
     lines += [f"  {name:19s}" + "".join(f"{p.wall:8.2f} {p.cpu:6.2f}" for p in row) for name, row in rows.items()]
     lines.append("MB of each process   private, Pss; receive rings, which are private too")
     for kind in ("switch", "agent", "controller"):

@@ -15,9 +15,9 @@ _KIB = 1024  # unit of ru_maxrss on Linux
 
 @dataclass(frozen=True)
 class SimCost:
-    """One run: seconds of wall and CPU of the whole process, bytes of memory at most, data packets sent (again, too).
+    """Cost of one run: wall-clock and CPU seconds of the whole process, its largest memory in bytes.
 
-    `completions` are in virtual seconds, sorted.
+    `packets`: data packets sent, `again` of them retransmissions; `completions`: virtual seconds, sorted.
     """
 
     wall: float

@@ -28,8 +28,8 @@ _DELAY_NS = 1331  # of each link
 _BDP = 36  # packets: 12 µs at 100 Gb/s
 _ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
 _QUEUE = {"ecn_min": _ECN_MIN, "ecn_max": _ECN_MAX, "trim_threshold": _BDP, "last_hop_trim_threshold": _BDP}
-_CHIP = 400  # packets that a port of uet-htsim's lossless fabric holds: none is ever full, and 5 % are one level
-_XOFF, _XON = 15, 12  # packets of an ingress port at which it pauses its peer, and lets it go on
+_CHIP = 400  # packets of buffer of a port in uet-htsim's lossless fabric: more than ever wait there
+_XOFF, _XON = 15, 12  # packets in an ingress port at which it pauses its peer, and resumes it
 _FLOWLET_GAP = 6e-6  # seconds
 DCQCN_MARK = 7  # packets of an output queue behind which uet-htsim's DCQCN has every packet marked
 _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
@@ -41,7 +41,7 @@ _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the
 
 
 def _paused(full: int, marks: bool) -> dict[str, Any]:
-    """Queues that pause at the thresholds of uet-htsim, in packets of `full` bytes; with `marks`, mark at its one."""
+    """Return queues with PFC at uet-htsim's thresholds, in packets of `full` bytes; `marks`: also with DCQCN's ECN."""
     queue = {"buffer": 10_000 * full, "pfc": {"xoff": _XOFF * full, "xon": _XON * full}}
     return {**queue, "ecn_min": DCQCN_MARK, "ecn_max": DCQCN_MARK + 1} if marks else queue
 
@@ -56,7 +56,7 @@ def permutation(hosts: int, rng: random.Random) -> _Pairs:
 
 
 def incast(hosts: int, rng: random.Random) -> _Pairs:
-    """Sixteen hosts, or as many as there are, send to one."""
+    """Sixteen hosts, or all others where there are fewer, send to one."""
     target, *senders = rng.sample(range(hosts), min(_GROUP + 1, hosts))
     return ((sender, target) for sender in senders)
 
@@ -86,7 +86,7 @@ def poisson(hosts: int, rng: random.Random, flows: int = FLOWS) -> _Pairs:
 
 
 def starts(load: SimLoad) -> Iterator[int]:
-    """Start times of Poisson transfers, whole microseconds as uet-htsim reads them: half of each link's rate."""
+    """Yield start times of Poisson transfers, which load each link by half: whole µs, as uet-htsim reads them."""
     rng = random.Random(f"{load.seed}/starts")
     for _ in range(load.hosts):
         at = 0.0
@@ -105,7 +105,7 @@ TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
 
 
 def hosts_per_t0(hosts: int) -> int:
-    """The smallest n, a power of two, with 2n² hosts: hosts of a T0, and its uplinks."""
+    """Return the hosts of a T0, as many as its uplinks: the smallest power of two n with 2n² ≥ hosts."""
     found = 4
     while 2 * found * found < hosts:
         found *= 2
@@ -119,7 +119,7 @@ class SimLoad:
     `flows` is the number of transfers that each host of a Poisson load begins.
     `own`: with the lab's defaults in place of the common settings: EV profile, queue thresholds, last hop unmarked.
     `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
-    uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are the words of uet-htsim for its own, where they
+    uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are command-line options of uet-htsim, where they
     are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.
     """
 
@@ -219,7 +219,7 @@ class SimLoad:
         )
 
     def options(self) -> list[str]:
-        """All other records."""
+        """Return the other command-line options of uet-htsim."""
         senders = self.hosts if self.traffic == "whole-incast" else _GROUP
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
         begun = round(2 * self.gap * self.flows) if self.traffic == "poisson" else 0  # µs in which all have begun

@@ -1,4 +1,4 @@
-"""Results side by side: a table for a terminal, a picture, docs/results/htsim.md; and sections of other pages."""
+"""Results of both simulators: a table for a terminal, a picture, docs/results/htsim.md; sections of other pages."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from mrclab.lab.scenario.units import show_bytes
 
 SHARES = {"least": 0.0, "median": 0.5, "99 %": 0.99, "most": 1.0}
 COLUMNS = (
-    "hosts", "traffic", "simulator", "packets", "again", "wall s", "CPU s", "packets/s", "CPU µs/packet", "memory",
-    *(f"{name} µs" for name in SHARES),
+    "hosts", "traffic", "simulator", "packets", "retransmitted", "wall s", "CPU s", "packets/s", "CPU µs/packet",
+    "memory", *(f"{name} µs" for name in SHARES),
 )  # fmt: skip
 _MIN_CPU = 0.01  # seconds: resolution of process clocks
-_LIMIT = 0.1  # most difference of completion times
+_LIMIT = 0.1  # relative difference up to which completion times are near each other
 _COLUMNS = 120
 _MEDIAN, _TAIL = SHARES["median"], SHARES["99 %"]
 
 
 @dataclass(frozen=True)
 class SimRow:
-    """One load in one simulator, all seeds together: completions, mean costs; `cpus` in the order of seeds."""
+    """One load in one simulator: completion times of all seeds, mean costs; `cpus`: CPU seconds of each seed."""
 
     load: SimLoad
     cost: SimCost
@@ -63,7 +63,7 @@ class SimRow:
 
 
 def terminal(rows: Sequence[SimRow]) -> Table:
-    """All rows."""
+    """Return the table of all rows for a terminal."""
     table = grid(*COLUMNS)
     for row in rows:
         table.add_row(*row.cells())
@@ -78,7 +78,7 @@ def pairs(rows: Sequence[SimRow]) -> list[tuple[SimRow, SimRow]]:
     return [(two[0], two[1]) for two in found.values() if len(two) == 2]
 
 
-def times_cpus(here: SimRow, there: SimRow) -> list[float]:
+def cpu_ratios(here: SimRow, there: SimRow) -> list[float]:
     """Return the CPU time here as a multiple of uet-htsim's, for each seed."""
     return [one / max(other, _MIN_CPU) for one, other in zip(here.cpus, there.cpus, strict=True)]
 
@@ -167,7 +167,7 @@ def _costs(both: Sequence[tuple[SimRow, SimRow]]) -> str:
     lines = []
     for here, there in both:
         cells = [f"{here.load.hosts:,}", here.load.traffic, str(len(here.cpus)), f"{here.cost.packets:,}"]
-        cells += [_spread(here.cpus), _spread(there.cpus), _spread(times_cpus(here, there))]
+        cells += [_spread(here.cpus), _spread(there.cpus), _spread(cpu_ratios(here, there))]
         lines.append([*cells, *(f"{row.cost.memory / 2**20:,.0f}" for row in (here, there))])
     return markdown(head, lines)
 
@@ -179,7 +179,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def _slower_here(both: Sequence[tuple[SimRow, SimRow]]) -> str:
     """Return a sentence with the loads that need more CPU time here, the worst first, and with the others."""
-    found = sorted(((fmean(times_cpus(*two)), two[0].load) for two in both), key=lambda each: -each[0])
+    found = sorted(((fmean(cpu_ratios(*two)), two[0].load) for two in both), key=lambda each: -each[0])
     words = [f"{load.traffic} on {load.hosts:,} hosts {times:.2f} times" for times, load in found]
     slower_here = sum(times > 1 for times, _load in found)
     sentences = [f"**More CPU time here than there**: {', '.join(words[:slower_here])}."] if slower_here else []

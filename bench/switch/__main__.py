@@ -42,7 +42,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def effort(args: argparse.Namespace) -> Effort:
-    """Return duration and repetitions."""
+    """Return duration and repetitions of the measurement."""
     if args.quick:
         return QUICK
     sizes = tuple(args.size) if args.size else Effort.sizes
@@ -101,7 +101,7 @@ def show(results: list[SwitchResult], console: Console) -> None:
 
 
 def _speeds(results: list[SwitchResult]) -> Table:
-    headings = ("frame", "loss-free", "saturated", "CPU/packet", "program's", "latency, median", "99 %")
+    headings = ("frame", "loss-free", "saturated", "CPU/packet", "P4 program alone", "latency, median", "99 %")
     table = grid("", *headings, title="one direction, one CPU for the switch", left=1)
     for result in results:
         for number, (size, speed) in enumerate(result.speeds.items()):
@@ -128,9 +128,9 @@ def _processes(results: list[SwitchResult]) -> Table:
         (f"{INSERTS} inserts, one RPC each", lambda r: _time(r.inserts_single_seconds)),
         ("one insert, median", lambda r: _time(r.insert_seconds)),
         ("an empty RPC of grpc in Python", lambda r: _time(r.rpc_floor_seconds)),
-        ("resident", lambda r: _memory(r.resident_bytes)),
-        ("of it private", lambda r: _memory(r.private_bytes)),
-        ("many switches ready", lambda r: f"{r.fleet}: {_time(r.fleet_seconds)}" if r.fleet else NO_VALUE),
+        ("resident memory", lambda r: _memory(r.resident_bytes)),
+        ("private memory", lambda r: _memory(r.private_bytes)),
+        ("switches started together", lambda r: f"{r.fleet}: {_time(r.fleet_seconds)}" if r.fleet else NO_VALUE),
     ]
     for title, cell in rows:
         table.add_row(title, *(cell(result) for result in results))

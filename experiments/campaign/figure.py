@@ -41,7 +41,9 @@ _TICKS = 8  # that fit beside each other below a plot
 
 @dataclass(frozen=True)
 class PlottedPoint:
-    """One point: its x, the number of samples, and its figure with a 95 % interval (None of fewer than two seeds)."""
+    """One point: the value of the field that has a line each, that of the field that has a column each, x, the number
+    of samples, and the figure with its 95 % interval (None of fewer than two seeds).
+    """
 
     by: str
     column: str
@@ -54,7 +56,10 @@ class PlottedPoint:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of a group of runs: a percentile of flows in µs, or an expectation's figure."""
+    """A figure of a group of runs: a percentile of flows in µs, or an expectation's figure.
+
+    `pooled` returns the number of samples of a group and its figure, `single` the figure of one run.
+    """
 
     label: str
     pooled: Callable[[Sequence[Row]], tuple[int, float | None]]
@@ -94,7 +99,7 @@ def figure(
         raise LabError(f"--output {to}: name a picture that ends in {', '.join(_PICTURES)}")
     found = plotted(directory, x, y, by, columns, scale, x_label, columns_label)
     with naming(to):
-        draw(found).savefig(to, dpi=130, metadata=_NO_DATE.get(to.suffix, {}))
+        draw(found).savefig(to, dpi=130, metadata=_UNDATED.get(to.suffix, {}))
     if table is not None:
         with naming(table):
             table.write_text(markdown(found), encoding="utf-8")
@@ -182,10 +187,10 @@ def measure(rows: Sequence[Row], name: str) -> Measure:
     return Measure(f"{name}, {unit}" if unit else name, mean, single)
 
 
-def _percentile(share: float, slow: bool) -> Measure:
+def _percentile(share: float, as_slowdown: bool) -> Measure:
     def times(group: Sequence[Row]) -> list[float]:
         flows = [flow for row in group for flow in row.get("flows", ())]
-        if slow:
+        if as_slowdown:
             return [flow[4] if flow[3] is not None else math.inf for flow in flows]
         return [(flow[3] - flow[2]) * _MICRO if flow[3] is not None else math.inf for flow in flows]
 
@@ -197,9 +202,8 @@ def _percentile(share: float, slow: bool) -> Measure:
     def single(row: Row) -> float | None:
         return pooled([row])[1]
 
-    return Measure(
-        f"{'slowdown' if slow else 'completion'} p{100 * share:g}" + ("" if slow else ", µs"), pooled, single
-    )
+    label = f"slowdown p{100 * share:g}" if as_slowdown else f"completion p{100 * share:g}, µs"
+    return Measure(label, pooled, single)
 
 
 def points_of(
@@ -234,14 +238,14 @@ def markdown(found: Plotted) -> str:
     cells: dict[tuple[str, str, str], list[str]] = {}
     for at, (_, points) in enumerate(found.curves):
         for one in points:
-            key = one.by, one.column, "–" if one.x is None else _place(one.x)
+            key = one.by, one.column, "–" if one.x is None else _x_text(one.x)
             line = cells.setdefault(key, [f"{one.count:,}", *["–"] * len(found.curves)])
             line[1 + at] = _shown(one)
     lines = [[key[0], *([key[1]] if column_heads else []), key[2], *line] for key, line in cells.items()]
     return grid.markdown(head, lines) + "\n"
 
 
-def _place(x: float | str) -> str:
+def _x_text(x: float | str) -> str:
     return x if isinstance(x, str) else f"{x:.10g}"
 
 
@@ -265,7 +269,7 @@ def draw(found: Plotted) -> "Figure":
             for place, line in enumerate(lines):
                 _line(axis, [one for one in some if one.column == name and one.by == line], f"C{place}", line, some)
             axis.grid(alpha=0.3)
-            if _spans(some):
+            if _needs_log(some):
                 axis.set_yscale("log")
                 axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
                 axis.yaxis.set_major_formatter("{x:g}")  # 50 in place of 5 × 10¹
@@ -282,10 +286,14 @@ def draw(found: Plotted) -> "Figure":
     return figure
 
 
-_NO_DATE: Mapping[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+_UNDATED: Mapping[str, dict[str, Any]] = {  # metadata with which equal pictures are equal files
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
 
 
-def _spans(points: Sequence[PlottedPoint]) -> bool:
+def _needs_log(points: Sequence[PlottedPoint]) -> bool:
+    """Return True if the values are positive and range over more than a factor of five."""
     values = [one.value for one in points]
     return bool(values) and min(values) > 0 and max(values) > 5 * min(values)
 
@@ -311,13 +319,13 @@ def _line(axis: Any, mine: list[PlottedPoint], colour: str, label: str, every: S
 
 
 def _places(axis: Any, given: Sequence[float | str]) -> dict[float | str, float]:
-    """Set the scale and the ticks of the x axis; where each place lies there: a word at its number in the order."""
+    """Set the scale and the ticks of the x axis; return the position of each place: of words their number in order."""
     found = sorted(set(given), key=order)
     if any(isinstance(place, str) for place in found):
         axis.set_xticks(range(len(found)), found)
         return {place: float(at) for at, place in enumerate(found)}
     numbers = [float(place) for place in found]
-    ticks = [_place(number) for number in numbers]
+    ticks = [_x_text(number) for number in numbers]
     if numbers[0] > 0 and numbers[-1] >= _LOG_FROM * numbers[0]:
         axis.set_xscale("log", base=2)
         axis.set_xticks(numbers, ticks)

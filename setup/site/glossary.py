@@ -9,10 +9,10 @@ from pathlib import Path
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 _ROW = re.compile(r"^\| (?!Word|This lab's|---)(.+?) \| (.+) \|$", re.MULTILINE)
 _TAG = re.compile(r"(<[^>]+>)")
-_CLOSED = {"a", "code", "pre", "h1", "h2", "h3", "summary", "button", "title", "style", "script"}
-"""Elements in which no word is touched."""
+_SKIPPED_ELEMENTS = {"a", "code", "pre", "h1", "h2", "h3", "summary", "button", "title", "style", "script"}
+"""HTML elements in which words are left as they are."""
 _AMBIGUOUS = {"line", "world", "target", "drain", "leaf", "spine", "completion", "cable", "agent", "FAIL", "PASS"}
-"""Words that mean something else as well."""
+"""Words of the glossary with another meaning in everyday English: they are left as they are."""
 
 
 @cache
@@ -51,7 +51,7 @@ def marked(page: str, make: Callable[[str, str, str], str]) -> str:
     for part in _TAG.split(page):
         if part.startswith("<"):
             name = part.strip("</>").split()[0].lower() if part.strip("</>") else ""
-            if name in _CLOSED:
+            if name in _SKIPPED_ELEMENTS:
                 depth += -1 if part.startswith("</") else 1
             parts.append(part)
         else:

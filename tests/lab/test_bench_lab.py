@@ -42,7 +42,7 @@ def test_memory_is_told_of_each_kind_of_process_and_rings_only_of_those_that_hav
 
 def test_the_table_names_sizes_parts_and_kinds(result):
     text = bench.table([result, result])
-    assert all(word in text for word in ("4 (soft)", *PARTS.values(), "together", "switch", "agent", "controller"))
+    assert all(word in text for word in ("4 (soft)", *PARTS.values(), "total", "switch", "agent", "controller"))
 
 
 def test_a_stage_that_comes_in_pieces_is_one_part_and_what_is_no_stage_is_nobodys(tmp_path):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrclab.events.traffic import FlowEnd, FlowEnds, TrafficEnd, TrafficStart
+from mrclab.events.traffic import FlowEnd, FlowEndpoints, TrafficEnd, TrafficStart
 from mrclab.lab.errors import RunError, Unreachable
 from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
@@ -134,7 +134,7 @@ class Running:
         self.began = at
         for host in self._taking_part:
             self._call(host, "start_workload", name=self.name, at=at)
-        flows: list[FlowEnds] = [
+        flows: list[FlowEndpoints] = [
             {
                 "flow": state.flow.name,
                 "source": state.flow.source,
