@@ -37,7 +37,7 @@ SOURCES = TREE
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "hosts/workloads", "sim")
 FILES = ("hosts/nic/interface.py", "topo/srv6.py")
 LEFT_OUT = {
-    "hosts/mrc/ctl.py", "hosts/mrc/evs/profiles.py",  # the agent has subclasses of these
+    "hosts/mrc/ctl.py",  # the agent has subclasses of these
     "hosts/workloads/api.py", "hosts/workloads/digests.py", "hosts/workloads/specs.py",
     "sim/injector.py", "sim/controller.py", "sim/fabric.py", "sim/fleet.py", "sim/world.py",
 }  # fmt: skip

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
@@ -34,7 +33,7 @@ class CtlOperations:
         record: Callable[[dict[str, Any]], Any],
     ) -> None:
         self._loop = loop
-        self._ctl = Ctl(endpoint)
+        self._ctl = endpoint.ctl
         self._address = address
         self._record = record
         self._batches: dict[int, list[Result] | None] = {}  # None until it has finished

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.hosts.mrc.cc import controller_config
@@ -28,11 +29,13 @@ _PROBE_CLASSES: Final = ("NO_TRIM", "CONTROL")
 
 
 class Ctl:
-    """Operations of a controller on a host."""
+    """Operations of a controller on a host, and its profiles, by numbers that both kinds share."""
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._endpoint = endpoint
-        self._profiles = endpoint.profiles
+        self._ev_profiles: dict[int, EvProfile] = {}
+        self._cc_profiles: dict[int, tuple[str, dict[str, Any]]] = {}
+        self._numbers = count(1)
 
     # --- EV profiles --------------------------------------------------------------------------------
 
@@ -53,11 +56,20 @@ class Ctl:
                 made.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
             return made
 
-        return self._profiles.add_ev(make).number
+        return self.add_ev_profile(make).number
+
+    def add_ev_profile(self, make: Callable[[int], EvProfile]) -> EvProfile:
+        """Keep the EV profile that `make` gives for the next number."""
+        profile = make(next(self._numbers))
+        self._ev_profiles[profile.number] = profile
+        return profile
 
     def ev_profile(self, number: int) -> EvProfile:
         """EINVAL if there is no such profile."""
-        return self._profiles.ev(number)
+        try:
+            return self._ev_profiles[number]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no EV profile {number}") from None
 
     def modify_ev_profile(self, number: int, state: ProfileState) -> None:
         """Take one step of INIT ⇄ OFFLINE ⇄ ONLINE."""
@@ -65,7 +77,8 @@ class Ctl:
 
     def destroy_ev_profile(self, number: int) -> None:
         """EBUSY while QPs use it."""
-        self._profiles.remove_ev(number)
+        self.ev_profile(number).check_unused()
+        del self._ev_profiles[number]
 
     def replace_ev(self, number: int, index: int, port: int, value: bytes, all_copies: bool = False) -> None:
         """REPLACE_EV. EBUSY while QPs use the profile: in this lab a QP's set does not change under it."""
@@ -133,11 +146,13 @@ class Ctl:
     def create_cc_profile(self, algorithm: str, **config: Any) -> int:
         """A profile of a congestion control with its settings (bytes and seconds)."""
         controller_config(algorithm, config)
-        return self._profiles.add_cc(algorithm, config)
+        number = next(self._numbers)
+        self._cc_profiles[number] = algorithm, config
+        return number
 
     def cc_profile_users(self, number: int) -> int:
         """Return the number of QPs made with this profile."""
-        self._profiles.cc(number)
+        self.cc_profile(number)
         return sum(qp.cc_profile == number for qp in self._endpoint.verbs.qps.values())
 
     def destroy_cc_profile(self, number: int) -> None:
@@ -145,11 +160,14 @@ class Ctl:
         users = self.cc_profile_users(number)
         if users:
             raise VerbsError("EBUSY", f"congestion control profile {number} serves {users} QPs; destroy them first")
-        self._profiles.remove_cc(number)
+        del self._cc_profiles[number]
 
     def cc_profile(self, number: int) -> tuple[str, dict[str, Any]]:
         """Algorithm and parameters; EINVAL if there is no such profile."""
-        return self._profiles.cc(number)
+        try:
+            return self._cc_profiles[number]
+        except KeyError:
+            raise VerbsError("EINVAL", f"there is no congestion control profile {number}") from None
 
     # --- EV probes ------------------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 from typing_extensions import override
 
 from mrclab.hosts.mrc.cc.rccc import Rccc
+from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, ignore_result
 from mrclab.hosts.mrc.evs.ev import Denier
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.plane import pick
-from mrclab.hosts.mrc.evs.profiles import Profiles
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
 from mrclab.hosts.mrc.packets.controlqueue import ControlQueue, MrcPort
@@ -59,7 +59,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         by_number = self.ports.by_number
         self._ports = [by_number.get(number) for number in range(1 + max(by_number, default=0))]
         self.peers = PeerTable(config, rng, codec)
-        self.profiles = Profiles()
+        self.ctl = Ctl(self)
         self.limits = receive_limits(config)
         self.scheduler = SendScheduler(self)
         self.control = ControlQueue(self, by_number)

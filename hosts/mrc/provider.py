@@ -58,16 +58,16 @@ class MrcProvider(QpProvider[MrcQueuePair]):
 
     def _replace_numbers(self, attributes: dict[str, Any]) -> EvProfile | None:
         """Replace the numbers of Ctl's profiles in `attributes` by their settings; return the EV profile."""
-        profiles = self._endpoint.profiles
+        ctl = self._endpoint.ctl
         profile: EvProfile | None = None
         if isinstance(attributes.get("ev_profile"), int):
-            profile = profiles.ev(attributes.pop("ev_profile"))
+            profile = ctl.ev_profile(attributes.pop("ev_profile"))
             if profile.state is not ProfileState.ONLINE:
                 raise VerbsError(
                     "EINVAL", f"EV profile {profile.number} is {profile.state.name}; bring it ONLINE first"
                 )
         if isinstance(attributes.get("cc_profile"), int):
-            attributes["cc_profile"], attributes["cc_config"] = profiles.cc(attributes["cc_profile"])
+            attributes["cc_profile"], attributes["cc_config"] = ctl.cc_profile(attributes["cc_profile"])
         elif "cc_profile" in attributes:  # settings of the node config are those of its own profile
             attributes.setdefault("cc_config", {})
         return profile

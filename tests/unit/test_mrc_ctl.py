@@ -41,12 +41,12 @@ def stev(plane, uplink, tag=0):
 
 
 def explicit(host, *evs, fmt=EvFormat.STEV, min_active=1, online=True, events=()):
-    number = Ctl(host).create_ev_profile(Mode.EXPLICIT, fmt, len(evs), min_active, events)
+    number = host.ctl.create_ev_profile(Mode.EXPLICIT, fmt, len(evs), min_active, events)
     for index, (port, value) in enumerate(evs):
-        Ctl(host).replace_ev(number, index, port, value)
-    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
+        host.ctl.replace_ev(number, index, port, value)
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
     if online:
-        Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
+        host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
     return number
 
 
@@ -119,47 +119,47 @@ def test_every_format_finds_its_path_again():
 
 def test_a_profile_goes_from_init_over_offline_to_online_and_back(host):
     number = explicit(host, (1, stev(1, 1)), online=False)
-    profile = Ctl(host).ev_profile(number)
+    profile = host.ctl.ev_profile(number)
     assert profile.state is ProfileState.OFFLINE
-    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
-    refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.INIT)
-    refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.ONLINE)
-    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, ProfileState.INIT)
-    assert [entry.value for entry in Ctl(host).query_ev_array(number)] == [None], "an explicit array is empty again"
-    Ctl(host).destroy_ev_profile(number)
-    refused("EINVAL", Ctl(host).ev_profile, number)
+    host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
+    refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.INIT)
+    refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.ONLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.INIT)
+    assert [entry.value for entry in host.ctl.query_ev_array(number)] == [None], "an explicit array is empty again"
+    host.ctl.destroy_ev_profile(number)
+    refused("EINVAL", host.ctl.ev_profile, number)
 
 
 def test_unpopulated_entries_keep_a_profile_offline(host):
-    number = Ctl(host).create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, 3, 1)
-    Ctl(host).replace_ev(number, 1, 1, stev(1, 1))
-    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
-    assert "2 unpopulated" in refused("EINVAL", Ctl(host).modify_ev_profile, number, ProfileState.ONLINE)
-    states = [entry.state for entry in Ctl(host).query_ev_array(number)]
+    number = host.ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, 3, 1)
+    host.ctl.replace_ev(number, 1, 1, stev(1, 1))
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    assert "2 unpopulated" in refused("EINVAL", host.ctl.modify_ev_profile, number, ProfileState.ONLINE)
+    states = [entry.state for entry in host.ctl.query_ev_array(number)]
     assert states == [ApiState.UNKNOWN, ApiState.GOOD, ApiState.UNKNOWN]
 
 
 def test_bad_profiles_are_refused(host):
-    create = Ctl(host).create_ev_profile
+    create = host.ctl.create_ev_profile
     refused("E2BIG", create, Mode.AUTO, EvFormat.STEV, 257, 1)
     refused("EINVAL", create, Mode.AUTO, EvFormat.STEV, 8, 9)
     refused("EINVAL", create, Mode.AUTO, EvFormat.STEV, 8, 1, {ApiState.DENIED})
     refused("EINVAL", create, Mode.GENERATED, EvFormat.STEV, 8, 1)
     number = create(Mode.AUTO, EvFormat.STEV, 8, 1)
-    refused("EOPNOTSUPP", Ctl(host).replace_ev, number, 0, 1, stev(1, 1))
+    refused("EOPNOTSUPP", host.ctl.replace_ev, number, 0, 1, stev(1, 1))
     number = create(Mode.EXPLICIT, EvFormat.STEV, 1, 1)
-    refused("EINVAL", Ctl(host).replace_ev, number, 1, 1, stev(1, 1))
-    refused("EINVAL", Ctl(host).replace_ev, number, 0, 9, stev(1, 1))
-    refused("EINVAL", Ctl(host).replace_ev, number, 0, 2, stev(1, 1))
+    refused("EINVAL", host.ctl.replace_ev, number, 1, 1, stev(1, 1))
+    refused("EINVAL", host.ctl.replace_ev, number, 0, 9, stev(1, 1))
+    refused("EINVAL", host.ctl.replace_ev, number, 0, 2, stev(1, 1))
 
 
 def test_replace_can_meet_all_copies(host):
-    number = Ctl(host).create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, 3, 1)
+    number = host.ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, 3, 1)
     for index in range(3):
-        Ctl(host).replace_ev(number, index, 1, stev(1, 1))
-    Ctl(host).replace_ev(number, 0, 1, stev(1, 2), all_copies=True)
-    assert [entry.value for entry in Ctl(host).query_ev_array(number)] == [stev(1, 2)] * 3
+        host.ctl.replace_ev(number, index, 1, stev(1, 1))
+    host.ctl.replace_ev(number, 0, 1, stev(1, 2), all_copies=True)
+    assert [entry.value for entry in host.ctl.query_ev_array(number)] == [stev(1, 2)] * 3
 
 
 def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
@@ -178,11 +178,11 @@ def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
     sim.run(until=2)
     assert [c.status for c in host.verbs.poll_cq()] == ["SUCCESS"]
     assert {(p["plane"], p["uplink"]): p["sent_packets"] for p in host.stats()["paths"]} == {(1, 1): 25, (3, 2): 25}
-    refused("EBUSY", Ctl(host).destroy_ev_profile, number)
-    refused("EBUSY", Ctl(host).modify_ev_profile, number, ProfileState.OFFLINE)
-    refused("EBUSY", Ctl(host).replace_ev, number, 0, 1, stev(1, 2))
+    refused("EBUSY", host.ctl.destroy_ev_profile, number)
+    refused("EBUSY", host.ctl.modify_ev_profile, number, ProfileState.OFFLINE)
+    refused("EBUSY", host.ctl.replace_ev, number, 0, 1, stev(1, 2))
     host.verbs.destroy_qp(qa, sim.now)
-    Ctl(host).destroy_ev_profile(number)
+    host.ctl.destroy_ev_profile(number)
 
 
 @pytest.mark.parametrize("fmt", [EvFormat.SRV6, EvFormat.UDP])
@@ -190,35 +190,35 @@ def test_profiles_of_other_formats_lead_to_paths_as_well(host, fmt):
     ev = srv6.ev(2, 2, srv6.ev_tag(0))
     number = explicit(host, (2, value_of(fmt, ev, srv6.address(srv6.template_for(1, 2, 1), ev))), fmt=fmt)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
-    ((port, value, state),) = Ctl(host).query_ev_state(qp)
+    ((port, value, state),) = host.ctl.query_ev_state(qp)
     assert (port, len(value), state) == (2, fmt.value, ApiState.GOOD)
     assert host.verbs.qp(qp).evs.planes[2].usable
 
 
 def test_a_generated_profile_draws_within_its_limits(host):
-    number = Ctl(host).create_ev_profile(
+    number = host.ctl.create_ev_profile(
         Mode.GENERATED,
         EvFormat.UDP,
         16,
         4,
         expansion=Expansion(EvFormat.UDP, (EvField(4, 0x9), EvField(12, mask=0xFFF))),
     )
-    entries = Ctl(host).query_ev_array(number)
+    entries = host.ctl.query_ev_array(number)
     assert {entry.port for entry in entries} == {1, 2, 3, 4}
     assert all(entry.value[0] >> 4 == 9 for entry in entries)
-    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
-    assert len(Ctl(host).query_ev_state(qp)) == 16
+    assert len(host.ctl.query_ev_state(qp)) == 16
 
 
 def test_an_auto_profile_lets_the_implementation_draw(host):
-    number = Ctl(host).create_ev_profile(Mode.AUTO, EvFormat.SRV6, 4, 2)
+    number = host.ctl.create_ev_profile(Mode.AUTO, EvFormat.SRV6, 4, 2)
     assert "bring it ONLINE" in refused("EINVAL", host.verbs.create_qp, PEER, 0.0, ev_profile=number)
-    Ctl(host).modify_ev_profile(number, ProfileState.OFFLINE)
-    Ctl(host).modify_ev_profile(number, ProfileState.ONLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
-    states = Ctl(host).query_ev_state(qp)
+    states = host.ctl.query_ev_state(qp)
     assert sorted(port for port, _, _ in states) == [1, 2, 3, 4]
     assert host.verbs.qp(qp).evs.min_active == 2
 
@@ -229,13 +229,13 @@ def test_an_auto_profile_lets_the_implementation_draw(host):
 def test_a_denied_ev_is_left_and_can_be_allowed_again(host):
     number = explicit(host, (1, stev(1, 1)), (1, stev(1, 2)))
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
-    assert Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.DENIED, 0.0) == 1
+    assert host.ctl.modify_ev_state(number, 1, stev(1, 1), ApiState.DENIED, 0.0) == 1
     assert {host.verbs.qp(qp).evs.select(1, 0.0).uplink for _ in range(6)} == {2}
-    assert [state for _, _, state in Ctl(host).query_ev_state(qp)] == [ApiState.DENIED, ApiState.GOOD]
-    Ctl(host).modify_ev_state(number, 1, stev(1, 1), ApiState.GOOD, 0.0)
+    assert [state for _, _, state in host.ctl.query_ev_state(qp)] == [ApiState.DENIED, ApiState.GOOD]
+    host.ctl.modify_ev_state(number, 1, stev(1, 1), ApiState.GOOD, 0.0)
     assert {host.verbs.qp(qp).evs.select(1, 0.0).uplink for _ in range(6)} == {1, 2}
-    refused("EINVAL", Ctl(host).modify_ev_state, number, 1, stev(1, 1), ApiState.ASSUMED_BAD, 0.0)
-    refused("ENOENT", Ctl(host).modify_ev_state, number, 2, stev(1, 1), ApiState.DENIED, 0.0)
+    refused("EINVAL", host.ctl.modify_ev_state, number, 1, stev(1, 1), ApiState.ASSUMED_BAD, 0.0)
+    refused("ENOENT", host.ctl.modify_ev_state, number, 2, stev(1, 1), ApiState.DENIED, 0.0)
 
 
 def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host):
@@ -246,7 +246,7 @@ def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host
     ev = next(e for e in qp.evs.by_value.values() if e.plane == 2)
     qp.evs.lost(ev, 1.0, "time")
     qp.evs.restore(ev, 0.0, "probe")
-    events = Ctl(host).poll_ev_events(number)
+    events = host.ctl.poll_ev_events(number)
     assert [(e.port, e.value, e.state, e.dropped) for e in events] == [
         (2, stev(2, 1), ApiState.ASSUMED_BAD, 0),
         (2, stev(2, 1), ApiState.GOOD, 0),
@@ -254,9 +254,9 @@ def test_events_tell_of_retired_and_returned_evs_with_a_count_of_those_lost(host
     for _ in range(MAX_EVENTS):
         qp.evs.lost(ev, 1.0, "time")
         qp.evs.restore(ev, 0.0, "probe")
-    assert len(Ctl(host).poll_ev_events(number)) == MAX_EVENTS
+    assert len(host.ctl.poll_ev_events(number)) == MAX_EVENTS
     qp.evs.lost(ev, 1.0, "time")
-    assert Ctl(host).poll_ev_events(number)[0].dropped == MAX_EVENTS
+    assert host.ctl.poll_ev_events(number)[0].dropped == MAX_EVENTS
 
 
 def test_only_events_that_were_asked_for_are_kept(host):
@@ -265,7 +265,7 @@ def test_only_events_that_were_asked_for_are_kept(host):
     ev = next(iter(qp.evs.by_value.values()))
     qp.evs.lost(ev, 1.0, "time")
     qp.evs.restore(ev, 0.0, "probe")
-    assert [e.state for e in Ctl(host).poll_ev_events(number)] == [ApiState.GOOD]
+    assert [e.state for e in host.ctl.poll_ev_events(number)] == [ApiState.GOOD]
 
 
 def test_what_is_good_to_the_control_interface_before_and_after_makes_no_event(host):
@@ -276,24 +276,24 @@ def test_what_is_good_to_the_control_interface_before_and_after_makes_no_event(h
     qp.evs.skip(ev, 1.0, 0.1, "ecn")
     qp.evs.plane_down(1, 1.0, "port")
     qp.evs.plane_up(1, 0.0, "port", shadow=0.0)
-    assert Ctl(host).poll_ev_events(number) == []
+    assert host.ctl.poll_ev_events(number) == []
 
 
 # --- congestion control profiles ----------------------------------------------------------------
 
 
 def test_a_congestion_profile_carries_its_parameters_to_the_qp(host):
-    number = Ctl(host).create_cc_profile("uet-1.0-nscc", gamma=0.5, disable_qa=True)
+    number = host.ctl.create_cc_profile("uet-1.0-nscc", gamma=0.5, disable_qa=True)
     qp = host.verbs.qp(host.verbs.create_qp(PEER, 0.0, cc_profile=number))
     assert (qp.cc.parameters.gamma, qp.cc.parameters.disable_qa) == (0.5, True)
-    refused("EINVAL", Ctl(host).create_cc_profile, "uet-1.0-nscc", gama=1)
-    refused("EINVAL", Ctl(host).create_cc_profile, "none", gamma=1)
+    refused("EINVAL", host.ctl.create_cc_profile, "uet-1.0-nscc", gama=1)
+    refused("EINVAL", host.ctl.create_cc_profile, "none", gamma=1)
     refused("EINVAL", host.verbs.create_qp, PEER, 0.0, cc_profile=number + 1)
-    assert Ctl(host).cc_profile_users(number) == 1
-    refused("EBUSY", Ctl(host).destroy_cc_profile, number)
+    assert host.ctl.cc_profile_users(number) == 1
+    refused("EBUSY", host.ctl.destroy_cc_profile, number)
     host.verbs.destroy_qp(qp.qpn, 0.0)
-    Ctl(host).destroy_cc_profile(number)
-    refused("EINVAL", Ctl(host).destroy_cc_profile, number)
+    host.ctl.destroy_cc_profile(number)
+    refused("EINVAL", host.ctl.destroy_cc_profile, number)
 
 
 def test_qps_to_one_destination_share_their_controller_and_others_do_not(host):
@@ -322,7 +322,7 @@ def test_a_batch_of_probes_tells_round_trip_times_and_dead_paths_without_any_qp(
 
 
 def test_bad_probe_requests_are_refused(host):
-    probe = Ctl(host).probe_evs
+    probe = host.ctl.probe_evs
     refused("E2BIG", probe, PEER, [], 0.1, print, 0.0)
     refused("EINVAL", probe, PEER, [srv6.ev(1, 9, 0)], 0.1, print, 0.0)
     refused("EINVAL", probe, PEER, [srv6.ev(1, 1, 0)], 0.0, print, 0.0)

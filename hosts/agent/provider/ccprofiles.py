@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from mrclab.hosts.agent.provider.ctlprofile import CcProfileMask, TransportProfile, TransportProfiles, invalid
@@ -23,6 +23,7 @@ class CcProfile(TransportProfile):
     """A congestion control profile; `algorithm` empty: none."""
 
     title: ClassVar[str] = "congestion control"
+    first: ClassVar[str] = "algorithm"
 
     algorithm: str | None = None
     config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
@@ -55,16 +56,11 @@ class CcProfiles(TransportProfiles[CcProfile]):
     ) -> None:
         """mrc_ctl_modify_cc_profile."""
         profile = self.profile(number)
-        target = profile.target(bool(mask & CcProfileMask.STATE), to, bool(mask & CcProfileMask.CUR_STATE), current)
-        if profile.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & CcProfileMask.ALGORITHM):
-            raise invalid(f"congestion control profile {number} is in INIT: it needs its algorithm and OFFLINE")
+        target = profile.target(mask, to, current)
         if profile.state is ProfileState.ONLINE:
             self._take_offline(profile, target, mask)
             return
-        made = CcProfile(
-            number, target, profile.vendor, algorithm=profile.algorithm, config=profile.config,
-            configured=profile.configured,
-        )  # fmt: skip
+        made = replace(profile, state=target)
         if mask & CcProfileMask.ALGORITHM:
             if algorithm not in {"", NSCC}:
                 raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
@@ -75,14 +71,13 @@ class CcProfiles(TransportProfiles[CcProfile]):
             made.vendor = vendor
         if target is ProfileState.ONLINE:
             if not made.configured:
-                raise invalid(f"congestion control profile {number} needs its configuration before it goes ONLINE")
+                raise invalid(f"{made} needs its configuration before it goes ONLINE")
             parameters = made.parameters() if made.algorithm else {}
             made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
         self.profiles[number] = CcProfile(number) if target is ProfileState.INIT else made
 
     def _take_offline(self, profile: CcProfile, target: ProfileState, mask: CcProfileMask) -> None:
-        if mask & ~(CcProfileMask.STATE | CcProfileMask.CUR_STATE):
-            raise invalid(f"congestion control profile {profile.number} is ONLINE; take it OFFLINE to change it")
+        profile.check_only_state(mask)
         if target is ProfileState.OFFLINE:
             self._ctl.destroy_cc_profile(profile.number_online)
             profile.number_online = 0

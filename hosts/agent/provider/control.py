@@ -21,10 +21,9 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     invalid,
 )
 from mrclab.hosts.agent.provider.evprofiles import EvProfileChange, EvProfiles
-from mrclab.hosts.agent.provider.qp import CtlNumbers
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
-from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT, Ctl
+from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import uplink_of
@@ -36,6 +35,12 @@ from mrclab.topo import srv6
 
 Answer = tuple[list[int], bytes]
 _MAX_PROBES: Final = 256
+
+
+def check_controller(is_controller: bool) -> None:
+    """EPERM for a program that may not use the control interface."""
+    if not is_controller:
+        raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
 
 
 class EvQueue:
@@ -69,7 +74,7 @@ class EvQueue:
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
-class Control(CtlNumbers):
+class Control:
     """Control interface of a host's programs; this one, for a transport without it, returns EOPNOTSUPP."""
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
@@ -106,7 +111,7 @@ class ProgramCtl(Control):
     def __init__(self, endpoint: MrcEndpoint, loop: Loop) -> None:
         self._endpoint, self._loop = endpoint, loop
         self._queues: list[EvQueue] = []
-        self.ctl = Ctl(endpoint)
+        self.ctl = endpoint.ctl
         self.evs = EvProfiles(endpoint, self.ctl, self._deliver, loop)
         self.ccs = CcProfiles(self.ctl)
         self._calls: dict[Op, Callable[[list[int], bytes], Answer]] = {
@@ -118,8 +123,8 @@ class ProgramCtl(Control):
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
         """Handle a call; EPERM unless the program is a controller."""
-        if not is_controller and op is not Op.CTL_QUERY_DEVICE:
-            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        if op is not Op.CTL_QUERY_DEVICE:
+            check_controller(is_controller)
         return self._calls[op](numbers, data)
 
     def ev(self, number: int) -> int | None:
@@ -163,7 +168,7 @@ class ProgramCtl(Control):
 
     def _modify_format(self, numbers: list[int], data: bytes) -> Answer:
         number, mask, to, current, mode, fields = numbers
-        profile = self.evs.format(number)
+        profile = self.evs.formats.profile(number)
         if profile.state is ProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
             self.evs.check_format_unused(number)
         widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
@@ -171,7 +176,7 @@ class ProgramCtl(Control):
         return [], b""
 
     def _query_format(self, numbers: list[int], _data: bytes) -> Answer:
-        profile = self.evs.format(numbers[0])
+        profile = self.evs.formats.profile(numbers[0])
         return [profile.state, profile.mode, len(profile.widths)], profile.vendor + bytes(profile.widths)
 
     # --- EV profiles --------------------------------------------------------------------------------------------------

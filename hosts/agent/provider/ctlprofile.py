@@ -71,63 +71,83 @@ def invalid(text: str) -> VerbsError:
     return VerbsError("EINVAL", text)
 
 
+_STATE, _CUR_STATE, _FIRST = 1, 2, 4  # the same bits of all three masks; the last is what a profile in INIT needs
+
+
 @dataclass
 class CtlProfile:
-    """Common fields of the three kinds."""
+    """Common fields of the three kinds. `first` names the attribute that a profile in INIT needs."""
+
+    title: ClassVar[str]
+    first: ClassVar[str] = "mode"
 
     number: int
     state: ProfileState = ProfileState.INIT
     vendor: bytes = bytes(wire.VENDOR_BYTES)
 
-    def target(self, named: bool, to: int, asserted: bool, current: int) -> ProfileState:
+    def __str__(self) -> str:
+        return f"{self.title} profile {self.number}"
+
+    def target(self, mask: int, to: int, current: int) -> ProfileState:
         """Return the state to go to; EINVAL for a step that does not exist, or if CUR_STATE differs."""
-        if asserted and current != self.state:
-            raise invalid(f"profile {self.number} is {self.state.name}, not in state {current}")
-        if not named:
-            return self.state
-        if (self.state, to) not in PROFILE_STEPS:
-            raise invalid(f"profile {self.number} cannot go from {self.state.name} to state {to}")
-        return ProfileState(to)
+        if mask & _CUR_STATE and current != self.state:
+            raise invalid(f"{self} is {self.state.name}, not in state {current}")
+        if mask & _STATE and (self.state, to) not in PROFILE_STEPS:
+            raise invalid(f"{self} cannot go from {self.state.name} to state {to}")
+        target = ProfileState(to) if mask & _STATE else self.state
+        if self.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & _FIRST):
+            raise invalid(f"{self} is in INIT: it needs its {self.first} and the step to OFFLINE")
+        return target
+
+    def check_only_state(self, mask: int) -> None:
+        """EINVAL for a change of another attribute than the state; for a profile that is ONLINE."""
+        if mask & ~(_STATE | _CUR_STATE):
+            raise invalid(f"{self} is ONLINE; take it OFFLINE to change it")
 
 
 @dataclass
 class TransportProfile(CtlProfile):
     """A profile that the transport has too while it is ONLINE, by the number `number_online`."""
 
-    title: ClassVar[str]
     number_online: int = 0
 
-    def use(self) -> int:
-        """Return `number_online`; EINVAL if the profile is not ONLINE."""
-        if self.state is not ProfileState.ONLINE:
-            raise invalid(f"{self.title} profile {self.number} is {self.state.name}; bring it ONLINE first")
-        return self.number_online
+
+P = TypeVar("P", bound=CtlProfile)
+T = TypeVar("T", bound=TransportProfile)
 
 
-P = TypeVar("P", bound=TransportProfile)
-
-
-class TransportProfiles(Generic[P]):
+class ProfileTable(Generic[P]):
     """All profiles of one kind of a host, by number."""
 
     def __init__(self, kind: type[P]) -> None:
-        self.title = kind.title
+        self._title = kind.title
         self.profiles = {number: kind(number) for number in range(1, MAX_PROFILES + 1)}
 
     def profile(self, number: int) -> P:
         """Return the profile; raise EINVAL if the number is out of range."""
         if number not in self.profiles:
-            raise invalid(f"there is no {self.title} profile {number}; there are 1…{MAX_PROFILES}")
+            raise invalid(f"there is no {self._title} profile {number}; there are 1…{MAX_PROFILES}")
         return self.profiles[number]
 
+
+class TransportProfiles(ProfileTable[T]):
+    """The same of a kind that the transport has too."""
+
     def online(self, number: int) -> int | None:
-        """The transport's number of an ONLINE profile; None for 0."""
-        return self.profile(number).use() if number else None
+        """Return the transport's number of an ONLINE profile, None for 0; EINVAL for one that is not ONLINE."""
+        if not number:
+            return None
+        profile = self.profile(number)
+        if profile.state is not ProfileState.ONLINE:
+            raise invalid(f"{profile} is {profile.state.name}; bring it ONLINE first")
+        return profile.number_online
 
 
 @dataclass
 class FormatProfile(CtlProfile):
     """An EV format: the places of an expanded EV."""
+
+    title: ClassVar[str] = "EV format"
 
     mode: int = 0
     widths: tuple[int, ...] = ()
@@ -136,11 +156,9 @@ class FormatProfile(CtlProfile):
         self, mask: EvFormatMask, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes
     ) -> None:
         """mrc_ctl_modify_ev_fmt_profile; the caller checks EV profiles that use this one."""
-        target = self.target(bool(mask & EvFormatMask.STATE), to, bool(mask & EvFormatMask.CUR_STATE), current)
-        if self.state is ProfileState.ONLINE and mask & ~(EvFormatMask.STATE | EvFormatMask.CUR_STATE):
-            raise invalid(f"EV format profile {self.number} is ONLINE; take it OFFLINE to change it")
-        if self.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & EvFormatMask.MODE):
-            raise invalid(f"EV format profile {self.number} is in INIT: it needs its mode and the step to OFFLINE")
+        target = self.target(mask, to, current)
+        if self.state is ProfileState.ONLINE:
+            self.check_only_state(mask)
         chosen = mode if mask & EvFormatMask.MODE else self.mode
         places = tuple(widths) if mask & EvFormatMask.OP else self.widths
         if chosen not in FORMATS:
@@ -148,7 +166,7 @@ class FormatProfile(CtlProfile):
         if places or mask & EvFormatMask.OP:
             check_widths(FORMATS[chosen], places)
         if target is ProfileState.ONLINE and not places:
-            raise invalid(f"EV format profile {self.number} has no fields yet")
+            raise invalid(f"{self} has no fields yet")
         self.mode, self.widths = chosen, places
         if mask & EvFormatMask.VENDOR_CFG:
             self.vendor = vendor

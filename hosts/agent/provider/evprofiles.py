@@ -15,6 +15,7 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     EvOp,
     EvProfileMask,
     FormatProfile,
+    ProfileTable,
     TransportProfile,
     TransportProfiles,
     invalid,
@@ -68,19 +69,13 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: Loop) -> None:
         super().__init__(ProgramEvProfile)
         self._endpoint, self._ctl, self._deliver, self._loop = endpoint, ctl, deliver, loop
-        self.formats = {number: FormatProfile(number) for number in range(1, MAX_PROFILES + 1)}
-
-    def format(self, number: int) -> FormatProfile:
-        """Return the profile; raise EINVAL if the number is out of range."""
-        if number not in self.formats:
-            raise invalid(f"there is no EV format profile {number}; there are 1…{MAX_PROFILES}")
-        return self.formats[number]
+        self.formats = ProfileTable(FormatProfile)
 
     def check_format_unused(self, format_number: int) -> None:
         """Raise EBUSY if an ONLINE EV profile has this format."""
         for profile in self.profiles.values():
             if profile.state is ProfileState.ONLINE and profile.format == format_number:
-                raise VerbsError("EBUSY", f"EV profile {profile.number} is ONLINE with this format")
+                raise VerbsError("EBUSY", f"{profile} is ONLINE with this format")
 
     def free(self) -> int:
         """EVs that profiles may still use."""
@@ -91,11 +86,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def modify(self, number: int, change: EvProfileChange) -> None:
         """mrc_ctl_modify_ev_profile."""
         profile, mask = self.profile(number), change.mask
-        target = profile.target(
-            bool(mask & EvProfileMask.STATE), change.to, bool(mask & EvProfileMask.CUR_STATE), change.current
-        )
-        if profile.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & EvProfileMask.MODE):
-            raise invalid(f"EV profile {number} is in INIT: it needs its mode and the step to OFFLINE")
+        target = profile.target(mask, change.to, change.current)
         if profile.state is ProfileState.ONLINE:
             self._modify_online(profile, target, change)
             return
@@ -112,13 +103,13 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def _modify_online(self, profile: ProgramEvProfile, target: ProfileState, change: EvProfileChange) -> None:
         fixed = EvProfileMask.MODE | EvProfileMask.FMT_ID | EvProfileMask.COUNT | EvProfileMask.MIN_ACTIVE
         if change.mask & fixed:
-            raise invalid(f"EV profile {profile.number} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
+            raise invalid(f"{profile} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
         online = self._ctl.ev_profile(profile.number_online)
         rebuild = change.mask & EvProfileMask.FIELDS_OP or (
             change.mask & EvProfileMask.EV_OP and change.op == EvOp.REPLACE
         )
         if online.users and (rebuild or target is ProfileState.OFFLINE):
-            raise VerbsError("EBUSY", f"EV profile {profile.number} serves {online.users} QPs; destroy them first")
+            raise VerbsError("EBUSY", f"{profile} serves {online.users} QPs; destroy them first")
         if change.mask & EvProfileMask.EVENT_MASK:
             profile.events = _event_mask(change.events)
             online.event_mask = _states(profile.events)
@@ -150,8 +141,8 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         events = _event_mask(change.events) if mask & EvProfileMask.EVENT_MASK else profile.events
         if mode not in MODES:
             raise invalid(f"there is no EV mode {mode}")
-        if MODES[mode] is not Mode.AUTO and self.format(fmt).state is not ProfileState.ONLINE:
-            raise invalid(f"EV format profile {fmt} is {self.format(fmt).state.name}; bring it ONLINE first")
+        if MODES[mode] is not Mode.AUTO and (used := self.formats.profile(fmt)).state is not ProfileState.ONLINE:
+            raise invalid(f"{used} is {used.state.name}; bring it ONLINE first")
         if count > MAX_EVS:
             raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
         if count < 1 or min_active > count:
@@ -175,14 +166,14 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         self, profile: ProgramEvProfile, fields: list[tuple[int, int, int, int, int]], fmt: int | None = None
     ) -> None:
         number = profile.format if fmt is None else fmt
-        _expansion(self.format(number), fields)
+        _expansion(self.formats.profile(number), fields)
         profile.fields = fields
         for entry in profile.entries:
             if entry.value is not None:
-                entry.expanded = _expanded(self.format(number), fields, entry.value)
+                entry.expanded = _expanded(self.formats.profile(number), fields, entry.value)
 
     def _generate(self, profile: ProgramEvProfile) -> None:
-        expansion = _expansion(self.format(profile.format), profile.fields)
+        expansion = _expansion(self.formats.profile(profile.format), profile.fields)
         assert expansion is not None
         ports = [port.number for port in self._endpoint.config.ports]
         profile.entries = []
@@ -195,8 +186,8 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         mode = MODES[profile.mode]
         empty = sum(entry.value is None for entry in profile.entries)
         if empty or (mode is not Mode.AUTO and not profile.entries):
-            raise invalid(f"EV profile {profile.number} has {empty or profile.count} unpopulated entries")
-        fmt = EvFormat.STEV if mode is Mode.AUTO else FORMATS[self.format(profile.format).mode]
+            raise invalid(f"{profile} has {empty or profile.count} unpopulated entries")
+        fmt = EvFormat.STEV if mode is Mode.AUTO else FORMATS[self.formats.profile(profile.format).mode]
 
         def make(number: int) -> EvProfile:
             made = EvProfile(
@@ -209,7 +200,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
             made.denied = {(entry.port, entry.value) for entry in denied if entry.value is not None}
             return made
 
-        made = self._endpoint.profiles.add_ev(make)
+        made = self._ctl.add_ev_profile(make)
         profile.number_online = made.number
         made.transition(ProfileState.OFFLINE)
         made.transition(ProfileState.ONLINE)
@@ -229,16 +220,16 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         self, profile: ProgramEvProfile, old: tuple[int, bytes], new: tuple[int, bytes], state: int, every: bool
     ) -> None:
         if MODES[profile.mode] is not Mode.EXPLICIT:
-            raise invalid(f"EV profile {profile.number} is not explicit; its EVs cannot be replaced")
+            raise invalid(f"{profile} is not explicit; its EVs cannot be replaced")
         port, value = new
         self._ctl.query_port(port)
         if state and state not in {STATES[ApiState.GOOD], STATES[ApiState.DENIED]}:
             raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
-        expanded = _expanded(self.format(profile.format), profile.fields, value)
+        expanded = _expanded(self.formats.profile(profile.format), profile.fields, value)
         known = (0, None) if old == (0, bytes(VALUE_BYTES)) else old
         found = [entry for entry in profile.entries if (entry.port, entry.value) == known]
         if not found:
-            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {old[1].hex()} on port {old[0]}")
+            raise VerbsError("ENOENT", f"{profile} has no EV {old[1].hex()} on port {old[0]}")
         for entry in found if every else found[:1]:
             entry.port, entry.value, entry.expanded = port, value, expanded
             entry.state = ApiState.DENIED if state == STATES[ApiState.DENIED] else ApiState.GOOD
@@ -253,7 +244,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
             return
         found = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
         if not found:
-            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {value.hex()} on port {port}")
+            raise VerbsError("ENOENT", f"{profile} has no EV {value.hex()} on port {port}")
         for entry in found:
             entry.state = new_state
 
@@ -263,7 +254,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         short = value if profile.entries else value[:4]
         used = self.in_use(profile).get((port, short), [])
         if not known and not used:
-            raise VerbsError("ENOENT", f"EV profile {profile.number} has no EV {value.hex()} on port {port}")
+            raise VerbsError("ENOENT", f"{profile} has no EV {value.hex()} on port {port}")
         if ApiState.DENIED in known:
             return STATES[ApiState.DENIED]
         if ApiState.ASSUMED_BAD in used:
@@ -309,7 +300,7 @@ def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, in
         return None
     made = [EvField(width, init, low, high if high or low else None, mask) for width, init, low, high, mask in fields]
     if len(fields) > len(fmt.widths):
-        raise VerbsError("E2BIG", f"{len(fields)} fields; EV format profile {fmt.number} has {len(fmt.widths)}")
+        raise VerbsError("E2BIG", f"{len(fields)} fields; {fmt} has {len(fmt.widths)}")
     return Expansion(FORMATS[fmt.mode], made, fmt.widths)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import itertools
 import mmap
 import os
 import socket
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Control, EvQueue
+from mrclab.hosts.agent.provider.control import Control, EvQueue, check_controller
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
@@ -31,6 +32,29 @@ _GIDS: Final = 4
 _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
 
 
+T = TypeVar("T")
+
+
+class ProgramObjects(dict[int, T]):
+    """Objects of one kind of a program, by handle; `title` names the kind in messages."""
+
+    def __init__(self, title: str, most: int = _MAX_OBJECTS) -> None:
+        super().__init__()
+        self._title = title
+        self._most = most
+
+    def check_room(self) -> None:
+        """ENOMEM if the program has as many as it may."""
+        if len(self) >= self._most:
+            raise VerbsError("ENOMEM", f"a program has at most {self._most} {self._title}s")
+
+    def find(self, handle: int) -> T:
+        """Return an object; EINVAL if the program has none with this handle."""
+        if handle not in self:
+            raise VerbsError("EINVAL", f"this program has no {self._title} {handle}")
+        return self[handle]
+
+
 class ProgramContext:
     """Agent's end of one context. `handle` handles a call; `close` removes everything."""
 
@@ -43,18 +67,18 @@ class ProgramContext:
         loop: Loop,
     ) -> None:
         self.connection = connection
-        self.qps: dict[int, ProgramQp] = {}
+        self.qps: ProgramObjects[ProgramQp] = ProgramObjects("QP", MAX_QP)
         self.doorbell = -1
         self._endpoint, self._control, self._name, self._loop = endpoint, control, name, loop
         self._verbs: Verbs[Any] = endpoint.verbs
         self._memory = self._events = -1
         self._page: mmap.mmap | None = None
-        self._pds: set[int] = set()
-        self._regions: dict[int, RegionView] = {}
-        self._channels: dict[int, Channel] = {}
-        self._cqs: dict[int, SharedQueue] = {}
-        self._ev_cqs: dict[int, EvQueue] = {}
-        self._next_handle = 1
+        self._pds: ProgramObjects[int] = ProgramObjects("protection domain")
+        self._regions: ProgramObjects[RegionView] = ProgramObjects("memory region")
+        self._channels: ProgramObjects[Channel] = ProgramObjects("completion channel")
+        self._cqs: ProgramObjects[SharedQueue] = ProgramObjects("completion queue")
+        self._ev_cqs: ProgramObjects[EvQueue] = ProgramObjects("EV event queue")
+        self._handles = itertools.count(1)  # of channels and queues
         *_, uid, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self.is_controller = uid == 0
         self._calls: dict[Op, Callable[[list[int], bytes, list[int]], Answer]] = {
@@ -144,12 +168,6 @@ class ProgramContext:
             self._page.close()
         self.connection.close()
 
-    def _new(self, kind: dict[int, object] | set[int], what: str) -> int:
-        if len(kind) >= _MAX_OBJECTS:
-            raise VerbsError("ENOMEM", f"a program has at most {_MAX_OBJECTS} {what}")
-        self._next_handle += 1
-        return self._next_handle - 1
-
     @staticmethod
     def _descriptor(descriptors: list[int]) -> int:
         if len(descriptors) != 1:
@@ -181,38 +199,32 @@ class ProgramContext:
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def _alloc_pd(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        self._new(self._pds, "protection domains")
+        self._pds.check_room()
         pd = self._verbs.alloc_pd()
-        self._pds.add(pd)
+        self._pds[pd] = pd
         return [pd], b""
 
     def _dealloc_pd(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        pd = self._own_pd(numbers[0])
+        pd = self._pds.find(numbers[0])
         if any(qp.pd == pd for qp in self.qps.values()):
             raise VerbsError("EBUSY", f"protection domain {pd} still has QPs; destroy them first")
         self._verbs.dealloc_pd(pd)
-        self._pds.remove(pd)
+        del self._pds[pd]
         return _EMPTY
-
-    def _own_pd(self, pd: int) -> int:
-        if pd not in self._pds:
-            raise VerbsError("EINVAL", f"this program has no protection domain {pd}")
-        return pd
 
     def _reg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
         pd, address, length, iova, access = numbers
-        self._new(self._regions, "memory regions")  # type: ignore[arg-type]
+        self._regions.check_room()
         if iova + length > 1 << 64:
             raise VerbsError("EINVAL", f"{length} bytes do not fit behind {iova:#x}")
         rights = Access(access & (wire.ACCESS_LOCAL_WRITE | wire.ACCESS_REMOTE_WRITE))
         view = RegionView(self._memory, address, length, self._depart)
-        region = view.region = self._verbs.memory.enter(view, self._own_pd(pd), rights, iova)
+        region = view.region = self._verbs.memory.enter(view, self._pds.find(pd), rights, iova)
         self._regions[region.lkey] = view
         return [region.lkey, region.rkey], b""
 
     def _dereg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        if numbers[0] not in self._regions:
-            raise VerbsError("EINVAL", f"this program has no memory region {numbers[0]:#x}")
+        self._regions.find(numbers[0])
         self._verbs.dereg_mr(numbers[0])
         del self._regions[numbers[0]]
         return _EMPTY
@@ -220,22 +232,18 @@ class ProgramContext:
     # --- completion queues --------------------------------------------------------------------------------------------
 
     def _create_channel(self, _numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
-        handle = self._new(self._channels, "completion channels")  # type: ignore[arg-type]
+        self._channels.check_room()
+        handle = next(self._handles)
         self._channels[handle] = Channel(self._descriptor(descriptors))
         descriptors.clear()
         return [handle], b""
 
     def _channel(self, handle: int) -> Channel | None:
-        if not handle:
-            return None
-        if handle not in self._channels:
-            raise VerbsError("EINVAL", f"this program has no completion channel {handle}")
-        return self._channels[handle]
+        """Return a channel; None for 0, which means none."""
+        return self._channels.find(handle) if handle else None
 
     def _destroy_channel(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        channel = self._channel(numbers[0])
-        if channel is None:
-            raise VerbsError("EINVAL", "there is no completion channel 0")
+        channel = self._channels.find(numbers[0])
         if channel.users:
             raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {channel.users} queues")
         del self._channels[numbers[0]]
@@ -245,7 +253,8 @@ class ProgramContext:
     def _create_cq(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
         entries = power_of_two(numbers[0], MAX_CQE, "entries")
         channel, descriptor = self._channel(numbers[1]), self._descriptor(descriptors)
-        handle = self._new(self._cqs, "completion queues")  # type: ignore[arg-type]
+        self._cqs.check_room()
+        handle = next(self._handles)
         queue = self._verbs.add_cq(lambda number: SharedQueue(number, entries, descriptor, channel, self.qps))
         queue.handle = handle
         self._cqs[handle] = queue
@@ -253,13 +262,8 @@ class ProgramContext:
             channel.users += 1
         return [handle], b""
 
-    def _cq(self, handle: int) -> SharedQueue:
-        if handle not in self._cqs:
-            raise VerbsError("EINVAL", f"this program has no completion queue {handle}")
-        return self._cqs[handle]
-
     def _destroy_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        queue = self._cq(numbers[0])
+        queue = self._cqs.find(numbers[0])
         if queue.owners:
             raise VerbsError("EBUSY", f"completion queue {numbers[0]} serves QPs; destroy them first")
         self._verbs.destroy_cq(queue.number)
@@ -273,35 +277,29 @@ class ProgramContext:
 
     def _create_qp(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
         pd, send, recv, sends, receives, signal_all = numbers
-        if len(self.qps) >= MAX_QP:
-            raise VerbsError("ENOMEM", f"a program has at most {MAX_QP} QPs")
+        self.qps.check_room()
         rings = QpRings(
             self._descriptor(descriptors),
             power_of_two(sends, MAX_SEND_WR, "send requests"),
             power_of_two(receives, MAX_RECV_WR, "receives"),
         )
-        queues = self._cq(send), self._cq(recv)
-        qp = ProgramQp(self._endpoint, self._control, rings, self._own_pd(pd), *queues, bool(signal_all), self._loop)
+        queues = self._cqs.find(send), self._cqs.find(recv)
+        qp = ProgramQp(self._endpoint, self._control, rings, self._pds.find(pd), *queues, bool(signal_all), self._loop)
         self.qps[qp.number] = qp
         return [qp.number], b""
-
-    def _qp(self, number: int) -> ProgramQp:
-        if number not in self.qps:
-            raise VerbsError("EINVAL", f"this program has no QP {number}")
-        return self.qps[number]
 
     def _modify_qp(self, numbers: list[int], data: bytes, _fds: list[int]) -> Answer:
         given = dict(zip(NUMBERS, numbers, strict=True))
         if given["vmask"] & wire.V.AV and len(data) != 16:
             raise VerbsError("EINVAL", "an address vector needs a GID")
-        self._qp(given["qp"]).modify(given, data)
+        self.qps.find(given["qp"]).modify(given, data)
         return _EMPTY
 
     def _query_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        return self._qp(numbers[0]).query()
+        return self.qps.find(numbers[0]).query()
 
     def _destroy_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        qp = self._qp(numbers[0])
+        qp = self.qps.find(numbers[0])
         qp.destroy()
         del self.qps[qp.number]
         return _EMPTY
@@ -321,32 +319,27 @@ class ProgramContext:
     # --- EV events ----------------------------------------------------------------------------------------------------
 
     def _create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        if not self.is_controller:
-            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        check_controller(self.is_controller)
         channel = self._channel(numbers[1])
         if not 1 <= numbers[0] <= MAX_CQE:
             raise VerbsError("EINVAL", f"{numbers[0]} entries are outside 1…{MAX_CQE}")
-        handle = self._new(self._ev_cqs, "EV event queues")  # type: ignore[arg-type]
+        self._ev_cqs.check_room()
+        handle = next(self._handles)
         self._ev_cqs[handle] = EvQueue(handle, numbers[0], channel)
         self._control.add(self._ev_cqs[handle])
         if channel is not None:
             channel.users += 1
         return [handle], b""
 
-    def _ev_cq(self, handle: int) -> EvQueue:
-        if handle not in self._ev_cqs:
-            raise VerbsError("EINVAL", f"this program has no EV event queue {handle}")
-        return self._ev_cqs[handle]
-
     def _poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        return [], b"".join(self._ev_cq(numbers[0]).take(numbers[1]))
+        return [], b"".join(self._ev_cqs.find(numbers[0]).take(numbers[1]))
 
     def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        self._ev_cq(numbers[0]).arm()
+        self._ev_cqs.find(numbers[0]).arm()
         return _EMPTY
 
     def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
-        queue = self._ev_cq(numbers[0])
+        queue = self._ev_cqs.find(numbers[0])
         self._control.remove(queue)
         del self._ev_cqs[numbers[0]]
         if queue.channel is not None:

@@ -9,7 +9,7 @@ import dataclasses
 import ipaddress
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.memory import gather
@@ -24,6 +24,9 @@ from mrclab.hosts.rdma.memory import MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
+
+if TYPE_CHECKING:
+    from mrclab.hosts.agent.provider.control import Control
 
 # attributes that verbs programs often set and MRC does not have: accepted without effect
 _IGNORED: Final = (
@@ -86,23 +89,11 @@ class _NoRemoteWrites:
         return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
 
 
-class CtlNumbers:
-    """Lookup of profile numbers: from the program's to the transport's."""
-
-    def ev(self, number: int) -> int | None:
-        """Return the transport's number of an ONLINE EV profile; None for 0, which means none."""
-        raise NotImplementedError
-
-    def cc(self, number: int) -> int | None:
-        """Return the transport's number of an ONLINE congestion control profile; None for 0."""
-        raise NotImplementedError
-
-
 class ProgramQp:
     """One QP of a program. `endpoint` is the host's transport."""
 
     def __init__(
-        self, endpoint: Endpoint, profiles: CtlNumbers, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
+        self, endpoint: Endpoint, profiles: Control, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
         signal_all: bool, loop: Loop,
     ) -> None:  # fmt: skip
         self._endpoint, self._profiles, self.rings = endpoint, profiles, rings
@@ -135,8 +126,8 @@ class ProgramQp:
                 raise VerbsError("EINVAL", f"the step to {target.name} takes no attributes")
             self._end(target)
             return
-        self._check(target, vmask, mask, given)
-        requested = self._set | self._chosen(vmask, mask, given)
+        self._check(target, vmask, mask)
+        requested = self._set | self._chosen(_VERBS_LIMITS, vmask, given) | self._chosen(_LIMITS, mask, given)
         peer = gid if vmask & V.AV else self._peer
         if mask & M.EV_PROFILE:
             self._profiles.ev(requested["ev_profile"])
@@ -158,7 +149,7 @@ class ProgramQp:
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {number} in MRC") from None
 
-    def _check(self, target: IbvQpState, vmask: V, mask: M, given: Mapping[str, int]) -> None:
+    def _check(self, target: IbvQpState, vmask: V, mask: M) -> None:
         step = STEPS.get((self.state, target))
         if step is None:
             raise VerbsError("EINVAL", f"a QP cannot go from {self.state.name} to {target.name}")
@@ -167,17 +158,16 @@ class ProgramQp:
         extra = vmask & ~(_IN_EVERY_STEP | step.needs | step.verbs)
         if extra or mask & ~step.mrc:
             raise VerbsError("EINVAL", f"the step to {target.name} does not take {extra or mask & ~step.mrc!r}")
-        for name, (bit, low, high) in _VERBS_LIMITS.items():
-            if vmask & bit and not low <= given[name] <= high:
-                raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
-        for name, (mbit, low, high) in _LIMITS.items():
-            if mask & mbit and not low <= given[name] <= high:
-                raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
 
     @staticmethod
-    def _chosen(vmask: V, mask: M, given: Mapping[str, int]) -> dict[str, int]:
-        chosen = {name: given[name] for name, (bit, _, _) in _VERBS_LIMITS.items() if vmask & bit}
-        return chosen | {name: given[name] for name, (bit, _, _) in _LIMITS.items() if mask & bit}
+    def _chosen(limits: Mapping[str, tuple[int, int, int]], mask: int, given: Mapping[str, int]) -> dict[str, int]:
+        """Return the attributes that a mask names; EINVAL for one outside its limits."""
+        chosen = {name: given[name] for name, (bit, _, _) in limits.items() if mask & bit}
+        for name, value in chosen.items():
+            _, low, high = limits[name]
+            if not low <= value <= high:
+                raise VerbsError("EINVAL", f"{name} {value} is outside {low}…{high}")
+        return chosen
 
     def _make(self, requested: Mapping[str, int], peer: bytes) -> None:
         """INIT to RTR: make the transport's QP."""

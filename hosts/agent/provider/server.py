@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl
+from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl, check_controller
 from mrclab.hosts.agent.provider.program import ProgramContext
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -117,8 +117,7 @@ class Provider:
 
     def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
         """Respond once the probes are done; the program waits on a separate connection."""
-        if not program.is_controller:
-            raise VerbsError("EPERM", "the control interface is for processes with CAP_NET_ADMIN")
+        check_controller(program.is_controller)
         if len(numbers) != 2:
             raise VerbsError("EINVAL", "a batch of probes has a traffic class and a timeout")
         self._control.probe(numbers, data, lambda answer: self._answer(program, 0, answer))
