@@ -245,7 +245,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     def _watch_paths(self, now: float) -> None:
         if self.known_requestor is not None:
-            self.known_requestor.watch_paths(now)
+            self.known_requestor.retries.watch_paths(now)
 
     # --- services for the halves ------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sendtimer import SendTimer
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
 from mrclab.hosts.mrc.recovery.stalls import StallReport
-from mrclab.hosts.mrc.scheduling.sendstate import SendState
+from mrclab.hosts.mrc.scheduling import SendState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
@@ -122,7 +122,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if self._credit_based:
             self._cc.on_post(message.unsent_bytes(self._mtu, self._full_nominal, self.qp.overhead), now)
             self.qp.endpoint.request_credit(self.qp.peer, now)
-        self.watch_paths(now)
+        self.retries.watch_paths(now)
         if self.qp.peer.ports_down:
             self.qp.endpoint.query_ports(self.qp.peer, now)
 
@@ -428,10 +428,6 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
                 self.qp.cc.on_requeue(self.declare_lost(packet, "port", now))
         self.in_flight_bytes.settle(now)
         self.window_opened(now)
-
-    def watch_paths(self, now: float) -> None:
-        """Planes went down or came up."""
-        self.retries.watch_paths(now)
 
     # --- completion ----------------------------------------------------------------------
 

@@ -104,8 +104,8 @@ def test_fields_have_the_values_that_were_packed():
     sack.probe_reply, sack.offset = True, 60000
     reply = SETH(sack.pack())
     assert (reply.pr, reply.probe_id) == (1, 60000)
-    nack = NETH(h.Nack(h.Reason.NO_RESOURCE, 1, 2, 3, 4).pack())
-    assert (nack.reason, nack.entropy, nack.nack_psn, nack.tx_timestamp, nack.vendor) == (0x0A, 1, 2, 3, 4)
+    nack = NETH(h.Nack(h.Reason.NO_RESOURCE, 1, 2, 3).pack())
+    assert (nack.reason, nack.entropy, nack.nack_psn, nack.tx_timestamp) == (0x0A, 1, 2, 3)
     assert EETH(h.EndpointResponse(1, 2, 3, 4, 5).pack()).service_time == 5
     assert PETH(h.Probe(77, 5).pack()).probe_id == 77
     assert ERTH(h.EndpointRequest(0, 9, 5).pack()).port_status_mask == 9

@@ -47,14 +47,16 @@ path_facts: Final = functools.lru_cache(256)(PathFacts)
 class CongestionController:
     """Interface between requestor and congestion control. Sizes are nominal bytes (UDP length + 40), times seconds.
 
-    Called with the facts of its path, the time, and its `settings` as keyword arguments. A class and no protocol, as
-    compiled calls find the methods of a class by their place.
+    Called with the facts of its path, the time, and its `settings` as keyword arguments. This class counts the bytes in
+    flight and nothing else. A class and no protocol, as compiled calls find the methods of a class by their place.
     """
 
     name: ClassVar[str] = ""  # in scenarios
     profile: ClassVar[str] = ""  # in node configs, where it has another name there
     credit_based: ClassVar[bool] = False  # its receiver grants credit; a subclass of `rccc.Rccc`
     settings: ClassVar[Mapping[str, Setting]] = {}
+
+    inflight: float = 0.0  # bytes
 
     def allows(self, size: int) -> bool:
         """Return True if a packet of this size may go out."""
@@ -69,23 +71,23 @@ class CongestionController:
 
     def on_send(self, size: int, now: float) -> None:
         """A packet is sent."""
-        raise NotImplementedError
+        self.inflight += size
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """A SACK arrived: `newly` bytes arrived, `rtt` where it is unambiguous."""
-        raise NotImplementedError
+        self.inflight -= newly
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
         """A packet was refused."""
-        raise NotImplementedError
+        self.inflight -= size
 
     def on_loss(self, size: int, now: float) -> None:
         """A packet was inferred lost."""
-        raise NotImplementedError
+        self.inflight -= size
 
     def on_requeue(self, size: int) -> None:
         """Remove bytes from the window without a congestion signal (negative: add them back)."""
-        raise NotImplementedError
+        self.inflight -= size
 
     def on_settled(self, size: int, now: float) -> None:
         """Remove bytes that are not retransmitted: they arrived and no SACK counted them, or were flushed."""

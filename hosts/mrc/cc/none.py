@@ -13,7 +13,7 @@ class NoControl(CongestionController):
     name: ClassVar[str] = "none"
 
     def __init__(self, facts: PathFacts, now: float) -> None:
-        self.inflight = 0
+        """There is nothing to configure."""
 
     def allows(self, size: int) -> bool:
         """Always."""
@@ -23,29 +23,9 @@ class NoControl(CongestionController):
         """Never."""
         return False
 
-    def on_send(self, size: int, now: float) -> None:
-        """Count."""
-        self.inflight += size
-
-    def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """Count."""
-        self.inflight -= newly
-
-    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
-        """Count."""
-        self.inflight -= size
-
-    def on_loss(self, size: int, now: float) -> None:
-        """Count."""
-        self.inflight -= size
-
-    def on_requeue(self, size: int) -> None:
-        """Count."""
-        self.inflight -= size
-
     def snapshot(self) -> dict[str, Any]:
         """There is no window."""
-        return {"cwnd": 0, "cc_inflight": self.inflight}
+        return {"cwnd": 0, "cc_inflight": int(self.inflight)}
 
 
 CONTROLS.register(NoControl)

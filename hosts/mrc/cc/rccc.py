@@ -39,7 +39,6 @@ class Rccc(CongestionController):
         self.credit = self.most
         self.granted = 0.0  # by the receiver, in all
         self.backlog = 0.0  # bytes that are posted or lost, and not sent
-        self.inflight = 0.0
         self._sent_target = 0.0  # the target in the last request
         self._unrequested = True  # the credit at hand was not granted
         self._idle_since = now  # since when nothing was to be sent and nothing was in flight

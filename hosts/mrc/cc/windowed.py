@@ -20,7 +20,6 @@ class Windowed(CongestionController):
         self.base_rtt = facts.base_rtt
         self.max_cwnd = max(max_cwnd or _MAX_WINDOW_BDP * facts.bdp, float(facts.mtu))
         self.cwnd = self.max_cwnd
-        self.inflight = 0.0
 
     def allows(self, size: int) -> bool:
         """Room for one more packet; always for the first."""
@@ -29,14 +28,6 @@ class Windowed(CongestionController):
     def wants_ack(self) -> bool:
         """The window is about to close."""
         return self.cwnd - self.inflight < self.mtu or self.cwnd < 8 * self.mtu
-
-    def on_send(self, size: int, now: float) -> None:
-        """Count."""
-        self.inflight += size
-
-    def on_requeue(self, size: int) -> None:
-        """Count."""
-        self.inflight -= size
 
     def set_window(self, cwnd: float) -> None:
         """Set it within its limits."""

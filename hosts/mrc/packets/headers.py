@@ -136,7 +136,7 @@ class Sack(Content):
     length: ClassVar[int] = SETH.size
 
     __slots__ = (
-        "bitmap", "bitmap_offset", "cack", "cc_type", "entropy", "mark", "mpr", "offset", "ooo_count", "penalty",
+        "bitmap", "bitmap_offset", "cack", "entropy", "mark", "mpr", "offset", "ooo_count", "penalty",
         "probe_reply", "rcvd_units", "restore", "timestamp",
     )  # fmt: skip
 
@@ -155,7 +155,6 @@ class Sack(Content):
         restore: bool = False,
         penalty: int = 0,
         rcvd_units: int = 0,
-        cc_type: int = 0,
     ) -> None:
         self.mark = mark
         self.probe_reply = probe_reply
@@ -170,7 +169,6 @@ class Sack(Content):
         self.restore = restore
         self.penalty = penalty
         self.rcvd_units = rcvd_units  # bytes received in units of 256, 24 bits
-        self.cc_type = cc_type
 
     @override
     def pack(self) -> bytes:
@@ -183,7 +181,7 @@ class Sack(Content):
             0,
             0,
             self.cack,
-            self.cc_type << 4,
+            0,
             self.mpr,
             self.bitmap_offset,
             self.bitmap,
@@ -195,7 +193,7 @@ class Sack(Content):
     @staticmethod
     def unpack(packet: memoryview, at: int) -> Sack:
         """Read SETH and CC_STATE at offset `at`; struct.error where the packet is too short."""
-        (_type, flags, offset, entropy, _s, _d, cack, cc, mpr, bitmap_offset, bitmap, ts, ooo, penalty) = (
+        (_type, flags, offset, entropy, _s, _d, cack, _cc, mpr, bitmap_offset, bitmap, ts, ooo, penalty) = (
             SETH.unpack_from(packet, at)
         )
         reply = bool(flags & 2)
@@ -213,23 +211,7 @@ class Sack(Content):
             bool(penalty >> 31),
             penalty >> 24 & 0x7F,
             penalty & 0xFFFFFF,
-            cc >> 4,
         )
-
-    def _fields(self) -> tuple[int, ...]:
-        return (
-            self.mark, self.probe_reply, self.offset, self.entropy, self.cack, self.mpr, self.bitmap_offset,
-            self.bitmap, self.timestamp, self.ooo_count, self.restore, self.penalty, self.rcvd_units, self.cc_type,
-        )  # fmt: skip
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sack) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"Sack{self._fields()}"
 
 
 class Nack(Content):
@@ -237,27 +219,23 @@ class Nack(Content):
 
     length: ClassVar[int] = NETH.size
 
-    __slots__ = ("cc_type", "entropy", "psn", "reason", "timestamp", "vendor")
+    __slots__ = ("entropy", "psn", "reason", "timestamp")
 
-    def __init__(
-        self, reason: int, entropy: int, psn: int, timestamp: int = 0, vendor: int = 0, cc_type: int = 0
-    ) -> None:
+    def __init__(self, reason: int, entropy: int, psn: int, timestamp: int = 0) -> None:
         self.reason = reason
         self.entropy = entropy
         self.psn = psn
         self.timestamp = timestamp
-        self.vendor = vendor
-        self.cc_type = cc_type
 
     @override
     def pack(self) -> bytes:
-        return NETH.pack(0, self.reason, self.vendor, self.entropy, 0, 0, self.psn, self.cc_type << 4, self.timestamp)
+        return NETH.pack(0, self.reason, 0, self.entropy, 0, 0, self.psn, 0, self.timestamp)
 
     @staticmethod
     def unpack(packet: memoryview, at: int) -> Nack:
         """Read NETH at offset `at`; struct.error where the packet is too short."""
-        _type, reason, vendor, entropy, _s, _d, psn, cc, ts = NETH.unpack_from(packet, at)
-        return Nack(reason, entropy, psn & 0xFFFFFF, ts, vendor, cc >> 4)
+        _type, reason, _vendor, entropy, _s, _d, psn, _cc, ts = NETH.unpack_from(packet, at)
+        return Nack(reason, entropy, psn & 0xFFFFFF, ts)
 
 
 class Ack(Content):

@@ -8,6 +8,7 @@ retransmissions go first in any case.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from mypy_extensions import mypyc_attr
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
 ROUND_ROBIN: Final = "round_robin"
+
+
+class SendState(Enum):
+    """Scheduling state of a QP."""
+
+    RUNNABLE = 0  # its windows are open
+    WINDOW_BLOCKED = 1  # there is no room in the window of its destination
+    IDLE = 2  # it has nothing to send, or waits for feedback of its own
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

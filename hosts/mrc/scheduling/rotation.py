@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mrclab.hosts.mrc.cc import Qpcc
-from mrclab.hosts.mrc.scheduling import QpScheduler, scheduler
-from mrclab.hosts.mrc.scheduling.sendstate import SendState
+from mrclab.hosts.mrc.scheduling import QpScheduler, SendState, scheduler
 from mrclab.hosts.rdma.packets.path import Frame
 
 if TYPE_CHECKING:
