@@ -72,6 +72,18 @@ class HostOperations:
         return {"version": self._config.version}
 
 
+def exact_fields(name: str, given: Mapping[str, int], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all known fields of the mapping `given`, in their order; `...` in place of a default: it is required."""
+    for key in given:
+        if key not in known:
+            raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(known)}")
+    found = {**known, **given}
+    for key, value in found.items():
+        if value is ...:
+            raise RpcError("EINVAL", f"{name}.{key} is missing")
+    return found
+
+
 def checked(parts: Iterable[Any]) -> Mapping[str, Callable[..., Any]]:
     """The operations of all parts by name, with arguments checked."""
     return LazyOperations(tuple(parts))

@@ -4,10 +4,11 @@ Only agents of the MRC transport have them. EV values are hexadecimal text of 4 
 profiles are numbers that this host gives out; times are seconds. docs/agent.md lists all operations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
 
+from mrclab.hosts.agent.api import exact_fields
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion
@@ -18,7 +19,7 @@ from mrclab.rpc.errors import RpcError
 Result = dict[str, Any]
 EnumT = TypeVar("EnumT", bound=Enum)
 
-_FIELD_KEYS = ("width", "init_val", "min", "max", "mask")
+_FIELDS = {"width": ..., "init_val": 0, "min": 0, "max": None, "mask": 0}  # in the order of EvField
 _BATCHES_KEPT = 64  # finished batches of probes that were not polled are forgotten, oldest first
 
 
@@ -52,7 +53,8 @@ class CtlOperations:
     ) -> Result:
         """Make an EV profile in INIT; `fields` {width, init_val, min, max, mask} expand the EVs of a GENERATED one."""
         fmt = _member(EvFormat, "format", format)
-        expansion = None if fields is None else Expansion(fmt, tuple(_field(at, f) for at, f in enumerate(fields)))
+        given = [exact_fields(f"fields[{at}]", field, _FIELDS) for at, field in enumerate(fields or ())]
+        expansion = None if fields is None else Expansion(fmt, [EvField(*field.values()) for field in given])
         mask = [_member(ApiState, "events", word) for word in events or ()]
         number = self._ctl.create_ev_profile(
             _member(Mode, "mode", mode), fmt, ev_count, ev_min_active, mask, expansion=expansion
@@ -190,14 +192,3 @@ def _value(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         raise RpcError("EINVAL", f"value {text!r} is not hexadecimal text of whole bytes") from None
-
-
-def _field(at: int, given: Mapping[str, int]) -> EvField:
-    for key in given:
-        if key not in _FIELD_KEYS:
-            raise RpcError("EINVAL", f"fields[{at}].{key} is unknown; a field holds {', '.join(_FIELD_KEYS)}")
-    if "width" not in given:
-        raise RpcError("EINVAL", f"fields[{at}].width is missing")
-    return EvField(
-        given["width"], given.get("init_val", 0), given.get("min", 0), given.get("max"), given.get("mask", 0)
-    )

@@ -13,6 +13,7 @@ from heapq import merge
 from itertools import count, islice
 from typing import Any
 
+from mrclab.hosts.agent.api import exact_fields
 from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma import memory as rights
@@ -152,8 +153,8 @@ class VerbOperations:
         imm: int | None = None,
     ) -> None:
         """Post an RDMA_WRITE or RDMA_WRITE_WITH_IMM: `local` {lkey, offset, length}, `remote` {va, rkey}."""
-        source = _fields("local", local, {"lkey": None, "offset": 0, "length": None})
-        target = _fields("remote", remote, {"va": None, "rkey": None})
+        source = exact_fields("local", local, {"lkey": ..., "offset": 0, "length": ...})
+        target = exact_fields("remote", remote, {"va": ..., "rkey": ...})
         self._verbs.post_send(
             qp, wr_id, opcode, **source, remote_va=target["va"], rkey=target["rkey"], imm=imm, now=self._loop.now
         )
@@ -175,20 +176,6 @@ class VerbOperations:
 
 def _listed(completions: list[WorkCompletion]) -> Result:
     return {"completions": [done._asdict() for done in completions]}
-
-
-def _fields(name: str, given: Mapping[str, int], known: Mapping[str, int | None]) -> dict[str, int]:
-    """Return exactly the named fields; None as default means that the field is required."""
-    for key in given:
-        if key not in known:
-            raise RpcError("EINVAL", f"{name}.{key} is unknown; {name} holds {', '.join(known)}")
-    result: dict[str, int] = {}
-    for key, default in known.items():
-        value = given.get(key, default)
-        if value is None:
-            raise RpcError("EINVAL", f"{name}.{key} is missing")
-        result[key] = value
-    return result
 
 
 class UnreadCompletions:

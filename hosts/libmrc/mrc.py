@@ -32,6 +32,10 @@ _MTUS: Final = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 _library: list[ctypes.CDLL] = []
 
 
+class Handle(void_p):
+    """Pointer to an object of the library."""
+
+
 class Gid(Union):
     """ibv_gid."""
 
@@ -170,11 +174,18 @@ NAMES = {
 }  # fmt: skip
 
 RESULTS = {
-    "ibv_get_device_list": POINTER(void_p), "ibv_get_device_name": c_char_p, "ibv_open_device": void_p,
-    "ibv_alloc_pd": void_p, "ibv_reg_mr": POINTER(Mr), "mrc_create_context": void_p, "mrc_create_cq": void_p,
-    "mrc_create_qp": void_p, "ibv_wc_status_str": c_char_p,
+    "ibv_get_device_list": POINTER(void_p), "ibv_get_device_name": c_char_p, "ibv_open_device": Handle,
+    "ibv_alloc_pd": Handle, "ibv_reg_mr": POINTER(Mr), "mrc_create_context": Handle, "mrc_create_cq": Handle,
+    "mrc_create_qp": Handle, "ibv_wc_status_str": c_char_p,
 }  # fmt: skip
 """Return types of the calls that do not return an int."""
+
+_CHECKED: Final = (
+    "ibv_open_device", "ibv_query_gid", "ibv_query_port", "ibv_alloc_pd", "ibv_reg_mr", "mrc_create_context",
+    "mrc_create_comp_channel", "mrc_get_comp_channel_fd", "mrc_get_cq_event", "mrc_req_notify_cq", "mrc_create_cq",
+    "mrc_create_qp", "mrc_modify_qp", "mrc_post_send", "mrc_post_recv",
+)  # fmt: skip
+"""Calls that give an object, or 0, unless they are refused."""
 
 
 def _lib() -> ctypes.CDLL:
@@ -184,6 +195,8 @@ def _lib() -> ctypes.CDLL:
         found = loaded if hasattr(loaded, "mrc_create_context") else ctypes.CDLL(str(_path()), use_errno=True)
         for name, kind in RESULTS.items():
             getattr(found, name).restype = kind
+        for name in _CHECKED:
+            getattr(found, name).errcheck = _checked
         _library.append(found)
     return _library[0]
 
@@ -195,12 +208,11 @@ def _path() -> Path:
     return path
 
 
-def _checked(result: Any, what: str) -> Any:
-    """The result of a call that gives an object, or 0; OSError where it was refused."""
-    refused = result not in {0, None} if isinstance(result, int) and what.startswith("!") else not result
-    if refused:
+def _checked(result: Any, function: Any, _arguments: object) -> Any:
+    """Return the object that a call gives, or 0; OSError where it was refused."""
+    if bool(result) == (function.__name__ not in RESULTS):
         number = ctypes.get_errno() or errno.EIO
-        raise OSError(number, f"{what.lstrip('!')}: {os.strerror(number)}")
+        raise OSError(number, f"{function.__name__.partition('_')[2]}: {os.strerror(number)}")
     return result
 
 
@@ -255,10 +267,10 @@ class Context(_Closing):
     def __init__(self, name: str | None = None) -> None:
         lib = _lib()
         self._open(name)
-        super().__init__(None, lambda: lib.ibv_close_device(ctypes.c_void_p(self.ibv)))
+        super().__init__(None, lambda: lib.ibv_close_device(self.ibv))
         attr = ContextAttr(API_VERSION, 0)
-        self.mrc = _checked(lib.mrc_create_context(ctypes.c_void_p(self.ibv), ctypes.byref(attr)), "create_context")
-        self._stack.callback(lambda: lib.mrc_destroy_context(ctypes.c_void_p(self.mrc)))
+        self.mrc = lib.mrc_create_context(self.ibv, ctypes.byref(attr))
+        self._stack.callback(lambda: lib.mrc_destroy_context(self.mrc))
 
     def _open(self, name: str | None) -> None:
         lib, count = _lib(), ctypes.c_int()
@@ -267,7 +279,7 @@ class Context(_Closing):
             for at in range(count.value):
                 device = ctypes.c_void_p(devices[at])
                 if name in {None, lib.ibv_get_device_name(device).decode()}:
-                    self.ibv = int(_checked(lib.ibv_open_device(device), "open_device"))
+                    self.ibv = lib.ibv_open_device(device)
                     return
         finally:
             lib.ibv_free_device_list(devices)
@@ -277,14 +289,14 @@ class Context(_Closing):
     def gid(self) -> str:
         """The host's address."""
         gid = Gid()
-        _checked(_lib().ibv_query_gid(ctypes.c_void_p(self.ibv), 1, 0, ctypes.byref(gid)), "!query_gid")
+        _lib().ibv_query_gid(self.ibv, 1, 0, ctypes.byref(gid))
         return str(ipaddress.IPv6Address(bytes(gid.raw)))
 
     @property
     def path_mtu(self) -> int:
         """The active path MTU of the first port, bytes of payload in a packet."""
         port = (ctypes.c_uint32 * 64)()  # ibv_port_attr: state, max_mtu, active_mtu, …
-        _checked(_lib().ibv_query_port(ctypes.c_void_p(self.ibv), 1, port), "!query_port")
+        _lib().ibv_query_port(self.ibv, 1, port)
         return 128 << port[2]
 
 
@@ -293,8 +305,8 @@ class PD(_Closing):
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.handle = _checked(_lib().ibv_alloc_pd(ctypes.c_void_p(context.ibv)), "alloc_pd")
-        super().__init__(context, lambda: _lib().ibv_dealloc_pd(ctypes.c_void_p(self.handle)))
+        self.handle = _lib().ibv_alloc_pd(context.ibv)
+        super().__init__(context, lambda: _lib().ibv_dealloc_pd(self.handle))
 
 
 class MR(_Closing):
@@ -303,10 +315,7 @@ class MR(_Closing):
     def __init__(self, pd: PD, length: int, access: int = LOCAL_WRITE | REMOTE_WRITE) -> None:
         self.buf = memoryview((ctypes.c_char * length)()).cast("B")
         self.addr = ctypes.addressof(ctypes.c_char.from_buffer(self.buf))
-        made = _lib().ibv_reg_mr(
-            ctypes.c_void_p(pd.handle), ctypes.c_void_p(self.addr), ctypes.c_size_t(length), access
-        )
-        region = _checked(made, "reg_mr")
+        region = _lib().ibv_reg_mr(pd.handle, ctypes.c_void_p(self.addr), ctypes.c_size_t(length), access)
         self.lkey, self.rkey = int(region.contents.lkey), int(region.contents.rkey)
         super().__init__(pd.context, lambda: _lib().ibv_dereg_mr(region))
 
@@ -316,9 +325,9 @@ class CompletionChannel(_Closing):
 
     def __init__(self, context: Context) -> None:
         made, number = ctypes.c_void_p(), ctypes.c_int()
-        _checked(_lib().mrc_create_comp_channel(ctypes.c_void_p(context.mrc), ctypes.byref(made)), "!create_channel")
-        self.handle = made.value
-        _checked(_lib().mrc_get_comp_channel_fd(made, ctypes.byref(number)), "!get_comp_channel_fd")
+        _lib().mrc_create_comp_channel(context.mrc, ctypes.byref(made))
+        self.handle = made
+        _lib().mrc_get_comp_channel_fd(made, ctypes.byref(number))
         self._descriptor = number.value
         super().__init__(context, lambda: _lib().mrc_destroy_comp_channel(made))
 
@@ -329,8 +338,7 @@ class CompletionChannel(_Closing):
     def take(self) -> None:
         """Wait for one event and acknowledge it. OSError with EIO if the agent has ended."""
         queue, user = ctypes.c_void_p(), ctypes.c_void_p()
-        done = _lib().mrc_get_cq_event(ctypes.c_void_p(self.handle), ctypes.byref(queue), ctypes.byref(user))
-        _checked(done, "!get_cq_event")
+        _lib().mrc_get_cq_event(self.handle, ctypes.byref(queue), ctypes.byref(user))
         _lib().mrc_ack_cq_events(queue, 1)
 
 
@@ -338,15 +346,14 @@ class CQ(_Closing):
     """A completion queue; with a channel, `notify` requests an event at the next completion."""
 
     def __init__(self, context: Context, cqe: int, channel: CompletionChannel | None = None) -> None:
-        end = None if channel is None else ctypes.c_void_p(channel.handle)
-        made = _lib().mrc_create_cq(ctypes.c_void_p(context.mrc), cqe, None, end, 0)
-        self.handle = _checked(made, "create_cq")
-        super().__init__(context, lambda: _lib().mrc_destroy_cq(ctypes.c_void_p(self.handle)))
+        end = None if channel is None else channel.handle
+        self.handle = _lib().mrc_create_cq(context.mrc, cqe, None, end, 0)
+        super().__init__(context, lambda: _lib().mrc_destroy_cq(self.handle))
 
     def poll(self, most: int = 16) -> list[Completion]:
         """Up to `most` completions, oldest first; maybe none."""
         entries = (Wc * most)()
-        found = _lib().mrc_poll_cq(ctypes.c_void_p(self.handle), most, entries)
+        found = _lib().mrc_poll_cq(self.handle, most, entries)
         if found < 0:
             raise OSError(ctypes.get_errno(), f"poll_cq: {os.strerror(ctypes.get_errno())}")
         return [
@@ -356,7 +363,7 @@ class CQ(_Closing):
 
     def notify(self) -> None:
         """Request an event at the next completion; poll once more before waiting for it."""
-        _checked(_lib().mrc_req_notify_cq(ctypes.c_void_p(self.handle), 0), "!req_notify_cq")
+        _lib().mrc_req_notify_cq(self.handle, 0)
 
     def wait(self, count: int = 1) -> Iterator[Completion]:
         """The next `count` completions, as they come."""
@@ -383,21 +390,20 @@ class QP(_Closing):
     """A queue pair on one or two completion queues, in RESET."""
 
     def __init__(self, pd: PD, send_cq: CQ, recv_cq: CQ | None = None, depth: int = 128, psn: int = 0) -> None:
-        init = QpInitAttr(send_cq=send_cq.handle, recv_cq=(recv_cq or send_cq).handle, pd=pd.handle, sq_sig_all=1)
+        queues = {"send_cq": send_cq.handle.value, "recv_cq": (recv_cq or send_cq).handle.value}
+        init = QpInitAttr(pd=pd.handle.value, sq_sig_all=1, **queues)
         init.cap.max_send_wr = init.cap.max_recv_wr = depth
         init.cap.max_send_sge = init.cap.max_recv_sge = 1
-        made = _lib().mrc_create_qp(ctypes.c_void_p(pd.context.mrc), ctypes.byref(init))
-        self.handle = _checked(made, "create_qp")
-        super().__init__(pd.context, lambda: _lib().mrc_destroy_qp(ctypes.c_void_p(self.handle)))
+        self.handle = _lib().mrc_create_qp(pd.context.mrc, ctypes.byref(init))
+        super().__init__(pd.context, lambda: _lib().mrc_destroy_qp(self.handle))
         number = ctypes.c_uint32()
-        _lib().mrc_get_qpn(ctypes.c_void_p(self.handle), ctypes.byref(number))
+        _lib().mrc_get_qpn(self.handle, ctypes.byref(number))
         self.address = Address(pd.context.gid, number.value, psn)
 
     def modify(self, attr: QpAttr, mask: int, mrc: MrcQpAttr | None = None, mrc_mask: int = 0) -> None:
         """mrc_modify_qp."""
         also = None if mrc is None else ctypes.byref(mrc)
-        done = _lib().mrc_modify_qp(ctypes.c_void_p(self.handle), ctypes.byref(attr), mask, also, mrc_mask)
-        _checked(done, "!modify_qp")
+        _lib().mrc_modify_qp(self.handle, ctypes.byref(attr), mask, also, mrc_mask)
 
     def connect(self, peer: Address, path_mtu: int = 4096) -> None:
         """INIT, RTR and RTS towards a peer; `path_mtu` in bytes."""
@@ -420,11 +426,9 @@ class QP(_Closing):
         wr.imm_data = socket.htonl(imm or 0)
         wr.wr.rdma.remote_addr, wr.wr.rdma.rkey = remote_addr, rkey
         bad = ctypes.POINTER(SendWr)()
-        done = _lib().mrc_post_send(ctypes.c_void_p(self.handle), ctypes.byref(wr), ctypes.byref(bad))
-        _checked(done, "!post_send")
+        _lib().mrc_post_send(self.handle, ctypes.byref(wr), ctypes.byref(bad))
 
     def receive(self, wr_id: int = 0) -> None:
         """Post a receive for one immediate."""
         wr, bad = RecvWr(wr_id=wr_id), ctypes.POINTER(RecvWr)()
-        done = _lib().mrc_post_recv(ctypes.c_void_p(self.handle), ctypes.byref(wr), ctypes.byref(bad))
-        _checked(done, "!post_recv")
+        _lib().mrc_post_recv(self.handle, ctypes.byref(wr), ctypes.byref(bad))

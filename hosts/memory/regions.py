@@ -27,23 +27,6 @@ _STEP_BYTES = 1 << 18
 _leased: dict[int, tuple[mmap.mmap, int]] = {}  # by address: the mapping and a descriptor of its file
 
 
-def map_guarded(descriptor: int, size: int) -> mmap.mmap:
-    """Map the first `size` bytes of a file for reading; OSError where it cannot be mapped or read."""
-    made = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
-    address = address_of(made)
-    own = os.dup(descriptor)
-    try:
-        _take_lease(own)
-    except OSError:
-        try:
-            _copy_over(address, own, size)
-        finally:
-            os.close(own)
-        return made
-    _leased[address] = made, own
-    return made
-
-
 def forget(buffer: mmap.mmap) -> None:
     """Stop guarding the file of a mapping."""
     for address, (guarded, own) in list(_leased.items()):
@@ -124,4 +107,17 @@ class Mapped(Memory):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _map_read(self, descriptor: int, size: int) -> mmap.mmap:
-        return map_guarded(descriptor, size)
+        """Map a file for reading, guarded by a lease or else copied; OSError where it cannot be mapped or read."""
+        made = super()._map_read(descriptor, size)
+        address = address_of(made)
+        own = os.dup(descriptor)
+        try:
+            _take_lease(own)
+        except OSError:
+            try:
+                _copy_over(address, own, size)
+            finally:
+                os.close(own)
+            return made
+        _leased[address] = made, own
+        return made

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT, MPR_UNIT, TransportSection
 from mrclab.topo.config.registry import Registry
+from mrclab.topo.input import sentences
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # subclasses would compare and show these fields alone
@@ -52,7 +53,7 @@ def checked_section(section: TransportSection, overrides: Mapping[str, Any]) -> 
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise VerbsError("EINVAL", f"{name} {overrides.get(name)!r}: {first['msg']}") from None
+        raise VerbsError("EINVAL", f"{name} {overrides.get(name)!r}: {sentences.mistake(first)}") from None
 
 
 def make_algorithm(registry: Registry, name: str, settings: Mapping[str, Any], *facts: Any) -> Any:

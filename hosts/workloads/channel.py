@@ -123,23 +123,14 @@ class _ChannelEnd:
 
 
 @dataclass
-class _Posted:
-    """A message in flight."""
-
-    number: int
-    at: float
-    length: int
-    left: int  # pieces without completion
-
-
-@dataclass
 class SentMessage:
-    """A message that is acknowledged."""
+    """A message in flight, or (`done` is set) acknowledged."""
 
     number: int
     posted: float
-    done: float
     length: int
+    left: int  # pieces without completion
+    done: float = 0.0
 
 
 class ChannelSender(_ChannelEnd):
@@ -151,7 +142,7 @@ class ChannelSender(_ChannelEnd):
         super().__init__(verbs, name, peer, qps, slots)
         self._memory = memory
         self._remote_va = self._rkey = 0
-        self._posted: dict[int, _Posted] = {}
+        self._posted: dict[int, SentMessage] = {}
         self._order: deque[int] = deque()  # numbers in flight, oldest first; finished ones are dropped later
 
     def aim(self, region: dict[str, int]) -> None:
@@ -179,7 +170,7 @@ class ChannelSender(_ChannelEnd):
         source = self._memory
         parts = pieces(length, len(self.qps)) if self.slots.split else [(0, length)]
         first = 0 if self.slots.split else number % len(self.qps)
-        self._posted[number] = _Posted(number, now, length, len(parts))
+        self._posted[number] = SentMessage(number, now, length, len(parts))
         self._order.append(number)
         target = self._remote_va + self.slots.at(number)
         for place, (begin, size) in enumerate(parts, first):
@@ -200,7 +191,8 @@ class ChannelSender(_ChannelEnd):
             return None
         del self._posted[posted.number]
         self.bytes += posted.length
-        return SentMessage(posted.number, posted.at, completion.t, posted.length)
+        posted.done = completion.t
+        return posted
 
     def acked_bytes(self) -> int:
         """Acknowledged bytes so far, parts of messages included."""

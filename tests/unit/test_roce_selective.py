@@ -161,7 +161,7 @@ def test_wrong_attributes_are_refused():
     host, address = sim.hosts["h1"], sim.hosts["h3"].config.host.address
     with pytest.raises(VerbsError, match="recovery 'irn': Input should be 'go_back_n' or 'selective_repeat'"):
         host.verbs.create_qp(address, sim.now, recovery="irn")
-    with pytest.raises(VerbsError, match="window_bdps -1: Input should be greater than or equal to 0"):
+    with pytest.raises(VerbsError, match="window_bdps -1: this must be at least 0"):
         host.verbs.create_qp(address, sim.now, window_bdps=-1)
 
 
