@@ -20,7 +20,6 @@ from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight, flight
 from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.memory import Access
@@ -314,7 +313,7 @@ class System:
         two = self.hosts[1]
         plane = self.configs[1].ports[0].plane
         value = srv6.ev(plane, self.configs[1].uplinks(plane)[0], srv6.ev_tag(0))
-        Ctl(two).probe_evs(self.configs[0].host.address, [value], _PROBE_WAIT, self._probed, self.now)
+        two.ctl.probe_evs(self.configs[0].host.address, [value], _PROBE_WAIT, self._probed, self.now)
 
     def _probed(self, results: list[Any]) -> None:
         self.probed += len(results)

@@ -7,7 +7,6 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import Mode, ProfileState
 from mrclab.topo import srv6
@@ -161,7 +160,7 @@ class SoakConnection:
 
 def _profile(transport: Any, flow: SoakFlow) -> dict[str, int]:
     """Create an explicit EV profile for one QP and set it online."""
-    ctl = Ctl(transport)
+    ctl = transport.ctl
     ports = {port.plane: port.number for port in transport.config.ports}
     number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(flow.profile), 1)
     ctl.modify_ev_profile(number, ProfileState.OFFLINE)

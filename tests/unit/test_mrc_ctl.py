@@ -5,7 +5,6 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, HOP, Simulation, Transfer, node_config
 
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evformat import EvField, EvFormat, Expansion, uplink_of, value_of
 from mrclab.hosts.mrc.evs.evprofile import MAX_EVENTS, ApiState, Mode, ProfileState
@@ -312,7 +311,7 @@ def test_a_batch_of_probes_tells_round_trip_times_and_dead_paths_without_any_qp(
     sim.network = lambda t: [] if (t.plane, t.uplink) == (2, 1) else [sim.delay(t) + 0.001 * t.plane]
     evs = [srv6.ev(plane, 1, srv6.ev_tag(0)) for plane in (1, 2, 3, 4)]
     results = []
-    Ctl(sim.hosts["h1"]).probe_evs(PEER, evs, 0.2, results.extend, sim.now)
+    sim.hosts["h1"].ctl.probe_evs(PEER, evs, 0.2, results.extend, sim.now)
     sim.run(until=1.0)
     assert [r.ev for r in results] == evs
     assert results[1].rtt is None
@@ -335,11 +334,11 @@ def test_a_disabled_port_is_left_and_peers_are_told():
     transfer.write(0, 1 << 20)
     used = []
     sim.before_send = lambda name, t: used.append((sim.now, t.plane)) if name == "h1" and t.is_write else None
-    sim.at(0.1, lambda: Ctl(sim.hosts["h1"]).set_port_admin(3, False, sim.now))
-    sim.at(0.2, lambda: Ctl(sim.hosts["h1"]).set_port_admin(3, True, sim.now))
+    sim.at(0.1, lambda: sim.hosts["h1"].ctl.set_port_admin(3, False, sim.now))
+    sim.at(0.2, lambda: sim.hosts["h1"].ctl.set_port_admin(3, True, sim.now))
     sim.run(until=0.4)
     assert not [t for t, plane in used if plane == 3 and 0.1 < t < 0.2]
     assert [t for t, plane in used if plane == 3 and t > 0.2]
     masks = [r["mask"] for r in sim.records if r["kind"] == "peer.ports" and r["node"] == "h3"]
     assert masks == [0b1011, 0b1111]
-    refused("EINVAL", Ctl(sim.hosts["h1"]).set_port_admin, 9, False, 0.0)
+    refused("EINVAL", sim.hosts["h1"].ctl.set_port_admin, 9, False, 0.0)

@@ -3,7 +3,6 @@
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer
 
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import ApiState, Mode, ProfileState
 from mrclab.topo import srv6
@@ -31,7 +30,7 @@ class Denied:
     def __init__(self, mode=Mode.EXPLICIT):
         self.sim = Simulation()
         self.host = self.sim.hosts["h1"]
-        self.profile = online(Ctl(self.host), mode)
+        self.profile = online(self.host.ctl, mode)
         self.qp = self.new_qp()
         self.modify(ApiState.DENIED)
         assert self.state() is ApiState.DENIED
@@ -47,11 +46,11 @@ class Denied:
 
     def modify(self, state):
         ev = self.ev()
-        Ctl(self.host).modify_ev_state(self.profile, ev.path.port, ev.api_value, state, 0.0)
+        self.host.ctl.modify_ev_state(self.profile, ev.path.port, ev.api_value, state, 0.0)
 
     def state(self, qp=None):
         value = self.ev(qp).api_value
-        return next(state for _, known, state in Ctl(self.host).query_ev_state(qp or self.qp) if known == value)
+        return next(state for _, known, state in self.host.ctl.query_ev_state(qp or self.qp) if known == value)
 
     def configure(self, *rules):
         config = self.host.config.model_copy(update={"version": 2, "denylist": rules})
@@ -83,7 +82,7 @@ def test_denylist_and_control_interface_forbid_each_for_itself():
 
 def test_an_entry_written_again_stays_denied_until_the_profile_starts_over():
     denied = Denied()
-    ctl, index = Ctl(denied.host), (PLANE - 1) * UPLINKS + UPLINK - 1
+    ctl, index = denied.host.ctl, (PLANE - 1) * UPLINKS + UPLINK - 1
     entry = ctl.query_ev_array(denied.profile)[index]
     denied.host.verbs.destroy_qp(denied.qp, 0.0)
     ctl.replace_ev(denied.profile, index, entry.port, entry.value)

@@ -5,8 +5,6 @@ import random
 import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer, Transit
 
-from mrclab.hosts.mrc.ctl import Ctl
-
 SIZE = 2_000_000
 MESSAGE = 100_000
 JITTER = 0.010  # seconds, uniform, on top of a round trip of 8 links
@@ -25,7 +23,7 @@ def goodput(profile: str, **config: float) -> float:
         return [latest[path] - sim.now]
 
     sim.network = jitter
-    profiles = {Ctl(host).create_cc_profile(profile, **config) for host in sim.hosts.values()}
+    profiles = {host.ctl.create_cc_profile(profile, **config) for host in sim.hosts.values()}
     transfer = Transfer(sim, "h1", "h3", SIZE, cc_profile=profiles.pop())
     for offset in range(0, SIZE, MESSAGE):
         transfer.write(offset, MESSAGE)

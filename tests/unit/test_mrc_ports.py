@@ -3,7 +3,6 @@
 import pytest
 from mrc_sim import FULL_SIZE, PLANES, Simulation, Transfer
 
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.topo import srv6
 
@@ -122,7 +121,7 @@ def test_a_peer_that_never_got_an_update_learns_the_ports_from_answers_to_its_pr
     fabric.sim.run(until=0.5)
     assert fabric.believed() == ALL
     evs = [srv6.ev(1, 1, srv6.ev_tag(0))]
-    Ctl(fabric.h1).probe_evs(fabric.sim.configs["h3"].host.address, evs, 0.2, lambda _results: None, fabric.sim.now)
+    fabric.h1.ctl.probe_evs(fabric.sim.configs["h3"].host.address, evs, 0.2, lambda _results: None, fabric.sim.now)
     fabric.sim.run(until=1.0)
     assert fabric.believed() == ALL & ~(1 << PLANE - 1)
 

@@ -5,7 +5,6 @@ import itertools
 import pytest
 from mrc_sim import FULL_SIZE, HOP, RATE, Simulation, Transfer
 
-from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import Mode, ProfileState
 from mrclab.hosts.mrc.packets import headers as h
@@ -96,7 +95,7 @@ def test_where_sacks_may_declare_nothing_lost_the_tail_waits_for_the_timeout():
 def explicit(sim, order, uplinks):
     """Make an EXPLICIT EV profile at both hosts, with the ports of its entries in this order."""
     for host in sim.hosts.values():
-        ctl = Ctl(host)
+        ctl = host.ctl
         number = ctl.create_ev_profile(Mode.EXPLICIT, EvFormat.STEV, len(order) * len(uplinks), 1)
         for index, (plane, uplink) in enumerate(itertools.product(order, uplinks)):
             ctl.replace_ev(number, index, plane, srv6.ev(plane, uplink, srv6.ev_tag(index)).to_bytes(4, "big"))
