@@ -113,7 +113,8 @@ def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir:
         console.plain(err, f"mrclab: {warning}")
     with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
         notify = progress.notifier(bar)
-        work.work(jobs, store, work.runs_into(store.directory, bar, notify, target, run_dir), notify)
+        one_by_one = suite.Suite(store.directory, bar, notify, target, run_dir)
+        work.work(jobs, store, lambda loaded: one_by_one.run_one(loaded, store.directory), notify)
 
 
 def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:

@@ -3,23 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import get_args
 
 from mrclab.experiments.worlds.comparison import literal_brackets
 from mrclab.experiments.worlds.store import Store, label
-from mrclab.lab.errors import Interrupted, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.report.summary import VALID
-from mrclab.lab.run import runner, worlds
-from mrclab.lab.run.world import Progress
+from mrclab.lab.run import worlds
+from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.topo.errors import TopoError
 
 TRIES = 3  # of a run for which the machine was too slow
-
-Run = Callable[[Loaded], None]
 
 
 @dataclass(frozen=True)
@@ -73,33 +68,18 @@ def missing(store: Store, job: WorldsJob) -> int:
     return 0 if VALID & {*states} else max(TRIES - states.count("invalid"), 0)
 
 
-def work(jobs: Sequence[WorldsJob], store: Store, run: Run, notify: Callable[[str], None]) -> None:
-    """Do missing runs; Interrupted ends it."""
+def work(
+    jobs: Sequence[WorldsJob], store: Store, run: Callable[[Loaded], SuiteEntry], notify: Callable[[str], None]
+) -> None:
+    """Do missing runs, which leave their directories in the store's; Interrupted ends it."""
     left = [(job, tries) for job in jobs if (tries := missing(store, job))]
     if len(left) < len(jobs):
         notify(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
     for number, (job, tries) in enumerate(left, 1):
         notify(f"{number} of {len(left)}: {job.name}")
         for _ in range(tries):
-            try:
-                run(job.loaded)
-            except Interrupted:
-                raise
-            except (RunError, TopoError) as error:
-                notify(f"{job.name}: {error}")
+            entry = run(job.loaded)
+            notify(f"{job.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
             store.poll()
             if not missing(store, job):
                 break
-
-
-def runs_into(
-    directory: Path, progress: Progress, notify: Callable[[str], None], target: str | None, run_dir: Path
-) -> Run:
-    """A run that leaves its result directory below another."""
-
-    def run(loaded: Loaded) -> None:
-        outcome = runner.run_scenario(loaded, directory, progress, notify, target, run_dir)
-        why = outcome.error or "; ".join(outcome.measures.invalid)
-        notify(f"{label(loaded)}: {outcome.state}" + (f" – {why}" if why else ""))
-
-    return run

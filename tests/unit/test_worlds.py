@@ -16,6 +16,7 @@ from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import phases
+from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
 
 pytestmark = pytest.mark.once
@@ -280,6 +281,7 @@ def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, fi
 
     def slow(_loaded):
         done.append(put(run, kept, f"wire-{len(done)}", "wire", "invalid"))
+        return SuiteEntry("small", "", 1, "invalid", 0.0, None, ())
 
     for _ in range(2):
         work.work(work.plan(runs, [1]), store, slow, lambda _: None)
@@ -295,7 +297,8 @@ def test_a_valid_run_after_invalid_ones_is_the_result(run, file, tmp_path):
     done = []
 
     def better(_loaded):
-        done.append(put(run, kept, f"wire-{len(done)}", "wire", next(states)))
+        done.append(put(run, kept, f"wire-{len(done)}", "wire", state := next(states)))
+        return SuiteEntry("small", "", 1, state, 0.0, None, ())
 
     work.work(work.plan(runs, [1], "wire"), store, better, lambda _: None)
     (found,) = store.of(runs[0], "wire", [1])
