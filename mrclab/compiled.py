@@ -64,13 +64,11 @@ def folder(tree: Path = TREE) -> Path:
     return installed if installed.is_dir() else tree / "build" / "compiled" / TAG
 
 
-def source(tree: Path, name: str) -> Path:
-    """Return a file by its name in a wheel, such as `mrclab/sim/clock.py`: in a checkout `sim/clock.py`."""
-    return Path(_source(str(tree), name))
-
-
 def _source(tree: str, name: str) -> str:
-    """Return the path as text: each process looks at some hundred files."""
+    """Return a file by its name in a wheel, such as `mrclab/sim/clock.py`: in a checkout `sim/clock.py`.
+
+    As text, since each process looks at some hundred files.
+    """
     inside = f"{tree}/{name}"
     return inside if os.path.exists(inside) else f"{tree}/{name.removeprefix('mrclab/')}"  # noqa: PTH110
 
@@ -147,7 +145,7 @@ class Finder:
             return None
         module = known.modules[name]
         of_package = module.rpartition("/")[2].startswith("__init__.")
-        inside = [str(source(self._tree, name.replace(".", "/")))] if of_package else None
+        inside = [_source(str(self._tree), name.replace(".", "/"))] if of_package else None
         return importlib.util.spec_from_file_location(name, f"{self._home}/{module}", submodule_search_locations=inside)
 
     def state(self) -> State:

@@ -31,9 +31,6 @@ import links  # noqa: E402 - of this folder
 
 from mrclab import compiled  # noqa: E402
 
-SOURCES = TREE
-"""Parent of the folders, in a checkout and in a source distribution."""
-
 FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "hosts/workloads", "sim")
 FILES = ("hosts/nic/interface.py", "topo/srv6.py")
 LEFT_OUT = {
@@ -65,12 +62,12 @@ for traffic in ("permutation", "incast"):
 
 
 def chosen() -> list[Path]:
-    """The sources that are compiled, below `SOURCES`."""
-    found = [SOURCES / name for name in FILES]
+    """The sources that are compiled, below the root."""
+    found = [TREE / name for name in FILES]
     for folder in FOLDERS:
-        found += sorted((SOURCES / folder).rglob("*.py"))
-    paths = [path.relative_to(SOURCES) for path in found]
-    return [path for path in paths if path.as_posix() not in LEFT_OUT and _has_code(SOURCES / path)]
+        found += sorted((TREE / folder).rglob("*.py"))
+    paths = [path.relative_to(TREE) for path in found]
+    return [path for path in paths if path.as_posix() not in LEFT_OUT and _has_code(TREE / path)]
 
 
 def _has_code(path: Path) -> bool:
@@ -78,7 +75,7 @@ def _has_code(path: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """The module that a source below `SOURCES` is."""
+    """The module that a source below the root is."""
     return ".".join(("mrclab", *path.with_suffix("").parts)).removesuffix(".__init__")
 
 
@@ -90,8 +87,8 @@ def reached(paths: list[Path]) -> dict[str, str]:
         name = f"mrclab/{path.as_posix()}"
         if name in found:
             continue
-        found[name] = compiled.digest(SOURCES / path)
-        waiting += _imports(SOURCES / path)
+        found[name] = compiled.digest(TREE / path)
+        waiting += _imports(TREE / path)
     return dict(sorted(found.items()))
 
 
@@ -101,7 +98,7 @@ def _imports(path: Path) -> Iterator[Path]:
             for name in (str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)):
                 place = Path(*name.split(".")[1:])
                 for file in (place.with_suffix(".py"), place / "__init__.py"):
-                    if (SOURCES / file).is_file():
+                    if (TREE / file).is_file():
                         yield file
 
 

@@ -109,11 +109,6 @@ def fabric(switches: int) -> Fabric:
     return Fabric(FabricSpec(planes=planes, t0s=t0s, t1s=t1s, hosts_per_t0=1))
 
 
-def sizes() -> list[int]:
-    """Return the numbers of switches that can be measured."""
-    return list(_SHAPES)
-
-
 def bring_up(switches: int, target: str | None = None, run_dir: Path = RUN_DIR) -> BringUp:
     """Bring a lab up, verified, and take it down again. Raises the errors of a lab that does not come up."""
     _wait_for_the_kernel(f"{run_dir.parent.name}-wait-{os.getpid()}")
@@ -203,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the benchmark and print the table, or JSON."""
     parser = argparse.ArgumentParser(prog="mrclab bench lab", description="time and memory of a lab that comes up")
     parser.add_argument(
-        "--switches", type=int, action="append", choices=sizes(), help="only this size; may be given again"
+        "--switches", type=int, action="append", choices=list(_SHAPES), help="only this size; may be given again"
     )
     parser.add_argument("--target", choices=["soft", "bmv2"], help="the P4 switch (default: as a lab chooses it)")
     parser.add_argument("--rounds", type=int, default=1, help="bring-ups of each size, of which the quickest counts")
@@ -214,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_root()
     results = [
         min((bring_up(size, options.target) for _ in range(options.rounds)), key=lambda one: one.total.wall)
-        for size in options.switches or sizes()
+        for size in options.switches or _SHAPES
     ]
     text = json.dumps([asdict(result) for result in results]) if options.json else table(results)
     sys.stdout.write(text + "\n")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import grpc
 from rich.console import Console
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.json:
         versions = machine.versions()
         here = {"cpus": machine.about()["cores"], "kernel": versions["kernel"], "python": versions["python"]}
-        sys.stdout.write(json.dumps({"machine": here, "targets": [r.as_json() for r in results]}) + "\n")
+        sys.stdout.write(json.dumps({"machine": here, "targets": [asdict(r) for r in results]}) + "\n")
     else:
         show(results, Console(width=None if sys.stdout.isatty() else 120))
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mrclab.bench.switch import frames
@@ -88,10 +88,6 @@ class SwitchResult:
     resident_bytes: int | None = None
     private_bytes: int | None = None
     skipped: str | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """Return everything in plain types."""
-        return asdict(self)
 
 
 def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify: Notify) -> SwitchResult:

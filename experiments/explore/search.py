@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mrclab.experiments.explore import fingerprint
-from mrclab.experiments.explore.system import BEGAN, OPTIONAL, Action, Broken, System
+from mrclab.experiments.explore.system import BEGAN, FAULTS, OPTIONAL, Action, Broken, System
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
 
@@ -135,7 +135,7 @@ class Search:
         self._on_path.add(number)
         self._steps.append([])
         left = system.actions()
-        goes_on = any(kind not in OPTIONAL and not system.is_fault(kind) for kind, _ in left)
+        goes_on = any(kind not in OPTIONAL and kind not in FAULTS for kind, _ in left)
         if not goes_on:
             self._end(system, number)
         return _Frame(system, number, left)

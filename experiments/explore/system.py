@@ -45,9 +45,9 @@ _MAX_FRAMES: Final = 64  # from one event: more are a storm
 _PLAIN_WRITE, _WITH_IMM = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"
 
 Action = tuple[str, int]  # action, and its frame, port or host
-_FAULTS: Final = frozenset(
+FAULTS: Final = frozenset(
     {"lose", "duplicate", "mark", "trim", "trim-last-hop", "overtake", "late", "down", "restart"}
-)
+)  # actions that take from the budget
 OPTIONAL: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
 
 
@@ -225,10 +225,6 @@ class System:
             yield "restart", 0
             yield "restart", 1
 
-    def is_fault(self, kind: str) -> bool:
-        """Return True if an action of this kind takes from the budget."""
-        return kind in _FAULTS
-
     # --- actions ----------------------------------------------------------------------------------
 
     def do(self, action: Action) -> None:
@@ -242,7 +238,7 @@ class System:
             endpoint_ops._ID_MASK = _ID_MASK  # type: ignore[misc]
 
     def _do(self, kind: str, which: int, step: Callable[[int], None]) -> None:
-        if self.is_fault(kind):
+        if kind in FAULTS:
             self.budget -= 1
         step(which)
         self.pump()

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -152,8 +152,13 @@ def _of_wire(before: BothWorlds) -> dict[int, dict[str, RunFigure]]:
 
 
 def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list[str]:
-    """The machines that carried the wire, without anything that identifies their owners."""
-    return _machines(kept for run in runs for kept in store.of(run, "wire", seeds))
+    """Return the machines that carried the wire, without anything that identifies their owners."""
+    found = []
+    for kept in (kept for run in runs for kept in store.of(run, "wire", seeds)):
+        here, python = kept.machine, kept.info.get("versions", {}).get("python")
+        size, system = machine.size_text(here), machine.system_text(here)
+        found.append(f"{size}, {system}, Python {python}, switches: {kept.info.get('target', '')}")
+    return list(dict.fromkeys(found))
 
 
 def render(made: Sequence[BothWorlds], about: About, details: str) -> str:
@@ -341,16 +346,6 @@ def difference(row: Row) -> str:
     if row.difference is None or abs(row.difference) > _FAR:
         return "–"
     return f"{100 * row.difference:+.1f} %"
-
-
-def _machines(runs: Iterable[StoredRun]) -> list[str]:
-    """The machines of some runs, without anything that identifies their owners."""
-    found = []
-    for kept in runs:
-        here, python = kept.machine, kept.info.get("versions", {}).get("python")
-        size, system = machine.size_text(here), machine.system_text(here)
-        found.append(f"{size}, {system}, Python {python}, switches: {kept.info.get('target', '')}")
-    return list(dict.fromkeys(found))
 
 
 def dumped(made: Sequence[BothWorlds], about: About) -> str:
