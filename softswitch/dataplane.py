@@ -62,10 +62,10 @@ class DataPlane:
         self.errors = 0
         self._outlets: dict[int, Callable[[bytearray], None]] = {}
         self._again: deque[tuple[Any, ...]] = deque()
-        self._packet_in: PacketInCallback | None = None
-        self._on_idle: Callable[[str, list[Any]], None] | None = None
+        self.packet_in_callback: PacketInCallback | None = None  # of packets that leave by the CPU port
+        self.idle_callback: Callable[[str, list[Any]], None] | None = None
         self._has_timers = False
-        self.digest_callback: DigestCallback | None = None
+        self.digest_callback: DigestCallback | None = None  # of the programs committed from then on
         self.enqueue = self.traffic.enqueue
         self.again = self._again.append
         self.multicast = self.replication.multicast
@@ -86,8 +86,8 @@ class DataPlane:
         outlet = self._outlets.get(number)
         if outlet is not None:
             outlet(data)
-        elif number == self.cpu_port and self._packet_in is not None:
-            self._packet_in(bytes(data))
+        elif number == self.cpu_port and self.packet_in_callback is not None:
+            self.packet_in_callback(bytes(data))
 
     @staticmethod
     def out_of_range(what: str, index: int) -> None:
@@ -198,12 +198,6 @@ class DataPlane:
             raise NotFoundError(f"the program has no action profile {name}")
         return profile
 
-    def on_digest(self, callback: DigestCallback | None) -> None:
-        """Set the receiver of digest lists."""
-        self.digest_callback = callback
-        if self.instance is not None:
-            self.instance.digests.callback = callback
-
     # -- packets and queues -------------------------------------------------------------------------------------------
 
     def packet_out(self, data: bytes) -> None:
@@ -223,14 +217,6 @@ class DataPlane:
             self._run_again()
             self.traffic.run()
         self.traffic.run()
-
-    def on_packet_in(self, callback: PacketInCallback | None) -> None:
-        """Set the receiver of packets that leave through the CPU port."""
-        self._packet_in = callback
-
-    def on_idle(self, callback: Callable[[str, list[Any]], None] | None) -> None:
-        """Set the handler of idle entries."""
-        self._on_idle = callback
 
     def set_queue_rate(self, rate_pps: int, port: int | None = None, priority: int | None = None) -> None:
         """Limit a queue to packets per second (0: no limit); None means every port or every priority."""

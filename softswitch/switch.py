@@ -210,8 +210,8 @@ class SoftSwitch(DataPlane):
             self._next_ageing = now + AGEING_SECONDS
             for name, table in instance.tables.items():
                 idle = table.idle()
-                if idle and self._on_idle is not None:
-                    self._on_idle(name, idle)
+                if idle and self.idle_callback is not None:
+                    self.idle_callback(name, idle)
 
     # -- from other threads -------------------------------------------------------------------------------------------
 

@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mrclab.softswitch.objects.runtime_api import (
-    AlreadyExistsError,
     CloneSession,
-    InvalidRequestError,
-    NotFoundError,
     Replica,
 )
 from mrclab.softswitch.p4.layout import REPLICATED, SPILL_PREFIX, UNCUT
@@ -18,7 +15,10 @@ State = tuple[Any, ...]
 
 
 class Replication:
-    """Copies that a switch makes, and where. `enqueue` puts a copy into a port's queue."""
+    """Copies that a switch makes, and where. `enqueue` puts a copy into a port's queue.
+
+    `groups` (multicast) and `sessions` (clones) are the control plane's to change.
+    """
 
     def __init__(self, enqueue: Callable[[int, int, State], None]) -> None:
         self._enqueue = enqueue
@@ -41,57 +41,6 @@ class Replication:
         for port, instance in in_order(session.replicas):
             copy = (function, bytearray(data), length, kind, instance, session.packet_length or UNCUT, *rest)
             self._enqueue(port, priority, copy)
-
-    # -- called by the control plane ----------------------------------------------------------------------------------
-
-    def insert_group(self, group: int, replicas: Sequence[Replica]) -> None:
-        """Add a multicast group."""
-        if group in self.groups:
-            raise AlreadyExistsError(f"multicast group {group} is there already")
-        self._check(group, replicas)
-        self.groups[group] = tuple(replicas)
-
-    def modify_group(self, group: int, replicas: Sequence[Replica]) -> None:
-        """Replace a multicast group."""
-        self._need_group(group)
-        self._check(group, replicas)
-        self.groups[group] = tuple(replicas)
-
-    def delete_group(self, group: int) -> None:
-        """Remove a multicast group."""
-        self._need_group(group)
-        del self.groups[group]
-
-    def _need_group(self, group: int) -> None:
-        if group not in self.groups:
-            raise NotFoundError(f"there is no multicast group {group}")
-
-    @staticmethod
-    def _check(group: int, replicas: Sequence[Replica]) -> None:
-        if group <= 0:
-            raise InvalidRequestError(f"multicast group {group}: ids are positive")
-        if len(set(replicas)) != len(replicas):
-            raise InvalidRequestError(f"multicast group {group}: a replica is given twice")
-
-    def insert_session(self, session: CloneSession) -> None:
-        """Add a clone session."""
-        if session.session_id in self.sessions:
-            raise AlreadyExistsError(f"clone session {session.session_id} is there already")
-        self.sessions[session.session_id] = session
-
-    def modify_session(self, session: CloneSession) -> None:
-        """Replace a clone session."""
-        self._need_session(session.session_id)
-        self.sessions[session.session_id] = session
-
-    def delete_session(self, session_id: int) -> None:
-        """Remove a clone session."""
-        self._need_session(session_id)
-        del self.sessions[session_id]
-
-    def _need_session(self, session_id: int) -> None:
-        if session_id not in self.sessions:
-            raise NotFoundError(f"there is no clone session {session_id}")
 
     def take_over(self, other: Replication) -> None:
         """Go on with the groups and sessions of `other`; its dictionaries are those that its program holds."""

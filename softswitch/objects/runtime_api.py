@@ -162,7 +162,6 @@ class Replica(NamedTuple):
 class CloneSession:
     """A clone (mirror) session: where the copies go, and after how many bytes they are cut (0: not at all)."""
 
-    session_id: int
     replicas: tuple[Replica, ...]
     packet_length: int = 0
 

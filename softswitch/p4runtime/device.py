@@ -42,6 +42,9 @@ class Device:
         self._lock = threading.Lock()
         self._pipeline: ForwardingPipeline | None = None
         self._saved: ForwardingPipeline | None = None
+        switch.packet_in_callback = self._on_packet_in
+        switch.digest_callback = self._on_digest
+        switch.idle_callback = self._on_idle
 
     def _running(self) -> ForwardingPipeline:
         return _there(self._pipeline)
@@ -88,9 +91,6 @@ class Device:
         def swap() -> list[P4RuntimeError | None]:
             self._switch.commit(pipeline.compiled)
             self._pipeline = pipeline
-            self._switch.on_packet_in(self._on_packet_in)
-            self._switch.on_digest(self._on_digest)
-            self._switch.on_idle(self._on_idle)
             return [_try(apply) for apply in replay]
 
         with on_target("Error in second phase of device update"):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mrclab.softswitch.objects.runtime_api import CloneSession, NotFoundError, Replica, RuntimeApiError
+from mrclab.softswitch.objects.runtime_api import CloneSession, Replica, RuntimeApiError
 from mrclab.softswitch.process.connections import Connections
 from mrclab.softswitch.process.ports import PortError
 
@@ -167,25 +167,15 @@ class ThriftServer:
     # -- mirroring sessions and the program ---------------------------------------------------------------------------
 
     def _mirror(self, session: int, port: int) -> int:
-        clone = CloneSession(session, (Replica(port, 0),))
-        try:
-            self._switch.copies().modify_session(clone)
-        except NotFoundError:
-            self._switch.copies().insert_session(clone)
+        self._switch.copies().sessions[session] = CloneSession((Replica(port, 0),))
         return 0
 
     def _unmirror(self, session: int) -> int:
-        try:
-            self._switch.copies().delete_session(session)
-        except NotFoundError:
-            return 0  # as BMv2: whether there was one
-        return 1
+        return int(self._switch.copies().sessions.pop(session, None) is not None)
 
     def _mirrored(self, session: int) -> int:
-        for found in self._switch.copies().sessions.values():
-            if found.session_id == session and found.replicas:
-                return found.replicas[0].port
-        return -1
+        found = self._switch.copies().sessions.get(session)
+        return found.replicas[0].port if found and found.replicas else -1
 
     def _config(self) -> bytes:
         config = self._switch.program().compiled.config

@@ -103,9 +103,9 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
         table_name = soft_table(switch, name)
         switch.table(table_name).set_default(_soft_action(switch, table_name, (action, args)))
     for group, replicas in setup.multicast.items():
-        switch.copies().insert_group(group, [api.Replica(*replica) for replica in replicas])
+        switch.copies().groups[group] = tuple(api.Replica(*replica) for replica in replicas)
     for session, replicas in setup.clones.items():
-        switch.copies().insert_session(api.CloneSession(session, tuple(api.Replica(*replica) for replica in replicas)))
+        switch.copies().sessions[session] = api.CloneSession(tuple(api.Replica(*replica) for replica in replicas))
     for name, index, rates in setup.meters:
         switch.program().meter_write(next(m for m in info.meters if m.endswith(name)), index, api.MeterConfig(*rates))
     for name, match, rates in setup.direct_meters:

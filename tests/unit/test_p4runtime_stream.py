@@ -68,24 +68,24 @@ def test_only_the_primary_sends_packets_and_gets_them(primary: Client, running: 
     assert backup.next().error.canonical_code == 7
     stranger = StreamClient(primary.stub)
     stranger.send(request)
-    assert running.switch._packet_in is not None
-    running.switch._packet_in(b"\x01\x85payload")
+    assert running.switch.packet_in_callback is not None
+    running.switch.packet_in_callback(b"\x01\x85payload")
     assert primary.stream is not None
     packet = primary.stream.next().packet
     assert packet.payload == b"payload"
     assert [(m.metadata_id, m.value) for m in packet.metadata] == [(1, b"\3"), (2, b"\5")]
     stranger.arbitrate(5)
     assert stranger.next().arbitration.status.code == 0
-    running.switch._packet_in(b"\0\0second")
+    running.switch.packet_in_callback(b"\0\0second")
     assert stranger.next().packet.payload == b"second"
     assert backup.responses.empty() or backup.next().WhichOneof("update") == "arbitration"
     assert running.switch.packets == []
 
 
 def test_a_frame_shorter_than_the_header_is_no_packet_in(primary: Client, running: Running) -> None:
-    assert running.switch._packet_in is not None
-    running.switch._packet_in(b"\x01")
-    running.switch._packet_in(b"\x01\x85")
+    assert running.switch.packet_in_callback is not None
+    running.switch.packet_in_callback(b"\x01")
+    running.switch.packet_in_callback(b"\x01\x85")
     assert primary.stream is not None
     assert primary.stream.next().packet.payload == b""
 
@@ -141,16 +141,16 @@ def test_idle_entries_are_reported_with_what_the_controller_attached(primary: Cl
     forever = NAMES.entry("idle_table", {"hdr.ethernet.src": 2}, NAMES.action("learn"))
     primary.insert(aged, forever)
     held = running.entries("IngressImpl.idle_table")
-    assert running.switch._on_idle is not None
-    running.switch._on_idle("IngressImpl.idle_table", held[1:])
-    running.switch._on_idle("tbl_unknown", held)
-    running.switch._on_idle("IngressImpl.idle_table", held)
+    assert running.switch.idle_callback is not None
+    running.switch.idle_callback("IngressImpl.idle_table", held[1:])
+    running.switch.idle_callback("tbl_unknown", held)
+    running.switch.idle_callback("IngressImpl.idle_table", held)
     assert primary.stream is not None
     [found] = primary.stream.next().idle_timeout_notification.table_entry
     aged.ClearField("action")
     aged.ClearField("metadata")  # PI leaves it out, as recorded in idle_entries
     assert found == aged
-    running.switch._on_idle("IngressImpl.idle_table", held[:1] * 1500)
+    running.switch.idle_callback("IngressImpl.idle_table", held[:1] * 1500)
     found = [len(primary.stream.next().idle_timeout_notification.table_entry) for _ in range(2)]
     assert found == [1000, 500]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mrclab.softswitch.p4 import program as p4
+from mrclab.softswitch.p4.kinds import PRIMITIVES, TARGET
 
 INGRESS_TARGETS = (
     ("standard_metadata", "egress_spec"),
@@ -12,6 +13,14 @@ INGRESS_TARGETS = (
     ("intrinsic_metadata", "priority"),
 )
 """Fields that simple_switch reads after ingress; after egress only the first."""
+
+
+_WRITES_FIRST = {"assign_VL", "mark_to_drop", "add_header", "remove_header"} | {
+    op
+    for op, params in PRIMITIVES.items()
+    if params[:1] == (TARGET,) and op not in {"add_to_field", "subtract_from_field"}
+}
+"""Primitives that do not read the field or header that they write."""
 
 
 class Reads:
@@ -55,14 +64,9 @@ class Reads:
     def call(self, call: p4.Primitive) -> None:
         """Add the fields read by a primitive; a plain field as first argument is only written by most."""
         args = call.args
-        writes_first = call.op in {
-            "assign", "modify_field", "register_read", "modify_field_rng_uniform", "assign_VL",
-            "modify_field_with_hash_based_offset", "add", "subtract", "bit_and", "bit_or", "bit_xor", "mark_to_drop",
-            "add_header", "remove_header", "shift_left", "shift_right",
-        }  # fmt: skip
         if call.op == "execute_meter":
             args = args[:2]
-        elif writes_first and args and isinstance(args[0], p4.FieldRef | p4.HeaderRef):
+        elif call.op in _WRITES_FIRST and args and isinstance(args[0], p4.FieldRef | p4.HeaderRef):
             args = args[1:]
         self.all(args)
         for arg in call.args:

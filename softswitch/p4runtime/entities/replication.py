@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from finsy.proto import p4r
 
-from mrclab.softswitch.objects.replication import Replication
 from mrclab.softswitch.objects.runtime_api import CloneSession, Replica
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, on_target
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 FIRST_RESERVED_ID = 1 << 15  # PI keeps the multicast groups from here on for clone sessions
 MAX_PORT_BYTES = 4
+T = TypeVar("T")
+Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
 GROUP, SESSION = "Multicast group", "Clone session id"  # as PI's messages call them
 
 
@@ -42,16 +43,12 @@ class ReplicationHandler:
         _check_group_id(group)
         check_update_type(update_type)
         replicas = () if update_type == DELETE else _replicas(message)
-        doing = "creating" if update_type == INSERT else "deleting" if update_type == DELETE else "modifying"
-        failure = f"Error when {doing} multicast group in target"
 
-        def write(target: Replication) -> None:
-            if update_type == DELETE:
-                target.delete_group(group)
-            else:
-                (target.insert_group if update_type == INSERT else target.modify_group)(group, replicas)
+        def apply() -> None:
+            self._write(update_type, GROUP, self._state.multicast, group, message)
+            _put(self._switch.copies().groups, update_type, group, replicas)
 
-        return self._update(update_type, GROUP, self._state.multicast, group, message, write, failure)
+        return apply
 
     def _parse_clone(self, update_type: int, message: p4r.CloneSessionEntry) -> Apply:
         number = message.session_id
@@ -65,43 +62,23 @@ class ReplicationHandler:
             raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
         if update_type != DELETE and message.packet_length_bytes < 0:
             raise invalid("packet_length_bytes must not be negative")
-        session = CloneSession(number, replicas, message.packet_length_bytes)
-        failure = f"Error when {'resetting' if update_type == DELETE else 'creating'} clone session in target"
-
-        def write(target: Replication) -> None:
-            if update_type == DELETE:
-                target.delete_session(number)
-            else:
-                (target.insert_session if update_type == INSERT else target.modify_session)(session)
-
-        return self._update(update_type, SESSION, self._state.clones, number, message, write, failure)
-
-    def _update(
-        self,
-        update_type: int,
-        what: str,
-        written: dict[int, Any],
-        number: int,
-        message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry,
-        write: Callable[[Replication], None],
-        failure: str,
-    ) -> Apply:
-        """Return the function that writes a group or session, and notes `message` under its number."""
+        session = CloneSession(replicas, message.packet_length_bytes)
 
         def apply() -> None:
-            exists = number in written
-            if exists and update_type == INSERT:
-                raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
-            if not exists and update_type != INSERT:
-                raise _missing(what)
-            with on_target(failure):
-                write(self._switch.copies())
-            if update_type == DELETE:
-                del written[number]
-            else:
-                written[number] = _in_order(message)
+            self._write(update_type, SESSION, self._state.clones, number, message)
+            _put(self._switch.copies().sessions, update_type, number, session)
 
         return apply
+
+    @staticmethod
+    def _write(update_type: int, what: str, written: dict[int, Any], number: int, message: Message) -> None:
+        """Note a group or session as written; refused where it is there already, or is not."""
+        exists = number in written
+        if exists and update_type == INSERT:
+            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
+        if not exists and update_type != INSERT:
+            raise _missing(what)
+        _put(written, update_type, number, None if update_type == DELETE else _in_order(message))
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one multicast group or clone session, or all (id 0)."""
@@ -124,6 +101,13 @@ class ReplicationHandler:
                 yield entity
 
 
+def _put(written: dict[int, T], update_type: int, number: int, value: T) -> None:
+    if update_type == DELETE:
+        written.pop(number, None)
+    else:
+        written[number] = value
+
+
 def _missing(what: str) -> P4RuntimeError:
     return P4RuntimeError(Code.NOT_FOUND, f"{what} does not exist")
 
@@ -133,7 +117,7 @@ def _check_group_id(group_id: int) -> None:
         raise P4RuntimeError(Code.OUT_OF_RANGE, "Group id value is too high")
 
 
-def _replicas(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> tuple[Replica, ...]:
+def _replicas(message: Message) -> tuple[Replica, ...]:
     replicas = tuple(Replica(_port(replica), replica.instance) for replica in message.replicas)
     if len(set(replicas)) != len(replicas):
         raise invalid("Duplicate replica in multicast group")
@@ -158,7 +142,7 @@ def _port(message: p4r.Replica) -> int:
     return port
 
 
-def _in_order(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> Any:
+def _in_order(message: Message) -> Any:
     """Return a copy with the replicas in the order in which PI gives them back: by instance, then port."""
     copy = own_copy(message)
     copy.replicas.sort(key=lambda r: (r.instance, r.WhichOneof("port_kind") or "", _port(r)))
