@@ -122,10 +122,10 @@ _COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.rdma.", "mrclab.h
 class Finder:
     """Finds the modules of a build, if it is of these sources: that is checked once, at the first import of one."""
 
-    def __init__(self, tree: Path = TREE, manifest: Path | None = None) -> None:
+    def __init__(self, tree: Path = TREE) -> None:
         self._tree = tree
         self._home = folder(tree)
-        self.manifest = manifest or self._home / MANIFEST
+        self.manifest = self._home / MANIFEST
         self._state: State | None = None
         self._known: Manifest | None = None
         self._was_read = False

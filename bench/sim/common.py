@@ -117,7 +117,6 @@ class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
     `flows` is the number of transfers that each host of a Poisson load begins.
-    `own`: with the lab's defaults in place of the common settings: EV profile, queue thresholds, last hop unmarked.
     `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
     uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are command-line options of uet-htsim, where they
     are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.
@@ -127,7 +126,6 @@ class SimLoad:
     traffic: str
     size: int
     seed: int = 1
-    own: bool = False
     selection: str = "rotation"
     control: str = "nscc"
     htsim_balancing: str = ""
@@ -162,7 +160,7 @@ class SimLoad:
         rate = GBPS * 1e9 * (PAYLOAD + header) / (PAYLOAD + HTSIM_HEADER)
         group = hosts_per_t0(self.hosts)
         paused = _paused(PAYLOAD + header, self.control == "dcqcn")
-        queue = {} if self.own else _QUEUE if self.kind == "mrc" else paused
+        queue = _QUEUE if self.kind == "mrc" else paused
         return Fabric(
             FabricSpec.model_validate(  # sections as dicts need no validators of their own
                 {
@@ -173,7 +171,7 @@ class SimLoad:
                     "path_mtu": PAYLOAD,
                     "link": {"rate": rate, "delay": _DELAY_NS * 1e-9},
                     "queue": queue,
-                    "last_hop_ecn": not self.own,
+                    "last_hop_ecn": True,
                     "switch_latency": 0.0,
                     "trimming": self.kind == "mrc",
                     "load_balancing": self.balancing,
@@ -184,8 +182,6 @@ class SimLoad:
 
     def transport(self) -> TransportSpec:
         """MRC with every uplink in use, or RoCEv2 with one QP for each transfer."""
-        if self.own:
-            return TransportSpec()
         if self.kind == "roce":
             dcqcn = {"dcqcn": dict(self.settings)} if self.control == "dcqcn" else {}
             return TransportSpec(
