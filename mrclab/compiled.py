@@ -115,8 +115,10 @@ def _missing_package() -> str:
     return ""
 
 
-_COMPILED = ("mrclab.sim.", "mrclab.hosts.mrc.", "mrclab.hosts.rdma.", "mrclab.hosts.roce.")
-"""Prefixes of modules that are compiled, for `MRCLAB_COMPILED=1` where no build lists them."""
+FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "hosts/workloads", "sim")
+"""Folders whose modules are compiled: with `MRCLAB_COMPILED=1` they are refused where no build lists them."""
+
+_PREFIXES = tuple(f"mrclab.{folder.replace('/', '.')}." for folder in FOLDERS)
 
 
 class Finder:
@@ -138,7 +140,7 @@ class Finder:
             return None
         known = self._read()
         if known is None or name not in known.modules:
-            if name.startswith(_COMPILED) and os.environ.get(VARIABLE) == "1":
+            if name.startswith(_PREFIXES) and os.environ.get(VARIABLE) == "1":
                 self.state()  # refuses
             return None
         if not self.state().runs:

@@ -31,7 +31,6 @@ import links  # noqa: E402 - of this folder
 
 from mrclab import compiled  # noqa: E402
 
-FOLDERS = ("hosts/mrc", "hosts/rdma", "hosts/roce", "hosts/workloads", "sim")
 FILES = ("hosts/nic/interface.py", "topo/srv6.py")
 LEFT_OUT = {
     "hosts/mrc/ctl.py",  # the agent has subclasses of these
@@ -64,7 +63,7 @@ for traffic in ("permutation", "incast"):
 def chosen() -> list[Path]:
     """The sources that are compiled, below the root."""
     found = [TREE / name for name in FILES]
-    for folder in FOLDERS:
+    for folder in compiled.FOLDERS:
         found += sorted((TREE / folder).rglob("*.py"))
     paths = [path.relative_to(TREE) for path in found]
     return [path for path in paths if path.as_posix() not in LEFT_OUT and _has_code(TREE / path)]

@@ -201,7 +201,15 @@ def test_where_it_must_run_and_nothing_is_compiled_no_busy_module_is_found(tmp_p
     monkeypatch.setenv(compiled.VARIABLE, "1")
     finder = compiled.Finder(tmp_path)
     assert finder.find_spec("mrclab.topo.model") is None
-    for name in ("sim.clock", "sim.clock", "hosts.mrc.qp", "hosts.rdma.endpoint", "hosts.roce.endpoint"):
+    some = (
+        "sim.clock",
+        "sim.clock",
+        "hosts.mrc.qp",
+        "hosts.rdma.memory",
+        "hosts.roce.endpoint",
+        "hosts.workloads.span",
+    )
+    for name in some:
         with pytest.raises(RuntimeError, match="what runs is plain Python, as nothing is compiled; unset it, or: "):
             finder.find_spec(f"mrclab.{name}")
 
