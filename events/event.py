@@ -1,9 +1,10 @@
 """Base of all records of the history, the decorator that registers them, and the units of their fields.
 
-A class names its `kind`; its docstring says when it is written. A field with a default is left out of the line where
-it has that value, any other is always there. Fields of a class are written in their order.
+The decorator names a class's kind; its docstring says when it is written. A field with a default is left out of the
+line where it has that value, any other is always there. Fields of a class are written in their order.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from threading import Lock
@@ -97,15 +98,20 @@ _LAST: Final = "__match_args__"  # what `dataclass` sets last
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def event(cls: type[E]) -> type[E]:
-    """Register a class, which is a frozen dataclass from its first use on; ValueError where its kind is taken.
+def event(kind: str) -> Callable[[type[E]], type[E]]:
+    """Register a class, which is a frozen dataclass from its first use on; ValueError where the kind is taken.
 
     Making a dataclass takes a third of a millisecond, there are some ninety, and a process writes a few kinds.
     """
-    other = EVENTS.setdefault(cls.kind, cls)
-    if other is not cls:
-        raise ValueError(f"record kind {cls.kind!r} of {cls.__module__} is {other.__module__}'s; choose another")
-    return cls
+
+    def register(cls: type[E]) -> type[E]:
+        cls.kind = kind
+        other = EVENTS.setdefault(kind, cls)
+        if other is not cls:
+            raise ValueError(f"record kind {kind!r} of {cls.__module__} is {other.__module__}'s; choose another")
+        return cls
+
+    return register
 
 
 def complete(cls: type[E]) -> type[E]:

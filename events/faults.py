@@ -20,33 +20,28 @@ class FaultFacts(Event):
     stops: list[str] | None = None
 
 
-@event
+@event("fault.begin")
 class FaultBegin(FaultFacts):
     """Injection of a fault: the cables, paths (plane and uplink) and processes that it concerns, the first cable in
     `link`, and the nodes that it stops.
     """
 
-    kind: ClassVar[str] = "fault.begin"
 
-
-@event
+@event("fault.end")
 class FaultEnd(FaultFacts):
     """End of a fault, with the same fields as its begin."""
 
-    kind: ClassVar[str] = "fault.end"
 
-
-@event
+@event("fault.edge")
 class FaultEdge(Event):
     """Change of a cable that flaps: it went down, or came up."""
 
-    kind: ClassVar[str] = "fault.edge"
     fault: str
     link: str
     up: bool
 
 
-@event
+@event("fault.counters")
 class FaultCounters(Event):
     """Effect of a fault on packets, where it can be counted, at its end.
 
@@ -54,18 +49,16 @@ class FaultCounters(Event):
     other packages count.
     """
 
-    kind: ClassVar[str] = "fault.counters"
     more: ClassVar[str] = "counters"
     fault: str
     fault_kind: str
     counters: dict[str, int]
 
 
-@event
+@event("faults.cleared")
 class FaultsCleared(Event):
     """Verification of the fabric after the last fault: problems of cables, and wrong table entries."""
 
-    kind: ClassVar[str] = "faults.cleared"
     verified: bool
     problems: list[str]
     entries: list[str]

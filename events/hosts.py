@@ -1,68 +1,58 @@
 """Records of hosts: their agents, NIC ports, samples and probes."""
 
-from typing import ClassVar
-
 from typing_extensions import NotRequired, TypedDict
 
 from mrclab.events.event import Ev, Event, Packets, Plane, PortNumber, Qp, Row, Seconds, Uplink, event
 
 
-@event
+@event("agent.start")
 class AgentStart(Event):
     """Start of a host; on the wire with the PID of its agent."""
 
-    kind: ClassVar[str] = "agent.start"
     pid: int | None = None
     config_version: int
     seed: int
 
 
-@event
+@event("agent.stop")
 class AgentStop(Event):
     """End of a host in good order."""
 
-    kind: ClassVar[str] = "agent.stop"
 
-
-@event
+@event("agent.configured")
 class AgentConfigured(Event):
     """Adoption of a newer node config."""
 
-    kind: ClassVar[str] = "agent.configured"
     config_version: int
 
 
-@event
+@event("port.state")
 class PortState(Event):
     """Change of a NIC port: it lost or got its carrier, or the control side disabled or enabled it."""
 
-    kind: ClassVar[str] = "port.state"
     port: PortNumber
     up: bool
 
 
-@event
+@event("peer.ports")
 class PeerPorts(Event):
     """News from a peer on which of its ports are up: in `mask`, plane 1 is the lowest bit."""
 
-    kind: ClassVar[str] = "peer.ports"
     peer: str
     mask: int
 
 
-@event
+@event("port.update.unanswered")
 class PortUpdateUnanswered(Event):
     """A peer that does not answer repeated port updates; they continue at longer intervals."""
 
-    kind: ClassVar[str] = "port.update.unanswered"
     peer: str
 
 
-@event
+@event("async")
 class AsyncEvent(Event):
     """Asynchronous event of the verbs: QP_FATAL with its reason, or CQ_ERR with the queue's number."""
 
-    kind: ClassVar[str] = "async"
     event: str
     cq: int | None = None
     qp: Qp
@@ -78,11 +68,10 @@ class EvProbeRow(TypedDict):
     adj_svc_time: bool
 
 
-@event
+@event("ev.probes")
 class EvProbes(Event):
     """End of a batch of EV probes requested by the control interface."""
 
-    kind: ClassVar[str] = "ev.probes"
     batch: int
     peer: str
     results: list[EvProbeRow]
@@ -98,11 +87,10 @@ class MapperProbes(TypedDict):
     rtt: Seconds | None
 
 
-@event
+@event("mapper.report")
 class MapperReport(Event):
     """End of a cycle of Clustermapper's probes at a host."""
 
-    kind: ClassVar[str] = "mapper.report"
     cycle: int
     probes: list[MapperProbes]
     host: str
@@ -128,7 +116,7 @@ class PortRow(TypedDict):
     no_qp: NotRequired[int]
 
 
-@event
+@event("sample")
 class HostSample(Event):
     """All counters of a host, every 100 ms (and in proportion at true link speeds).
 
@@ -137,7 +125,6 @@ class HostSample(Event):
     CPU time so far.
     """
 
-    kind: ClassVar[str] = "sample"
     qps: list[Row]
     paths: list[Row]
     ports: list[PortRow]

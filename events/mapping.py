@@ -1,11 +1,9 @@
 """Records of Clustermapper: verdicts on elements, and the state of all cables."""
 
-from typing import ClassVar
-
 from mrclab.events.event import Event, Seconds, Share, event
 
 
-@event
+@event("verdict")
 class VerdictGiven(Event):
     """Verdict on an element at fault, new or with another state.
 
@@ -13,7 +11,6 @@ class VerdictGiven(Event):
     elements that explain the probes as well.
     """
 
-    kind: ClassVar[str] = "verdict"
     element: str
     element_kind: str
     state: str
@@ -22,26 +19,23 @@ class VerdictGiven(Event):
     alternatives: list[str]
 
 
-@event
+@event("verdict.over")
 class VerdictOver(Event):
     """End of a verdict."""
 
-    kind: ClassVar[str] = "verdict.over"
     element: str
 
 
-@event
+@event("deny.refused")
 class DenyRefused(Event):
     """Refusal to deny an element on which there is a verdict."""
 
-    kind: ClassVar[str] = "deny.refused"
     element: str
     reason: str
 
 
-@event
+@event("map")
 class CableMap(Event):
     """State, loss and RTT of each cable; when a verdict comes or goes, and every second while there is one."""
 
-    kind: ClassVar[str] = "map"
     links: dict[str, tuple[str, Share | None, Seconds | None]]

@@ -1,7 +1,5 @@
 """Records of traffic: begin and end of each, and of each flow, as the lab drives them."""
 
-from typing import ClassVar
-
 from typing_extensions import TypedDict
 
 from mrclab.events.event import At, Bytes, Event, Qp, Seconds, Sha256, event
@@ -24,11 +22,10 @@ class FlowEndpoints(TypedDict):
     qps: list[QpPair]
 
 
-@event
+@event("traffic.start")
 class TrafficStart(Event):
     """Begin of a workload. `source`, `destination` and `qps` are those of its first flow."""
 
-    kind: ClassVar[str] = "traffic.start"
     traffic: str
     traffic_kind: str
     source: str
@@ -38,13 +35,12 @@ class TrafficStart(Event):
     flows: list[FlowEndpoints]
 
 
-@event
+@event("flow.end")
 class FlowEnd(Event):
     """End of a flow: digests of both its ends where they are known, of a job the bytes that arrived, of a program its
     exit status.
     """
 
-    kind: ClassVar[str] = "flow.end"
     traffic: str
     flow: str
     bytes: Bytes
@@ -56,13 +52,12 @@ class FlowEnd(Event):
     exit_status: int | None = None
 
 
-@event
+@event("traffic.end")
 class TrafficEnd(Event):
     """End of all flows of a workload. `iterations`: the duration of each round; `flows`: the number of flows
     that ended, of an open loop.
     """
 
-    kind: ClassVar[str] = "traffic.end"
     traffic: str
     bytes: Bytes
     flows: int | None = None
@@ -74,21 +69,19 @@ class TrafficEnd(Event):
     error: str | None = None
 
 
-@event
+@event("training.reference")
 class TrainingReference(Event):
     """Steps of a job in the same run without faults: when it began, and when each step ended."""
 
-    kind: ClassVar[str] = "training.reference"
     traffic: str
     began: At
     ends: list[At]
 
 
-@event
+@event("program.end")
 class ProgramEnd(Event):
     """End of a program, and why; a negative exit status is the signal that ended it."""
 
-    kind: ClassVar[str] = "program.end"
     traffic: str
     host: str
     place: int

@@ -1,6 +1,6 @@
 """Records of the transport: QPs, EVs, packets and work requests. Hosts write them as plain dictionaries, for speed."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from mrclab.events.event import At, Bytes, Ev, Event, Packets, Plane, Psn, Qp, Seconds, Uplink, event
 
@@ -8,11 +8,10 @@ QpStateName = Literal["RESET", "INIT", "RTR", "RTS", "ERROR"]
 EvStateName = Literal["GOOD", "SKIP", "STANDBY", "PORT_DOWN", "ASSUMED_BAD", "DENIED"]
 
 
-@event
+@event("qp.state")
 class QpTransition(Event):
     """Change of a QP's state. `qp` and `qpn` are the same."""
 
-    kind: ClassVar[str] = "qp.state"
     qp: Qp
     qpn: Qp
     peer: str
@@ -20,32 +19,29 @@ class QpTransition(Event):
     reason: str
 
 
-@event
+@event("qp.stalled")
 class QpStalled(Event):
     """Absence of progress for 64 base RTTs with work outstanding, since when and why."""
 
-    kind: ClassVar[str] = "qp.stalled"
     qp: Qp
     peer: str
     since: At
     reason: str
 
 
-@event
+@event("qp.resumed")
 class QpResumed(Event):
     """Progress of a QP that had stalled, with the duration."""
 
-    kind: ClassVar[str] = "qp.resumed"
     qp: Qp
     peer: str
     seconds: Seconds
 
 
-@event
+@event("ev.state")
 class EvTransition(Event):
     """Change of an EV's state; [why](mrc-protocol.md)."""
 
-    kind: ClassVar[str] = "ev.state"
     qp: Qp
     ev: Ev
     plane: Plane
@@ -55,11 +51,10 @@ class EvTransition(Event):
     reason: str
 
 
-@event
+@event("probe.reply")
 class ProbeReply(Event):
     """Answer to a probe of an EV that is ASSUMED_BAD: the number of successes, of as many as are needed."""
 
-    kind: ClassVar[str] = "probe.reply"
     qp: Qp
     ev: Ev
     successes: int
@@ -67,24 +62,22 @@ class ProbeReply(Event):
     rtt: Seconds
 
 
-@event
+@event("probe.lost")
 class ProbeLost(Event):
     """Loss of a probe of an EV that is ASSUMED_BAD; the next one is sent `next_in` later."""
 
-    kind: ClassVar[str] = "probe.lost"
     qp: Qp
     ev: Ev
     next_in: Seconds
 
 
-@event
+@event("packet.lost")
 class PacketLost(Event):
     """Declaration of a packet as lost: when it was sent, and how often it was retransmitted before.
 
     RoCE, which goes back to it, has `count`: packets that are retransmitted from there on.
     """
 
-    kind: ClassVar[str] = "packet.lost"
     qp: Qp
     psn: Psn
     ev: Ev
@@ -94,11 +87,10 @@ class PacketLost(Event):
     count: Packets | None = None
 
 
-@event
+@event("packet.retx")
 class PacketRetransmitted(Event):
     """Retransmission of a packet, and by which EV; of RoCE the first of `count` packets."""
 
-    kind: ClassVar[str] = "packet.retx"
     qp: Qp
     psn: Psn
     ev: Ev
@@ -106,30 +98,27 @@ class PacketRetransmitted(Event):
     count: Packets | None = None
 
 
-@event
+@event("packet.late")
 class PacketLate(Event):
     """Arrival of a packet that had been declared lost and was not retransmitted yet."""
 
-    kind: ClassVar[str] = "packet.late"
     qp: Qp
     psn: Psn
     ev: Ev
 
 
-@event
+@event("packet.spurious")
 class PacketSpurious(Event):
     """Retransmission for nothing: the first copy of the packet had arrived."""
 
-    kind: ClassVar[str] = "packet.spurious"
     qp: Qp
     psn: Psn
 
 
-@event
+@event("wr.done")
 class WorkRequestDone(Event):
     """Completion of a work request."""
 
-    kind: ClassVar[str] = "wr.done"
     qp: Qp
     wr_id: int
     opcode: str

@@ -1,35 +1,30 @@
 """Records of workloads: messages, flows, rounds of a collective, steps of a training job, as hosts write them."""
 
-from typing import ClassVar
-
 from mrclab.events.event import At, Bytes, Event, Seconds, Sha256, event
 
 
-@event
+@event("messages")
 class Messages(Event):
     """Messages of a flow that ended: began, ended, bytes of each."""
 
-    kind: ClassVar[str] = "messages"
     traffic: str
     flow: str
     done: list[tuple[At, At, Bytes]]
 
 
-@event
+@event("pingpong")
 class PingPongs(Event):
     """Round trips of a ping-pong that ended."""
 
-    kind: ClassVar[str] = "pingpong"
     traffic: str
     flow: str
     rtt: list[Seconds]
 
 
-@event
+@event("iteration")
 class IterationDone(Event):
     """End of a round of a collective at one host; `rests` where the host waits a while before the next."""
 
-    kind: ClassVar[str] = "iteration"
     traffic: str
     iteration: int
     began: At
@@ -38,14 +33,13 @@ class IterationDone(Event):
     sha256: Sha256 = ""
 
 
-@event
+@event("training.step")
 class TrainingStep(Event):
     """End of a step at a rank of a job: in `compute` of it the rank computed.
 
     Ranks that are programs have the host and, where they report it, the loss.
     """
 
-    kind: ClassVar[str] = "training.step"
     traffic: str
     host: str | None = None
     rank: int
@@ -56,11 +50,10 @@ class TrainingStep(Event):
     loss: float | None = None
 
 
-@event
+@event("flow.done")
 class FlowDone(Event):
     """End of a flow at its sender; `error` is empty where it went well."""
 
-    kind: ClassVar[str] = "flow.done"
     traffic: str
     flow: str
     bytes: Bytes
@@ -69,21 +62,19 @@ class FlowDone(Event):
     error: str
 
 
-@event
+@event("flow.failed")
 class FlowFailed(Event):
     """First error of a flow's end."""
 
-    kind: ClassVar[str] = "flow.failed"
     traffic: str
     flow: str
     error: str
 
 
-@event
+@event("flow.received")
 class FlowReceived(Event):
     """Arrival of all bytes of a connection of a matrix, where a trigger waits for that."""
 
-    kind: ClassVar[str] = "flow.received"
     traffic: str
     flow: str
     bytes: Bytes

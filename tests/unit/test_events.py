@@ -114,9 +114,8 @@ def test_counters_of_any_fault_are_fields_of_their_own():
 def test_a_class_that_another_thread_is_making_waits_until_it_is_whole(monkeypatch):
     monkeypatch.setattr(event_module, "EVENTS", {})
 
-    @event
+    @event("test.ping")
     class Ping(Event):
-        kind = "test.ping"
         n: int
 
     made = []
@@ -136,6 +135,6 @@ def test_a_class_that_another_thread_is_making_waits_until_it_is_whole(monkeypat
 def test_a_kind_has_one_class():
     with pytest.raises(ValueError, match=r"'packet\.lost' of .*choose another"):
 
-        @event
+        @event("packet.lost")
         class PacketEaten(Event):
-            kind = "packet.lost"
+            pass
