@@ -14,7 +14,7 @@ from rich.console import Console
 
 from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.children import SimCost
-from mrclab.bench.sim.common import FLOWS, TRAFFIC, SimLoad, hosts_per_t0
+from mrclab.bench.sim.common import FLOWS, PAYLOAD, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
 from mrclab.lab.command import ending
@@ -27,7 +27,8 @@ _SIZES = {
     "all-to-all": 32_768,
     "poisson": 32_768,
 }  # bytes of a transfer; the default loads
-_OTHER_SIZES = {"whole-incast": 64_000}
+_OTHER_SIZES = {"whole-incast": 64_000, "short-flows": PAYLOAD}
+_FLOWS = {"short-flows": 391}  # of each host: 100,096 on 256 hosts
 _LARGE_HOSTS, _LARGE_SIZE = 4096, 250_000  # above this many hosts; bytes of a permutation
 _LARGE_TRAFFIC = ("permutation", "incast")  # for uet-htsim: the others have a hundred thousand connections
 _MIN_HOSTS, _MAX_HOSTS = 16, 32_768  # hosts
@@ -36,10 +37,13 @@ _MIN_HOSTS, _MAX_HOSTS = 16, 32_768  # hosts
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return exit status 0, 1 if a simulator failed, 2 for invalid arguments."""
     parser = argparse.ArgumentParser(prog="mrclab bench sim", description=__doc__)
-    parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,8192 (default: 128)")
-    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: it depends)")
+    parser.add_argument("--hosts", help="16 to 32768, e.g. 16,128,1024,256:short-flows (default: 128)")
+    parser.add_argument("--traffic", default="", help=f"of {', '.join(TRAFFIC)} (default: all but the last two)")
     parser.add_argument("--size", type=parse_size, help="of each transfer, e.g. 2MiB (default: it depends)")
-    parser.add_argument("--flows", type=int, metavar="N", help=f"of each host of a Poisson load (default: {FLOWS})")
+    parser.add_argument(
+        "--flows", type=int, metavar="N",
+        help=f"of each host of a Poisson load (default: {FLOWS}; of short-flows: {_FLOWS['short-flows']})",
+    )  # fmt: skip
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each, with seeds 1 to N")
     parser.add_argument("--alone", action="store_true", help="leave uet-htsim out")
     parser.add_argument("--json", action="store_true", help="one object per line")
@@ -73,12 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _loads(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[SimLoad]:
-    for hosts in _sizes(parser, options.hosts or "128"):
+    for word in (options.hosts or "128").split(","):
+        number, _, own = word.partition(":")
+        hosts = _hosts(parser, number)
         usual = _LARGE_TRAFFIC if hosts > _LARGE_HOSTS else tuple(_SIZES)
-        for traffic in options.traffic.split(",") if options.traffic else usual:
+        named = own or options.traffic
+        for traffic in named.split(",") if named else usual:
             if traffic not in TRAFFIC:
-                parser.error(f"--traffic {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
-            yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts), flows=options.flows or FLOWS)
+                where = f"--hosts {word!r}: traffic" if own else "--traffic"
+                parser.error(f"{where} {traffic!r} is unknown; there are {', '.join(TRAFFIC)}")
+            flows = options.flows or _FLOWS.get(traffic, FLOWS)
+            yield SimLoad(hosts, traffic, options.size or _size(traffic, hosts), flows=flows)
 
 
 def _words(options: argparse.Namespace) -> str:
@@ -96,17 +105,17 @@ def _size(traffic: str, hosts: int) -> int:
     return _LARGE_SIZE if large else (_SIZES | _OTHER_SIZES)[traffic]
 
 
-def _sizes(parser: argparse.ArgumentParser, words: str) -> Iterator[int]:
-    for word in words.split(","):
-        hosts = int(word) if word.strip().isdecimal() else 0
-        if not _MIN_HOSTS <= hosts <= _MAX_HOSTS:
-            parser.error(f"invalid --hosts {word!r}: expected {_MIN_HOSTS} to {_MAX_HOSTS} hosts, for example 128,1024")
-        if hosts % hosts_per_t0(hosts):
-            parser.error(
-                f"{hosts} hosts do not fill T0s of {hosts_per_t0(hosts)}; give a multiple of it, for example"
-                f" {hosts - hosts % hosts_per_t0(hosts)}"
-            )
-        yield hosts
+def _hosts(parser: argparse.ArgumentParser, word: str) -> int:
+    """Return a number of hosts that fills its fabric."""
+    hosts = int(word) if word.strip().isdecimal() else 0
+    if not _MIN_HOSTS <= hosts <= _MAX_HOSTS:
+        parser.error(f"invalid --hosts {word!r}: expected {_MIN_HOSTS} to {_MAX_HOSTS} hosts, for example 128,1024")
+    if hosts % hosts_per_t0(hosts):
+        parser.error(
+            f"{hosts} hosts do not fill T0s of {hosts_per_t0(hosts)}; give a multiple of it, for example"
+            f" {hosts - hosts % hosts_per_t0(hosts)}"
+        )
+    return hosts
 
 
 def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, with_htsim: bool) -> tuple[list[SimRow], bool]:

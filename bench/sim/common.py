@@ -100,8 +100,11 @@ TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
     "incast": incast,
     "all-to-all": all_to_all,
     "poisson": poisson,
+    "short-flows": poisson,
     "whole-incast": whole_incast,
 }
+
+_DRAWN = ("poisson", "short-flows")
 
 
 def hosts_per_t0(hosts: int) -> int:
@@ -116,7 +119,7 @@ def hosts_per_t0(hosts: int) -> int:
 class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
-    `flows` is the number of transfers that each host of a Poisson load begins.
+    `flows` is the number of transfers that each host of a Poisson load begins; short flows are such a load.
     `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
     uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are command-line options of uet-htsim, where they
     are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.
@@ -139,6 +142,11 @@ class SimLoad:
     flows: int = FLOWS
 
     @property
+    def drawn(self) -> bool:
+        """True if transfers begin at random times, as a Poisson process."""
+        return self.traffic in _DRAWN
+
+    @property
     def gap(self) -> float:
         """Mean time between two Poisson transfers of a host, µs, at half of its link's rate."""
         return 2 * self.size * 8 / (GBPS * 1e3)
@@ -146,7 +154,7 @@ class SimLoad:
     def matrix(self) -> Matrix:
         """Return all transfers, with the start of each in microseconds."""
         rng = random.Random(self.seed)
-        if self.traffic != "poisson":
+        if not self.drawn:
             return matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, rng), self.size)
         made = matrix.of_pairs(self.hosts, poisson(self.hosts, rng, self.flows), self.size)
         begun = (replace(one, start=float(at)) for one, at in zip(made.connections, starts(self), strict=True))
@@ -218,7 +226,7 @@ class SimLoad:
         """Return the other command-line options of uet-htsim."""
         senders = self.hosts if self.traffic == "whole-incast" else _GROUP
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
-        begun = round(2 * self.gap * self.flows) if self.traffic == "poisson" else 0  # µs in which all have begun
+        begun = round(2 * self.gap * self.flows) if self.drawn else 0  # µs in which all have begun
         if self.kind == "roce":
             return [
                 "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),

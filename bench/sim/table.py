@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +95,15 @@ def within(here: SimRow, there: SimRow) -> bool:
 
 
 def picture(rows: Sequence[SimRow], path: Path) -> None:
-    """Draw CPU time per packet and memory against the number of hosts, for each traffic."""
+    """Draw CPU time per packet and memory against the number of hosts, for each traffic with several."""
     import matplotlib as mpl  # noqa: PLC0415 - it takes a second to load
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    patterns = list(dict.fromkeys(row.load.traffic for row in rows))
+    sizes = {(row.load.traffic, row.load.hosts) for row in rows}
+    several = [traffic for traffic, number in Counter(traffic for traffic, _hosts in sizes).items() if number > 1]
+    patterns = [name for name in dict.fromkeys(row.load.traffic for row in rows) if name in several or not several]
     size = (1 + 2.6 * len(patterns), 5.2)
     figure, grid_of = plt.subplots(2, len(patterns), figsize=size, layout="constrained", squeeze=False, sharey="row")
     for place, traffic in enumerate(patterns):
@@ -115,7 +118,7 @@ def picture(rows: Sequence[SimRow], path: Path) -> None:
             below.plot(hosts, [row.cost.memory / 2**20 for row in mine], marker="o", label=name)
         for axis in (above, below):
             axis.set(xscale="log", yscale="log")
-            axis.set_xticks(sorted({row.load.hosts for row in rows}))
+            axis.set_xticks(sorted({row.load.hosts for row in rows if row.load.traffic in patterns}))
             axis.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
             axis.yaxis.set_major_formatter(lambda value, _place: f"{value:,g}")
             axis.minorticks_off()

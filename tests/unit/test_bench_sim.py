@@ -64,6 +64,14 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
     assert min(said[0]["cpu"], said[0]["memory"]) > 0
 
 
+def test_a_number_of_hosts_may_have_a_traffic_of_its_own(capsys):
+    words = ["--hosts", "16,16:short-flows", "--traffic", "incast", "--flows", "3", "--alone", "--json"]
+    assert command.main(words) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["traffic"], one["packets"]) for one in said if one["traffic"] != "incast"] == [("short-flows", 48)]
+    assert [one["size"] for one in said] == [500_000, 4096]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -71,6 +79,7 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
         (["--hosts", "1000"], "1000 hosts do not fill T0s of 32; give a multiple of it, for example 992"),
         (["--hosts", "16,x"], "invalid --hosts 'x': expected 16 to 32768 hosts, for example 128,1024"),
         (["--hosts", "8"], "invalid --hosts '8': expected 16 to"),
+        (["--hosts", "16:perm"], "--hosts '16:perm': traffic 'perm' is unknown; there are permutation, incast"),
         (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
         (["--seeds", "0"], "--seeds 0: at least one run is needed; give, for example, 3"),
         (["--flows", "0"], "--flows 0: each host sends at least one; give, for example, 10"),
