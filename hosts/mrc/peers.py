@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets.codec import MrcCodec
-from mrclab.hosts.mrc.settings import MrcQpSettings
+from mrclab.hosts.mrc.settings import MrcQpSettings, usual_settings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
@@ -55,33 +55,49 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 class OwnSide:
     """Common part of a host's paths to all its peers."""
 
-    __slots__ = ("address", "facts", "macs", "planes")
+    __slots__ = ("address", "facts", "macs", "planes", "settings")
 
     def __init__(self, config: NodeConfig) -> None:
-        # by identity of config and settings, which are kept alive
+        # by identity of config and template, or config and settings, which are kept alive
+        self.settings: dict[tuple[int, int], tuple[NodeConfig, Template, MrcQpSettings]] = {}
         self.facts: dict[tuple[int, int], tuple[NodeConfig, MrcQpSettings, PathFacts]] = {}
         self.address = srv6.from_text(config.host.address)
         self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
         self.planes = plane_mask(config)
+
+    def usual_settings(self, config: NodeConfig, template: Template) -> MrcQpSettings:
+        """Return the settings of a QP without attributes of its own."""
+        known = self.settings
+        key = (id(config), id(template))
+        entry = known.get(key)
+        if entry is None:
+            if len(known) >= _MAX_FACTS:
+                known.clear()
+            entry = known[key] = config, template, usual_settings(config, template)
+        return entry[2]
 
 
 class Peer:
     """One destination host. Exists while a QP leads there."""
 
     __slots__ = (
-        "_codec", "_config", "_control_paths", "_ends", "_own", "_windows", "address", "address_bytes", "allowed",
-        "byte_time", "control_turn", "credit", "data_at", "data_turn", "port_mask", "port_without_data", "ports_at",
-        "qps", "recent", "reverse", "reverse_probe_at", "template", "text", "update_at", "update_id", "updates_sent",
+        "_codec", "_config", "_control_paths", "_ends", "_own", "_uplinks", "_windows", "address", "address_bytes",
+        "allowed", "byte_time", "control_turn", "credit", "data_at", "data_turn", "port_mask", "port_without_data",
+        "ports_at", "qps", "recent", "reverse", "reverse_probe_at", "template", "text", "update_at", "update_id",
+        "updates_sent",
     )  # fmt: skip
 
     def __init__(self, config: NodeConfig, address: str, rng: random.Random, codec: MrcCodec, own: OwnSide) -> None:
         try:
-            self.template: Template = config.template_for(address)
+            template = config.template_for(address)
             _group, downlink = srv6.host_of_address(srv6.from_text(address))
         except (KeyError, ValueError):
             raise VerbsError(
                 "EINVAL", f"{address} is not the address of a host with a template in the node config"
             ) from None
+        self.template: Template = template
+        # by plane; None inside the T0 group
+        self._uplinks: Mapping[int, tuple[int, ...]] | None = None if template.scope == "t0-local" else template.uplinks
         self.address = srv6.from_text(address)
         self.text = srv6.text(self.address)
         self.port_mask = own.planes  # bit n−1: its port in plane n is up; all set until it reports
@@ -93,8 +109,8 @@ class Peer:
         self._config = config
         self._codec = codec
         self._own = own
-        template = _with_downlink(self.template.address, downlink)
-        self._ends = Ends(template, own.address, self.address, self.template.fan)
+        destination = _with_downlink(template.address, downlink)
+        self._ends = Ends(destination, own.address, self.address, template.fan)
         self.address_bytes = self._ends.destination
         self._control_paths: dict[int, EvRoute] = {}  # by plane << _UPLINK_BITS | uplink, once used
         self.reverse: dict[int, int] = {}  # plane → uplink of control packets
@@ -102,15 +118,20 @@ class Peer:
         self.apply_denylist(config, rng)
         self.control_turn = 0  # port of the last control packet
         self.data_turn = 0  # the same among the ports that its data arrived by recently
-        self.data_at = [0.0] * len(config.ports)  # by port in their order: time at which data last arrived by it
-        self.recent = _RECENT_RTTS * self.template.base_rtt
-        link = config.link
+        self.data_at = [0.0] * len(own.macs)  # by port in their order: time at which data last arrived by it
+        self.recent = _RECENT_RTTS * template.base_rtt
+        rate = config.link.rate
         # serialization delay of one byte over all links of a path, seconds; 0 where links count packets
-        self.byte_time = 0.0 if link.rate is None else self.template.byte_time or 8 * self.template.links / link.rate
+        self.byte_time = 0.0 if rate is None else template.byte_time or 8 * template.links / rate
         self.port_without_data = False  # the last packet went by a port without recent data
         self.reverse_probe_at = 0.0  # time of the last probe for a reverse path
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
         self.credit: Qpcc | None = None  # window of its receiver's credit, if there is one
+
+    @property
+    def planes(self) -> Iterable[int]:
+        """This host's planes, in the order of its ports."""
+        return self._own.macs
 
     @property
     def full_nominal(self) -> int:
@@ -128,9 +149,8 @@ class Peer:
 
     def uplinks(self, plane: int) -> tuple[int, ...]:
         """T0 uplinks that lead there; (0,) inside the T0 group."""
-        if self.template.scope == "t0-local":
-            return (0,)
-        return self.template.uplinks.get(plane, ())
+        uplinks = self._uplinks
+        return (0,) if uplinks is None else uplinks.get(plane, ())
 
     def uplinks_to_use(self, plane: int) -> Sequence[int]:
         """T0 uplinks for control packets: those not denied, or all if all are denied."""
@@ -157,10 +177,11 @@ class Peer:
 
     def apply_denylist(self, config: NodeConfig, rng: random.Random) -> None:
         """Keep control packets and probes off denied paths; a plane with denied paths only is used all the same."""
+        denies = bool(config.denylist)
         for plane in self._own.macs:
             uplinks = self.uplinks(plane)
             allowed: Sequence[int] = uplinks
-            if config.denylist:
+            if denies:
                 allowed = [uplink for uplink in uplinks if not config.denied(plane, uplink, self.text)]
             self.allowed[plane] = allowed
             if uplinks and self.reverse.get(plane) not in (allowed or uplinks):
@@ -172,9 +193,10 @@ class Peer:
 
     def draw_again(self, config: NodeConfig, rng: random.Random) -> None:
         """Draw and discard a new peer's random numbers: later draws then do not depend on the peer being known."""
+        denies = bool(config.denylist)
         for plane in self._own.macs:
             uplinks: Sequence[int] = self.uplinks(plane)
-            if uplinks and config.denylist:
+            if uplinks and denies:
                 uplinks = [up for up in uplinks if not config.denied(plane, up, self.text)] or uplinks
             if uplinks:
                 pick(uplinks, rng)

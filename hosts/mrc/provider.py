@@ -9,7 +9,7 @@ from typing_extensions import override
 from mrclab.hosts.mrc.cc import CONTROLS
 from mrclab.hosts.mrc.evs.evprofile import EvProfile, ProfileState
 from mrclab.hosts.mrc.qp import MrcQueuePair
-from mrclab.hosts.mrc.settings import qp_settings, usual_settings
+from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.qp import QpInit
 from mrclab.hosts.rdma.verbs import QpProvider
@@ -47,7 +47,8 @@ class MrcProvider(QpProvider[MrcQueuePair]):
         cc_profile = attributes.get("cc_profile")
         ev_profile = self._replace_numbers(attributes)
         config, template = endpoint.config, entry.template
-        settings = qp_settings(config, template, **attributes) if attributes else usual_settings(config, template)
+        own = endpoint.peers.own
+        settings = qp_settings(config, template, **attributes) if attributes else own.usual_settings(config, template)
         entry = endpoint.peers.with_qps.get(entry.address_bytes, entry)
         qp = MrcQueuePair(endpoint, init, entry, settings, now, ev_profile)
         if ev_profile is not None:

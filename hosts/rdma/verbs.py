@@ -69,6 +69,8 @@ class Verbs(Generic[Qp]):
         secrets: Secrets,
     ) -> None:
         self._config = config
+        self._address = config.host.address
+        self._number = srv6.from_text(self._address)  # the address as a number
         self._provider = provider
         self.events = events
         self.memory = memory
@@ -219,7 +221,7 @@ class Verbs(Generic[Qp]):
 
     def check_remote(self, peer: str, address: int) -> None:
         """EINVAL for a QP of this host to itself."""
-        if address == srv6.from_text(self._config.host.address):
+        if address == self._number:
             raise VerbsError("EINVAL", f"{peer} is this host itself; a QP needs another one")
 
     def qp(self, number: int) -> Qp:
@@ -233,7 +235,7 @@ class Verbs(Generic[Qp]):
         """Return the data that the peer needs to connect: address, qpn, first PSN, MPR and WIMM of this side."""
         qp = self.qp(number)
         return {
-            "address": self._config.host.address,
+            "address": self._address,
             "qpn": qp.qpn,
             "psn": self._first_psn(qp),
             **qp.receive_limits(),

@@ -87,8 +87,8 @@ class Registry:
 
     def choose(self, name: str, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return the class of a name, and these settings as it takes them; ValueError names an unknown one."""
-        found = self.get(name)
-        return found, checked(found, settings)
+        found = self._profiles.get(name) or self.get(name)
+        return found, checked(found, settings) if settings else {}
 
     def __getitem__(self, name: str) -> Any:
         found = self.find(name)

@@ -32,7 +32,7 @@ def draw_uplinks(qp: MrcQueuePair) -> array[int] | None:
     if qp.ev_profile is not None or config.denylist or not settings.spray or settings.share_path_failures:
         return None
     count = settings.ev.ev_count
-    paths = [peer.uplinks(port.plane) for port in config.ports]
+    paths = [peer.uplinks(plane) for plane in peer.planes]
     total, many = 0, True
     for of_plane in paths:
         have = len(of_plane)
@@ -92,24 +92,27 @@ def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
 
 def _path_counts(qp: MrcQueuePair) -> list[int]:
     """Number of paths to the peer in each plane."""
-    return [len(qp.peer.uplinks(port.plane)) for port in qp.endpoint.config.ports]
+    peer = qp.peer
+    return [len(peer.uplinks(plane)) for plane in peer.planes]
 
 
 def _has_many_paths(qp: MrcQueuePair) -> bool:
     """Return True if the set has few of many paths, which are then drawn on demand."""
-    return all(2 * qp.settings.ev.ev_count <= count for count in _path_counts(qp))
+    least = 2 * qp.settings.ev.ev_count
+    return all(least <= count for count in _path_counts(qp))
 
 
 def _least_active(qp: MrcQueuePair, policy: EvProfileConfig) -> int:
     """Return the floor of active EVs, for as many as this pair has: one for each plane inside a T0 group."""
     counts = _path_counts(qp)
-    configured = policy.active_per_plane * len(counts)
-    have = sum(min(policy.active_per_plane, count) for count in counts)
+    active = policy.active_per_plane
+    configured = active * len(counts)
+    have = sum([min(active, count) for count in counts])
     return policy.ev_min_active * have // configured
 
 
 def _check_count(qp: MrcQueuePair, per_plane: int) -> None:
-    found = sum(min(per_plane, count) for count in _path_counts(qp))
+    found = sum([min(per_plane, count) for count in _path_counts(qp)])
     if found > MAX_EVS:
         text = f"{per_plane} EVs per plane make {found}, but a QP has at most {MAX_EVS}; use fewer per plane"
         raise VerbsError("E2BIG", text)
@@ -129,11 +132,11 @@ def _evs_on_demand(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int] 
 def _lazy_evs(qp: MrcQueuePair, policy: EvProfileConfig, drawn: array[int]) -> EvSet:
     """Many EVs, few of which a short transfer uses: each is made with its first packet, or all at any other access."""
     factories: list[_DrawnPaths] = []
-    at = 0
-    for port in qp.endpoint.config.ports:
-        end = at + min(policy.ev_count, len(qp.peer.uplinks(port.plane)))
+    at, count, peer = 0, policy.ev_count, qp.peer
+    for plane in peer.planes:
+        end = at + min(count, len(peer.uplinks(plane)))
         if end > at:
-            factories.append(_DrawnPaths(qp.peer, port.plane, drawn, at, end))
+            factories.append(_DrawnPaths(peer, plane, drawn, at, end))
         at = end
     made = EvSet((), policy.active_per_plane, _least_active(qp, policy), qp.endpoint.rng, qp.ev_changed, factories)
     made.make_lazily()
@@ -144,16 +147,16 @@ def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = Non
     """Equal numbers of random paths per plane; the first ones become active, the others backups."""
     evs: list[Ev] = []
     _check_count(qp, per_plane)
-    at = 0
-    for port in qp.endpoint.config.ports:
-        uplinks = list(qp.peer.uplinks(port.plane))
+    at, peer = 0, qp.peer
+    for plane in peer.planes:
+        uplinks = list(peer.uplinks(plane))
         if drawn is None:
             shuffle(uplinks, qp.endpoint.rng)
         else:
             count = min(per_plane, len(uplinks))
             uplinks = drawn[at : at + count].tolist()
             at += count
-        evs += [Ev(qp.peer, port.plane, up, srv6.ev_tag(len(evs) + n)) for n, up in enumerate(uplinks[:per_plane])]
+        evs += [Ev(peer, plane, up, srv6.ev_tag(len(evs) + n)) for n, up in enumerate(uplinks[:per_plane])]
     return evs
 
 
