@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.bench.host.parts import Cost
-from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, wire
+from mrclab.bench.host.wire import PATH_MTU, TIMEOUT_S, PairLoad, agents, costs, cpu_of, wire
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.command import ending
 from mrclab.lab.errors import Refused, RunError
@@ -92,11 +92,11 @@ def _by_program(names: tuple[str, str], clients: list[Client], load: PairLoad, c
             _send(end, peer)
         for end in ends:
             _line(end)
-        before = _cpu(clients)
+        before = cpu_of(clients)
         _send(ends[0], "go")
         elapsed, post_ns = map(float, _line(ends[0]).split())
-        after = _cpu(clients)
-        return VerbsRun(*_costs(count, elapsed, before, after), post_ns)
+        after = cpu_of(clients)
+        return VerbsRun(*costs(count, elapsed, before, after), post_ns)
     finally:
         for end in ends:
             end.kill()
@@ -112,21 +112,12 @@ def _by_workload(names: tuple[str, str], clients: list[Client], load: PairLoad, 
         infos.append(client.call("prepare_workload", name="bench", spec=spec, flows=[flow])["flows"])
     for client, theirs in zip(clients, reversed(infos), strict=True):
         client.call("connect_workload", name="bench", flows={"flow": theirs["flow"]})
-    before = _cpu(clients)
+    before = cpu_of(clients)
     at = clients[0].call("hello")["now"] + 0.05
     for client in clients:
         client.call("start_workload", name="bench", at=at)
     done: dict[str, Any] = next(e for e in clients[0].events(TIMEOUT_S) if e["kind"] == "flow.done")
-    return VerbsRun(*_costs(count, done["ended"] - at, before, _cpu(clients)))
-
-
-def _costs(count: int, elapsed: float, before: list[float], after: list[float]) -> tuple[Cost, Cost]:
-    sender, receiver = (Cost(count, elapsed, b - a) for a, b in zip(before, after, strict=True))
-    return sender, receiver
-
-
-def _cpu(clients: list[Client]) -> list[float]:
-    return [float(client.call("stats")["cpu"]) for client in clients]
+    return VerbsRun(*costs(count, done["ended"] - at, before, cpu_of(clients)))
 
 
 def _line(end: "subprocess.Popen[str]") -> str:

@@ -129,15 +129,24 @@ def _measure(clients: list[Client], source: Path, target: Path, load: PairLoad) 
     far.call("connect_qp", qp=there["qp"], remote=here)
     local = near.call("reg_mr", path=str(source))
     remote = far.call("reg_mr", path=str(target), length=local["length"], access="write")
-    before = [client.call("stats")["cpu"] for client in clients]
+    before = cpu_of(clients)
     began = near.call("hello")["now"]
     near.call("post_send", qp=here["qp"], wr_id=1, opcode="RDMA_WRITE",
               local={"lkey": local["lkey"], "length": local["length"]},
               remote={"va": remote["va"], "rkey": remote["rkey"]})  # fmt: skip
     done: dict[str, Any] = next(e for e in near.events(TIMEOUT_S) if e["kind"] == "wr.done")
-    after = [client.call("stats")["cpu"] for client in clients]
+    after = cpu_of(clients)
     if target.read_bytes() != source.read_bytes():
         raise RunError("the file did not arrive bit for bit")
-    elapsed = done["t"] - began
-    costs = [Cost(load.packets, elapsed, b - a) for a, b in zip(before, after, strict=True)]
-    return costs[0], costs[1]
+    return costs(load.packets, done["t"] - began, before, after)
+
+
+def cpu_of(clients: list[Client]) -> list[float]:
+    """Return the CPU seconds of each agent so far."""
+    return [float(client.call("stats")["cpu"]) for client in clients]
+
+
+def costs(count: int, elapsed: float, before: list[float], after: list[float]) -> tuple[Cost, Cost]:
+    """Return the costs of sender and receiver, from their CPU seconds before and after."""
+    sender, receiver = (Cost(count, elapsed, b - a) for a, b in zip(before, after, strict=True))
+    return sender, receiver

@@ -14,10 +14,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from mrclab.lab.command import ending
+from mrclab.lab.run.wire.watch import cpu_seconds
 from mrclab.lab.run.wire.wireworld import check_root, wire_world
 from mrclab.topo.linux import kernel, processes
 from mrclab.topo.model import Fabric
@@ -37,7 +39,6 @@ PARTS = {
 RUN_DIR = Path("/run/mrclab-bench/lab")
 _SHAPES = {4: (1, 2, 2), 16: (2, 4, 4), 64: (4, 8, 8), 128: (4, 16, 16)}  # switches → planes, T0s and T1s of each
 _KERNEL_TIMEOUT = 60.0  # seconds
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ class Stopwatch:
 
     def _now(self) -> Part:
         own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return Part(time.monotonic(), own + sum(map(_cpu, processes.of_labs().get(self._base.resolve(), ()))))
+        pids = processes.of_labs().get(self._base.resolve(), ())
+        return Part(time.monotonic(), own + sum(cpu_seconds(pid, with_children=True) or 0.0 for pid in pids))
 
 
 def fabric(switches: int) -> Fabric:
@@ -147,15 +149,6 @@ def _wait_for_the_kernel(name: str) -> None:
                 time.sleep(0.02)
 
 
-def _cpu(pid: int) -> float:
-    """Return the CPU seconds of a process and its ended children; 0 if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / _TICK
-
-
 def _memory_of(pid: int) -> ProcessMemory:
     kilobytes: Counter[str] = Counter()
     rings = False
@@ -170,13 +163,8 @@ def _memory_of(pid: int) -> ProcessMemory:
     return ProcessMemory(*(kilobytes[what] / 1024 for what in ("private", "rings", "pss")))
 
 
-def _mean(weights: list[ProcessMemory]) -> ProcessMemory:
-    count = len(weights)
-    return ProcessMemory(
-        sum(one.private for one in weights) / count,
-        sum(one.rings for one in weights) / count,
-        sum(one.pss for one in weights) / count,
-    )
+def _mean(some: list[ProcessMemory]) -> ProcessMemory:
+    return ProcessMemory(*map(fmean, zip(*map(astuple, some), strict=True)))
 
 
 def table(results: Sequence[BringUp]) -> str:

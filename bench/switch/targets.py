@@ -75,7 +75,7 @@ def missing(key: str) -> str | None:
 
 
 class SwitchProcess:
-    """One running switch. `ready_seconds` is from its start to the first RPC answered."""
+    """One running switch."""
 
     def __init__(
         self, target: BenchTarget, directory: Path, name: str, number: int, cpu: int | None, ports: Sequence[int]
@@ -96,7 +96,6 @@ class SwitchProcess:
         pinned = [] if cpu is None else ["taskset", "-c", str(cpu)]
         self.client = P4RuntimeClient(self.socket)
         self.begun = time.monotonic()
-        self.ready_seconds = 0.0
         with self.log.open("wb") as log:
             environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
             self.process = subprocess.Popen(
@@ -117,8 +116,7 @@ class SwitchProcess:
                 raise RunError(f"{self.target.title} did not start: {words[-1] if words else 'no word'}")
             time.sleep(_POLL_SECONDS)
         self.client.wait(deadline)
-        self.ready_seconds = time.monotonic() - self.begun
-        return self.ready_seconds
+        return time.monotonic() - self.begun
 
     def stop(self) -> None:
         """End it."""

@@ -117,13 +117,13 @@ class Watch(ProcessWatcher):
         self._log.add(QueueDepthSample(switches=self.depths, silent=silent, late=late), began)
 
 
-def cpu_seconds(pid: int) -> float | None:
-    """Return user and system time of a process so far; None when it has ended."""
+def cpu_seconds(pid: int, *, with_children: bool = False) -> float | None:
+    """Return user and system time of a process so far, also of its ended children if asked; None when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    return sum(map(int, fields[11 : 15 if with_children else 13])) / _TICK
 
 
 def steal_seconds() -> float:
