@@ -15,7 +15,7 @@ import typer
 
 from mrclab.experiments.campaign import journal
 from mrclab.experiments.campaign.quantities import Axis, order
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson
@@ -211,10 +211,9 @@ def points_of(
 ) -> list[PlottedPoint]:
     """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of x."""
     axis, lines, column_ranks = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
-    groups: dict[tuple[str, str, float | str | None], list[Row]] = {}
-    for row in rows:
-        key = str(_of(row, by)), str(_of(row, columns)) if columns else "", axis.at(_of(row, x))
-        groups.setdefault(key, []).append(row)
+    groups = grouped(
+        rows, lambda row: (str(_of(row, by)), str(_of(row, columns)) if columns else "", axis.at(_of(row, x)))
+    )
     found = []
     for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], column_ranks[key[1]], order(key[2]))):
         group = groups[line, column, place]

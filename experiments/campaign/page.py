@@ -2,13 +2,13 @@
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import template
@@ -147,9 +147,7 @@ def _histogram(values: Sequence[float], all_values: Sequence[float]) -> list[int
 
 
 def _sensitivity(name: str, rows: Sequence[Row], all_values: Sequence[float], swept: _Swept) -> Sensitivity:
-    parts: Mapping[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        parts[swept.value_of(row)].append(row)
+    parts = grouped(rows, swept.value_of)
     groups, measured = [], []
     for value in filter(parts.__contains__, swept.values):
         members = parts[value]
@@ -219,9 +217,7 @@ def render(
     title: str, rows: Sequence[Row], fields: Sequence[str], failing: Sequence[tuple[Row, str]], planned: int
 ) -> str:
     """One self-contained page; `failing` are rows with the command that replays each, `planned` counts all runs."""
-    states: dict[str, int] = defaultdict(int)
-    for row in rows:
-        states[row["state"]] += 1
+    states = Counter(row["state"] for row in rows)
     seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
     same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": planned, "states": dict(states), "same": same}

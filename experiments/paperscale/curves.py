@@ -15,7 +15,7 @@ from mrclab.experiments.paper.comparison import cell, number
 from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import memory
 from mrclab.experiments.paperscale.table import SCENARIOS, texts_of
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario import scenario
@@ -215,9 +215,7 @@ def appendix(sweep: Sweep, rows: Rows, place: Path) -> Appendix:
 
 def _groups(sweep: Sweep, rows: Rows) -> dict[tuple[str, float], list[Row]]:
     """Runs by curve and place on it, of all seeds."""
-    found: dict[tuple[str, float], list[Row]] = {}
-    for row in rows:
-        found.setdefault((sweep.lines(row["values"]), sweep.x(row["values"])), []).append(row)
+    found = grouped(rows, lambda row: (sweep.lines(row["values"]), sweep.x(row["values"])))
     return dict(sorted(found.items()))
 
 

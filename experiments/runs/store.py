@@ -6,16 +6,27 @@ its run is done again.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mrclab.lab.errors import LabError, naming
 from mrclab.topo.input import files
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
 Row = dict[str, Any]
 _MAX_BYTES = 1 << 30  # bytes of a file of rows
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items by their key, in the order in which they come."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 class RunStore:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.experiments.training.costs import completed
 from mrclab.experiments.training.sizes import SIZES, STEPS, kept, transport_of
 from mrclab.topo.input import files
@@ -41,10 +41,7 @@ def merged(old: Mapping[int, Sequence[Row]], directory: Path) -> dict[int, list[
 
 
 def _by_transport(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(transport_of(row["variant"]), []).append(row)
-    return found
+    return grouped(rows, lambda row: transport_of(row["variant"]))
 
 
 def save(path: Path, found: Mapping[int, Sequence[Row]]) -> None:

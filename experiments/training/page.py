@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, transport_of
@@ -60,7 +60,7 @@ def write(path: Path, rows: Mapping[int, Sequence[Row]]) -> None:
         "day_same_jitter": _same_jitter(rows[best.nics]) if best else [],
         "flaps": FLAPS_PER_DAY,
         "gpus": GPUS,
-        "runs": [(size.nics, _by_sources(rows.get(size.nics, ()))) for size in SIZES],
+        "runs": [(size.nics, grouped(rows.get(size.nics, ()), lambda row: row["sources"])) for size in SIZES],
         "counts": _counts(rows),
     }
     text = template.fill(Path(__file__).with_name("training.md.j2"), context)
@@ -107,14 +107,6 @@ def _same_jitter(rows: Sequence[Row]) -> list[str]:
     """Return the transports whose runs drew the same compute times with every seed."""
     names = {transport_of(row["variant"]) for row in rows if row["sources"] == _SAME_JITTER}
     return [text for name, text in TRANSPORTS.items() if name in names]
-
-
-def _by_sources(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows by the digest of their sources."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["sources"], []).append(row)
-    return found
 
 
 def cost_text(cost: FaultCost | None) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 from mrclab import HOME
 from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.campaign.journal import ROWS, Journal
-from mrclab.experiments.campaign.plan import CampaignPlan, Job
+from mrclab.experiments.campaign.plan import CampaignPlan
 from mrclab.experiments.runs import batch, processes
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, grouped
 from mrclab.experiments.training import branches
 from mrclab.lab.scenario import scenario
 
@@ -163,9 +163,7 @@ def run(
     planned = size.plan(seeds, only)
     table = Journal(directory / f"{size.nics}-{digest()}").begin(planned)
     left = list(batch.missing(table, planned))
-    groups: dict[tuple[str, int], list[Job]] = {}
-    for job in left:
-        groups.setdefault((transport_of(job.variant), job.seed), []).append(job)
+    groups = grouped(left, lambda job: (transport_of(job.variant), job.seed))
     # all transports with one seed, then with another
     order = sorted(groups, key=lambda group: (group[1], size.variants.index(groups[group][0].variant)))
     requested = [groups[group] for group in order]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab.experiments.runs.store import grouped
 from mrclab.experiments.worlds import comparison, work
 from mrclab.experiments.worlds.comparison import Row, Side
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
@@ -208,10 +209,7 @@ def _least_most(counts: Sequence[int]) -> str:
 
 
 def _by_scenario(made: Sequence[BothWorlds]) -> list[ScenarioSum]:
-    found: dict[str, list[BothWorlds]] = {}
-    for chapter in made:
-        if chapter.rows:
-            found.setdefault(chapter.label.partition(" [")[0], []).append(chapter)
+    found = grouped((one for one in made if one.rows), lambda one: one.label.partition(" [")[0])
     return [ScenarioSum(name, some[0].anchor, some) for name, some in found.items()]
 
 
