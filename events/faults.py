@@ -1,4 +1,4 @@
-"""Records of faults: their begin and end, their effect on packets, and the fabric's state after the last."""
+"""Records of faults: their beginning and end, their effect on packets, and the fabric's state after the last."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,7 +29,7 @@ class FaultBegin(FaultFacts):
 
 @event("fault.end")
 class FaultEnd(FaultFacts):
-    """End of a fault, with the same fields as its begin."""
+    """End of a fault, with the same fields as its beginning."""
 
 
 @event("fault.edge")

@@ -5,7 +5,7 @@ from mrclab.events.event import Event, Seconds, event
 
 @event("world")
 class WorldBegin(Event):
-    """Begin of virtual time; `world` is `sim`."""
+    """Beginning of virtual time; `world` is `sim`."""
 
     world: str
 
@@ -26,7 +26,7 @@ class LabUp(Event):
 
 @event("run.broken")
 class RunBroken(Event):
-    """Reason for which a run does not go to its end."""
+    """Reason why a run is aborted."""
 
     why: str
 
@@ -40,6 +40,6 @@ class LabLate(Event):
 
 @event("machine.slow")
 class MachineSlow(Event):
-    """Reason for which the machine is too slow for this run."""
+    """Reason why the machine is too slow for this run."""
 
     why: str

@@ -1,4 +1,4 @@
-"""Records of traffic: begin and end of each, and of each flow, as the lab drives them."""
+"""Records of traffic: start and end of each workload and flow, as the lab drives them."""
 
 from typing_extensions import TypedDict
 
@@ -24,7 +24,7 @@ class FlowEndpoints(TypedDict):
 
 @event("traffic.start")
 class TrafficStart(Event):
-    """Begin of a workload. `source`, `destination` and `qps` are those of its first flow."""
+    """Start of a workload. `source`, `destination` and `qps` are those of its first flow."""
 
     traffic: str
     traffic_kind: str

@@ -44,7 +44,7 @@ class Journal(RunStore):
         about["settings"] = [[one.variant, one.values] for one in plan.settings]
         path = self.directory / ABOUT
         if path.exists():
-            known = _object(path)
+            known = _read_about(path)
             if known.get("digest") != plan.digest or known.get("fields") != about["fields"]:
                 fields = ", ".join(map(str, known.get("fields") or ["no field"]))
                 raise LabError(
@@ -74,7 +74,7 @@ class Journal(RunStore):
         return {**known, **files}
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_about(path: Path) -> dict[str, Any]:
     try:
         known = json.loads(files.read_bytes(path, follow=False))
     except OSError as error:
@@ -94,7 +94,7 @@ def read(directory: Path) -> Iterator[Row]:
 def latest(directory: Path) -> Iterator[Row]:
     """Yield the rows of the last command, which page and Parquet file hold; all rows where nothing says which."""
     path, rows = directory / ABOUT, read(directory)
-    about = _object(path) if path.exists() else {}
+    about = _read_about(path) if path.exists() else {}
     if "settings" not in about:
         return rows
     try:
@@ -154,8 +154,8 @@ def write_parquet(directory: Path, kept: Iterable[Row]) -> Path | None:
     units |= _as_numbers(rows)
     if any("flows" in row for row in ordered):
         flows = list(flow_rows(ordered))
-        _store(flows, directory / FLOWS, {"bytes": "B", "began": "s", "ended": "s", **_as_numbers(flows)})
-    return _store(rows, directory / PARQUET, {"seconds": "s", **units})
+        _write_columns(flows, directory / FLOWS, {"bytes": "B", "began": "s", "ended": "s", **_as_numbers(flows)})
+    return _write_columns(rows, directory / PARQUET, {"seconds": "s", **units})
 
 
 def _as_numbers(rows: list[Row]) -> dict[str, str]:
@@ -179,7 +179,7 @@ def flow_rows(rows: Iterable[Row]) -> Iterator[Row]:
             yield {**same, **row_fields, "slowdown": more[0] if more else None}
 
 
-def _store(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:
+def _write_columns(rows: list[Row], path: Path, units: Mapping[str, str]) -> Path:
     """Write rows as a Parquet file, with the units of columns in its schema (field metadata `unit`)."""
     import pyarrow  # noqa: PLC0415 - an extra
     from pyarrow import parquet  # noqa: PLC0415

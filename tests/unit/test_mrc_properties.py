@@ -20,7 +20,7 @@ GUARD = 64  # bytes around the target region that nothing may touch
 
 @dataclass(frozen=True)
 class Weather:
-    """Rates of what befalls a packet."""
+    """Rates of faults of a packet."""
 
     seed: int
     loss: float = 0.0

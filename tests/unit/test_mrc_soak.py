@@ -1,6 +1,6 @@
 """Random runs in foul weather: nothing lost, nothing doubled, nobody stuck.
 
-Each seed draws a fabric, QPs both ways, messages, what their receivers can take, and what befalls them: loss up to a
+Each seed draws a fabric, QPs both ways, messages, what their receivers can take, and faults: loss up to a
 half, duplicates, jitter up to 5 round trips, trims and marks, paths that are dead one way, ports that storm, a host
 that starts again. A few dozen seeds run here; MRCLAB_SOAK=2000 runs as many, from MRCLAB_SOAK_FROM (0) on.
 """

@@ -1,6 +1,7 @@
 """The scripts and the Vagrantfile that set the lab up, as far as this machine has what checks them."""
 
 import os
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -59,3 +60,8 @@ def test_where_bmv2_cannot_be_had_one_line_says_what_follows():
 def test_what_the_machine_makes_is_not_under_version_control():
     ignored = (ROOT / ".gitignore").read_text().split()
     assert {".vagrant/", ".venv", ".venv-*", "/results/"} <= set(ignored)
+
+
+def test_a_retired_word_is_named_whole():
+    words = runpy.run_path(str(ROOT / "setup" / "words.py"))
+    assert list(words["retired"]("a bob", {r"\bbob\b": "bobsled"})) == ["1: retired word bob; say bobsled"]
