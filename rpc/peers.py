@@ -62,13 +62,16 @@ def server_pid(path: str | Path) -> int | None:
 
 def is_stopped(pid: int | None) -> bool:
     """Return True if a signal has stopped the process (state T)."""
-    if pid is None:
-        return False
+    return pid is not None and stat_fields(pid)[:1] == [_STOPPED]
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the command name, state first; empty where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[:1] == [_STOPPED]
+        return []
+    return stat.rpartition(")")[2].split()
 
 
 def stopped_text(pid: int) -> str:

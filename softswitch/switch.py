@@ -8,7 +8,6 @@ costs two thread switches, which is more than most updates.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import select
 import threading
@@ -24,8 +23,6 @@ from mrclab.softswitch.process.lateness import LongestWait
 from mrclab.softswitch.process.pcap import PcapRecorder
 from mrclab.softswitch.process.ports import SoftSwitchPort
 from mrclab.softswitch.process.ring import RING_BYTES
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -242,16 +242,12 @@ class Fabric:
 
     def group(self, host: str) -> int:
         """The T0 group of a host."""
-        found = names.host(host)
-        if found is None or found > len(self.hosts):
-            raise UnknownName("host", host, self.near(host, "host"))
-        return (found - 1) // self.spec.hosts_per_t0 + 1
+        return self._host_place(host) // self.spec.hosts_per_t0 + 1
 
     def address(self, host: str) -> str:
         """The inner address of a host, as text."""
-        group = self.group(host)
-        number = names.host(host) or 0
-        return srv6.text(srv6.host_address(group, (number - 1) % self.spec.hosts_per_t0 + 1))
+        group, downlink = divmod(self._host_place(host), self.spec.hosts_per_t0)
+        return srv6.text(srv6.host_address(group + 1, downlink + 1))
 
     def has_host(self, name: str) -> bool:
         """Return True if a host has this name."""
@@ -265,17 +261,17 @@ class Fabric:
 
     def switch(self, name: str) -> Switch:
         """The switch with this name; UnknownName otherwise."""
-        found = names.switch(name)
-        if found is None or not self.shape.has_switch(*found):
-            raise UnknownName("switch", name, self.near(name, "switch"))
-        return self.switches[self.shape.switch_index(*found)]
+        return self.switches[self.switch_place(name)]
 
     def host(self, name: str) -> Host:
         """The host with this name; UnknownName otherwise."""
+        return self.hosts[self._host_place(name)]
+
+    def _host_place(self, name: str) -> int:
         found = names.host(name)
         if found is None or found > len(self.hosts):
             raise UnknownName("host", name, self.near(name, "host"))
-        return self.hosts[found - 1]
+        return found - 1
 
     def host_by_address(self, address: str) -> Host:
         """The host with this inner IPv6 address; UnknownName otherwise."""

@@ -4,7 +4,9 @@
 and `load` does both and raises `SpecError`.
 """
 
+import functools
 from collections.abc import Mapping
+from operator import eq, is_, not_
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -60,20 +62,7 @@ class LinkSpec(_Strict):
         return self.model_copy(update={"rate_pps": packets})
 
 
-def _is_unset(value: object) -> bool:
-    return not value
-
-
-def _is_one(value: object) -> bool:
-    return value == 1
-
-
-def _is_ecmp(value: object) -> bool:
-    return value == "ecmp"
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+_IS_ONE, _IS_NONE = functools.partial(eq, 1), functools.partial(is_, None)
 
 
 class PfcSpec(_Strict):
@@ -125,7 +114,7 @@ class QueueSpec(_Strict):
         default=0,
         ge=0,
         le=1 << 40,
-        exclude_if=_is_unset,
+        exclude_if=not_,
         description="bytes that all ports of a switch share, in place of depth; default: each port has its own."
         " Virtual time with link.rate only",
     )
@@ -133,12 +122,12 @@ class QueueSpec(_Strict):
         default=1.0,
         gt=0,
         le=1024,
-        exclude_if=_is_one,
+        exclude_if=_IS_ONE,
         description="a queue may hold this many times the free buffer",
     )
     pfc: Annotated[PfcSpec | None, BeforeValidator(_true_or_false)] = Field(
         default=None,
-        exclude_if=_is_unset,
+        exclude_if=not_,
         description="pause senders, not drop: true, or what differs from the defaults; buffer then is that of a chip",
     )
 
@@ -176,17 +165,21 @@ class FabricSpec(_Strict):
         default=1,
         ge=1,
         le=MAX_INDEX,
-        exclude_if=_is_one,
+        exclude_if=_IS_ONE,
         description="pods of each plane, with a third tier above them",
     )
     t2s: int = Field(
-        default=0, ge=0, le=MAX_INDEX, exclude_if=_is_unset, description="T2 switches per plane, with pods; default t1s"
+        default=0,
+        ge=0,
+        le=MAX_INDEX,
+        exclude_if=not_,
+        description="T2 switches per plane, with pods; default t1s",
     )
     rails: int = Field(
         default=1,
         ge=1,
         le=MAX_INDEX,
-        exclude_if=_is_one,
+        exclude_if=_IS_ONE,
         description="NICs of each server, which are hosts here: NIC i of a server is on the i-th T0 of its block",
     )
     hosts_per_t0: int = Field(default=2, ge=1, le=MAX_INDEX, description="hosts per T0 group; downlinks of each T0")
@@ -194,7 +187,7 @@ class FabricSpec(_Strict):
     link: LinkSpec = LinkSpec.model_construct()  # its validator is built where one is given
     links: tuple[LinkRule, ...] = Field(
         default=(),
-        exclude_if=_is_unset,
+        exclude_if=not_,
         description="links that are not as link says, by tier, plane or cable; later ones win. With link.rate only",
     )
     queue: QueueSpec = QueueSpec.model_construct()
@@ -218,7 +211,7 @@ class FabricSpec(_Strict):
         default=0.0,
         ge=0,
         le=1,
-        exclude_if=_is_unset,
+        exclude_if=not_,
         description="seconds that a NIC and the host behind it take longer at most for a packet that arrives: drawn"
         " evenly for each, from the seed; packets stay in order. Not part of the base RTT. Virtual time only",
     )
@@ -226,13 +219,13 @@ class FabricSpec(_Strict):
         default=None,
         ge=1e-7,
         le=SAMPLE_INTERVAL,
-        exclude_if=_is_none,
+        exclude_if=_IS_NONE,
         description="time between two samples of a host, which makes those of queues as much closer (2.5 times it);"
         " default: 0.1 s at interactive rates, else some round trips",
     )
     load_balancing: Literal["ecmp", "spray", "adaptive", "flowlet"] = Field(
         default="ecmp",
-        exclude_if=_is_ecmp,
+        exclude_if=functools.partial(eq, "ecmp"),
         description="how T0s choose the uplink of data packets. ecmp: a hash for RoCEv2, and MRC's sender chooses;"
         " spray, adaptive: packet by packet, of either; flowlet: of RoCEv2. Virtual time only",
     )
@@ -240,7 +233,7 @@ class FabricSpec(_Strict):
         default=None,
         ge=0,
         le=10,
-        exclude_if=_is_none,
+        exclude_if=_IS_NONE,
         description="a flow that pauses for longer takes another uplink where load_balancing is flowlet; default: half"
         " of the longest base RTT",
     )

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
@@ -28,8 +27,6 @@ from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, S
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.process.beat import Beat
-
-log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25  # seconds between two looks whether a process stopped, or goes on
 

@@ -16,8 +16,9 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.run.wire.wireworld import WireWorld, wire_world
+from mrclab.rpc import peers
 from mrclab.topo import srv6
-from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, process_state, srv6_packet
+from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, srv6_packet
 from mrclab.topo.errors import TopoError
 from mrclab.topo.linux import kernel
 from mrclab.topo.model import Fabric
@@ -164,7 +165,7 @@ class FaultProbe:
 
     def process_state(self, pid: int) -> str:
         """Return the letter of proc(5): R, S, T for stopped."""
-        return process_state(pid)
+        return peers.stat_fields(pid)[0]
 
     def is_alive(self, node: str) -> bool:
         """Return True while the node's process exists."""

@@ -431,6 +431,3 @@ def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
         profile=table.profile,
         const_entries=table.entries is not None,
     )
-
-
-__all__ = ["NO_ACTION", "RuntimeProfile", "RuntimeTable", "build_call", "table_info"]

@@ -8,7 +8,6 @@ import pytest
 
 WIRE = (
     "topo.linux.nodes",
-    "topo.cables.testports",
     "hosts.agent.provider",
     "hosts.memory.regions",
     "hosts.nic.nic",
@@ -20,7 +19,6 @@ WIRE = (
     "controller.provisioning.prober",
     "controller.provisioning.program",
     "controller.provisioning.provision",
-    "lab.faults.selftest",
     "lab.lessons.p4.p4runtime",
     "lab.ui.web.server",  # the page, an extra of its own
 )

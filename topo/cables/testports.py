@@ -1,13 +1,10 @@
-"""Ports of a running fabric as raw sockets, frames across a cable, process states: for self-tests."""
+"""Ports of a running fabric as raw sockets, frames across a cable: for self-tests."""
 
 import contextlib
-import ctypes
-import fcntl
 import functools
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from mrclab.topo import srv6
 from mrclab.topo.errors import TopoError
@@ -18,7 +15,7 @@ ETH_P_IPV6 = 0x86DD
 _ETHERTYPE = 0x88B6  # IEEE 802 local experimental 2
 END = b"end"  # payload of the frame after which `RawPort.receive` returns
 _TIMEOUT = 5.0  # seconds until a frame counts as lost that should have come
-_SIOCETHTOOL, _ETHTOOL_GLINK, _PACKET_OUTGOING = 0x8946, 0x0A, 4
+_ETHTOOL_GLINK, _PACKET_OUTGOING = 0x0A, 4
 
 
 class NotObservedError(TopoError):
@@ -97,13 +94,8 @@ def carriers(lab: Emulation) -> dict[str, bool]:
 
 def _carriers(interfaces: list[str]) -> dict[str, bool]:
     """Carrier of some interfaces; called in their namespace."""
-    found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        for interface in interfaces:
-            value = (ctypes.c_uint32 * 2)(_ETHTOOL_GLINK, 0)
-            fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP8x", interface.encode(), ctypes.addressof(value)))
-            found[interface] = value[1] == 1
-    return found
+        return {interface: kernel.ethtool(control, interface, _ETHTOOL_GLINK) == 1 for interface in interfaces}
 
 
 def expect(holds: object, sentence: str) -> None:
@@ -119,8 +111,3 @@ def srv6_packet(ev: int) -> bytes:
     outer = b"\x60\0\0\0\0\0\x29\x40" + bytes(16) + srv6.to_bytes(address)
     inner = (6 << 28 | label).to_bytes(4, "big") + b"\0\0\x11\x40" + bytes(32)
     return outer + inner + port.to_bytes(2, "big") + bytes(100)
-
-
-def process_state(pid: int) -> str:
-    """The letter of proc(5): R, S, T for stopped."""
-    return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]

@@ -20,7 +20,6 @@ from mrclab.topo.economy import LazySequence
 from mrclab.topo.input import files, sentences
 from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
-SCHEMA_VERSION = 1
 MPR_UNIT = 128  # PSNs per unit of MPR
 ACK_TIMEOUT_UNIT = 1.024e-6  # seconds; the local ACK timeout is this × 2^t
 

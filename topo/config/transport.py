@@ -6,6 +6,7 @@ transport; the composer of a fabric puts it below the user's choices.
 
 import json
 from collections.abc import Mapping
+from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,10 +47,6 @@ class TransportError(TopoError, ValueError):
     """A transport that hosts cannot be given; the text is one sentence with the remedy."""
 
 
-def _not_given(value: object) -> bool:
-    return not value
-
-
 class TransportSpec(ExactTypes):
     """Transport and congestion control of all QPs, with `attributes` over the defaults of a node config's transport.
 
@@ -72,10 +69,12 @@ class TransportSpec(ExactTypes):
         default={}, description="settings of the path selection that differ from its defaults"
     )
     scheduler: Annotated[str, OneOf(QP_SCHEDULERS)] | None = Field(
-        default=None, exclude_if=_not_given, description="MRC: which QP of a host sends next; default: by round robin"
+        default=None,
+        exclude_if=not_,
+        description="MRC: which QP of a host sends next; default: by round robin",
     )
     scheduler_settings: dict[str, Any] = Field(
-        default={}, exclude_if=_not_given, description="settings of the scheduler that differ from its defaults"
+        default={}, exclude_if=not_, description="settings of the scheduler that differ from its defaults"
     )
     ev_profile: dict[str, Any] = Field(default={})
     attributes: dict[str, Any] = Field(default={})

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from mrclab.rpc import peers
+from mrclab.rpc.paths import MAX_PATH_BYTES
 from mrclab.topo.cables.cables import Cables
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux import kernel, processes
@@ -37,8 +38,8 @@ _READY_TIMEOUT = 60.0  # seconds until a switch process must answer; two slow co
 _USUAL_SHELL = 0.04  # seconds in which a small, quiet machine starts a node's shell
 _SHELLS_AT_ONCE = 4  # shells that start at the same time: each mostly waits for the kernel and for itself
 _LOOK_AGAIN = 0.02  # seconds between two attempts to connect
-_MAX_SOCKET_PATH = 107  # bytes, sun_path without its final zero
 _UMASK = 0o022  # of all processes: other users cannot write their files
+_APART: Final[Mapping[str, Any]] = {"start_new_session": True, "umask": _UMASK}
 _GRACE = 1.0  # seconds that agents and controllers get to end by themselves
 
 
@@ -174,13 +175,8 @@ class Emulation:
         ended with the lab: SIGTERM, a second, SIGKILL. `keywords` go to subprocess.Popen.
         """
         state = self._running()
-        command = list(argv) if node is None else ["mnexec", "-a", str(self.pid(node)), *argv]
-        options: dict[str, Any] = {
-            "stdin": subprocess.DEVNULL,
-            "start_new_session": True,
-            "env": state.environment,
-            "umask": _UMASK,
-        } | keywords
+        command = self._command(node, argv)
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": state.environment, **_APART, **keywords}
         options["env"] = {**options["env"], **state.marks}
         with contextlib.ExitStack() as files:
             if log is not None:
@@ -316,7 +312,7 @@ class Emulation:
 
     def _check_paths(self) -> None:
         longest = max(len(str(Launch(s, self.fabric.spec, self.run_dir).socket)) for s in self.fabric.switches)
-        if longest > _MAX_SOCKET_PATH:
+        if longest > MAX_PATH_BYTES:
             raise EmulationError(
                 f"the run directory {self.run_dir} is too long a path for Unix sockets; use a shorter one"
             )
@@ -387,20 +383,16 @@ class Emulation:
 
     def _start(self, name: str, node: str | None, argv: Sequence[str], output: IO[bytes], state: RunState) -> Process:
         """Start a process in a node's namespaces, by a fork where that can be."""
-        holder = None if node is None else self.pid(node)
         if self._fork_server is not None and self._fork_server.serves(argv):
-            forked = self._fork_server.start(name, argv, holder, output)
+            forked = self._fork_server.start(name, argv, None if node is None else self.pid(node), output)
             if forked is not None:
                 return forked
-        return subprocess.Popen(
-            argv if holder is None else ["mnexec", "-a", str(holder), *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=state.environment,
-            start_new_session=True,
-            umask=_UMASK,
-        )
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(self._command(node, argv), env=state.environment, **streams, **_APART)
+
+    def _command(self, node: str | None, argv: Sequence[str]) -> list[str]:
+        """Return a command line that runs another in a node's namespaces."""
+        return list(argv) if node is None else ["mnexec", "-a", str(self.pid(node)), *argv]
 
     def _as_ready(self, launches: Mapping[str, Launch]) -> Iterator[str]:
         """Yield switches in the order in which they become ready; EmulationError if one exits or does not respond."""

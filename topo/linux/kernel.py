@@ -134,15 +134,20 @@ def _offloads_off(interfaces: Iterable[str]) -> None:
     The lab's own frames are whole as they are. But libpcap, with which BMv2 receives, gives each frame 64 KiB of its
     2 MiB ring where an offload is on, and then loses every burst beyond 32 frames.
     """
-    import fcntl  # noqa: PLC0415 - what else is here may be loaded where no lab can run
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for interface in interfaces:
             for command in _ETHTOOL_OFFLOADS:
-                value = (c_uint32 * 2)(command, 0)  # struct ethtool_value
-                request = struct.pack("16sP8x", interface.encode(), addressof(value))
                 with contextlib.suppress(OSError):  # an offload that the driver does not have is off
-                    fcntl.ioctl(control, _SIOCETHTOOL, request)
+                    ethtool(control, interface, command)
+
+
+def ethtool(control: socket.socket, interface: str, command: int) -> int:
+    """Do an ethtool command that has one value, with 0, in the namespace of `control`; return the value afterwards."""
+    import fcntl  # noqa: PLC0415 - what else is here may be loaded where no lab can run
+
+    value = (c_uint32 * 2)(command, 0)  # struct ethtool_value
+    fcntl.ioctl(control, _SIOCETHTOOL, struct.pack("16sP8x", interface.encode(), addressof(value)))
+    return value[1]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from mrclab.rpc import peers
 
 TOKEN_VARIABLE = "MRCLAB_RUN_TOKEN"
 HOST_VARIABLE = "MRCLAB_HOST"  # of programs that run on a host, beside its agent
@@ -22,23 +24,14 @@ _STARTTIME_FIELD = 19  # of /proc/<pid>/stat, counted after the command name; in
 
 def start_time(pid: int) -> int | None:
     """Return a process's start time in clock ticks since boot; None if there is none, or a zombie."""
-    try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
+    fields = peers.stat_fields(pid)
+    return None if not fields or fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
 
 
 def with_token(token: str, host: str = "") -> set[int]:
     """All processes whose environment carries this run's token; where a host is named, the programs on that host."""
     marks = {f"{TOKEN_VARIABLE}={token}".encode(), *([f"{HOST_VARIABLE}={host}".encode()] if host else [])}
-    found = set()
-    for entry in os.scandir(_PROC):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if marks <= set((_PROC / entry.name / "environ").read_bytes().split(b"\0")):
-                    found.add(int(entry.name))
-    return found
+    return {pid for pid, words in _environments() if marks <= words}
 
 
 def of_labs() -> dict[Path, set[int]]:
@@ -48,14 +41,19 @@ def of_labs() -> dict[Path, set[int]]:
     """
     found: dict[Path, set[int]] = {}
     needle = f"{BASE_VARIABLE}=".encode()
-    for entry in os.scandir(_PROC):
-        if entry.name.isdigit() and start_time(int(entry.name)) is not None:
-            with contextlib.suppress(OSError):
-                for word in (_PROC / entry.name / "environ").read_bytes().split(b"\0"):
-                    base = Path(os.fsdecode(word[len(needle) :]))
-                    if word.startswith(needle) and _sees_the_same(int(entry.name), base):
-                        found.setdefault(base, set()).add(int(entry.name))
+    for pid, words in _environments():
+        for base in (Path(os.fsdecode(word.removeprefix(needle))) for word in words if word.startswith(needle)):
+            if start_time(pid) is not None and _sees_the_same(pid, base):
+                found.setdefault(base, set()).add(pid)
     return found
+
+
+def _environments() -> Iterator[tuple[int, set[bytes]]]:
+    """Yield the processes whose environment can be read, with its words."""
+    for entry in os.scandir(_PROC):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                yield int(entry.name), set((_PROC / entry.name / "environ").read_bytes().split(b"\0"))
 
 
 def _sees_the_same(pid: int, path: Path) -> bool:

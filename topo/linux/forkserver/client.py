@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from mrclab.rpc import peers
 from mrclab.topo.linux.forkserver import server
 
 _MODULE = "mrclab.topo.linux.forkserver.server"
@@ -208,7 +209,5 @@ def _adopt_orphans() -> None:
 def _activity(pid: int) -> tuple[str, int]:
     """A process's state, one letter, and the CPU time in ns that it has used."""
     with contextlib.suppress(OSError, IndexError, ValueError):
-        folder = Path(f"/proc/{pid}")
-        stat = (folder / "stat").read_text(encoding="ascii", errors="replace")
-        return stat.rpartition(")")[2].split()[0], int((folder / "schedstat").read_text(encoding="ascii").split()[0])
+        return peers.stat_fields(pid)[0], int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0])
     return "", 0
