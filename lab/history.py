@@ -122,6 +122,29 @@ def load(path: Path) -> History:
     return History(record for file in files for record in _stored(file))
 
 
+class Tail:
+    """Follows a growing file of lines, from its first one or from its present end; it stays readable once removed."""
+
+    def __init__(self, path: Path, *, from_end: bool = False) -> None:
+        self._file = files.open_regular(path, files.LARGE, follow=False)
+        if from_end:
+            self._file.seek(0, 2)
+        self._half = b""
+
+    def lines(self) -> list[str]:
+        """Return the lines that were finished since the last call."""
+        *whole, self._half = (self._half + self._file.read()).split(b"\n")
+        return [line.decode(errors="replace") for line in whole]
+
+    def records(self) -> Iterator[Record]:
+        """Return the records among them."""
+        return parse(self.lines())
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._file.close()
+
+
 _NUMBER = re.compile(r"-?\d{1,20}(\.\d+)?(e-?\d\d?)?", re.ASCII)  # as JSON has finite ones
 _STORED = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"([^"\\]*)", ?"kind": ?"sample",.*\}\n')
 

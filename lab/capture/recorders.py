@@ -23,19 +23,13 @@ class Faults:
     """Follows the faults in a running lab's history; times in nanoseconds since the epoch."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open(encoding="utf-8")
-        self._file.seek(0, 2)
-        self._partial_line = ""
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._file.close()
+        self._tail = history.Tail(path, from_end=True)
+        self.close = self._tail.close
 
     def new(self) -> list[tuple[int, Record]]:
         """Return the faults recorded since the last call."""
-        *lines, self._partial_line = (self._partial_line + self._file.read()).split("\n")
+        records = [record for record in self._tail.records() if record.kind in MARKS]
         offset = time.time_ns() - time.monotonic_ns()
-        records = (record for record in history.parse(lines) if record.kind in MARKS)
         return [(round(record.t * _NANO) + offset, record) for record in records]
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
 from mrclab.lab.measure.fabric.faults import FaultSpan, links_of
-from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey
+from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey, path_name
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
@@ -189,8 +189,5 @@ def used_over(measures: "Measures", fault: FaultSpan, begin: float, end: float) 
 
 
 def _named(measures: "Measures", keys: Iterable[EvKey], what: str) -> list[str]:
-    found = []
-    for key in sorted(keys)[:3]:
-        plane, uplink = measures.paths.sender_evs[key]
-        found.append(f"{key[0]} QP {key[1]} plane {plane} T1 {uplink} {what}")
-    return found
+    evs = measures.paths.sender_evs
+    return [f"{host} QP {qp} {path_name(*evs[host, qp, ev])} {what}" for host, qp, ev in sorted(keys)[:3]]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one, show_share
+from mrclab.lab.measure.fabric.paths import path_name
 from mrclab.lab.measure.series import jain
 from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence
@@ -129,9 +130,8 @@ class PathShare(Selected):
         total = sum(packets.values())
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
         bounds = Bounds(self.at_least, self.at_most)
-        expected = (
-            f"plane {self.plane}, T1 {self.uplink} carries {bounds.text(show_share)} of the packets{self.subject}"
-        )
+        path = path_name(self.plane, self.uplink)
+        expected = f"{path} carries {bounds.text(show_share)} of the packets{self.subject}"
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
         return self.verdict(
             total > 0 and bounds.contain(share), expected, observed, measures.span_text(begin, end), share, "of packets"

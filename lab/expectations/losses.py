@@ -15,13 +15,13 @@ from mrclab.lab.expectations.base import (
     needs_one,
     show_share,
 )
-from mrclab.lab.faults.base import several
 from mrclab.lab.measure.fabric.paths import OUT
 from mrclab.lab.measure.series import binned_total, edges
 from mrclab.lab.measure.traffic.flows import QpKey, Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_number, show_rate, show_seconds
+from mrclab.topo.input.sentences import several
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.fabric.paths import PacketLoss

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from mrclab.events.event import Event
@@ -62,8 +63,26 @@ class FaultInjector(NodeControl, Protocol):
         """Cut the channel between the controller and a switch."""
 
 
-class FaultContext(Protocol):
-    """Context of an action: the fabric, its fault injector, the clock and the history.
+class NodeAccess(Protocol):
+    """Clock and nodes of a lab: of this process, or of another."""
+
+    @property
+    def now(self) -> float:
+        """Time on the clock of the history, seconds."""
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+
+    @property
+    def files(self) -> Path:
+        """Directory of transfers' files: one folder per host."""
+
+    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
+        """Call a host or the `controller`; RunError names the node that refused and why."""
+
+
+class FaultContext(NodeAccess, Protocol):
+    """Context of an action: nodes, the fabric, its fault injector and the history.
 
     `mrclab.lab.run.world.World` is a larger one.
     """
@@ -80,18 +99,8 @@ class FaultContext(Protocol):
     def injector(self) -> FaultInjector:
         """The fault injector of this world."""
 
-    @property
-    def now(self) -> float:
-        """Time on the clock of the history, seconds."""
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass."""
-
     def record(self, event: Event, t: float | None = None) -> float:
         """Write a record into the history, at `now` where no time is given; return its time."""
-
-    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Send a request to a host or the `controller`; return its response."""
 
 
 M = TypeVar("M")

@@ -7,7 +7,7 @@ plans, logs and the history.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import Field
@@ -150,10 +150,3 @@ def direction_text(direction: Direction) -> str:
 def links_of_switch(fabric: Fabric, switch: str) -> tuple[str, ...]:
     """Return all cables that end at a switch."""
     return tuple(port.link for port in fabric.switch(switch).ports)
-
-
-def several(names: Iterable[str], most: int = 3) -> str:
-    """Return `a, b, c and 5 more`."""
-    listed = list(names)
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """Differences of compared runs beyond those of their variants."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from mrclab.lab.report import results
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.sections.variants import leaves
+from mrclab.topo.input.sentences import several
 
 _NOT_COMPARED = {"name", "title", "description", "seed", "expect", "variants"}
 _MAX_FIELDS = 12  # fields listed before the rest is only counted
@@ -41,11 +42,7 @@ def _values(values: Mapping[str, Any]) -> str:
     by_value: dict[str, list[str]] = {}
     for label, value in values.items():
         by_value.setdefault("not there" if value is None else str(value), []).append(label)
-    return "; ".join(f"{value} in {_several(labels)}" for value, labels in by_value.items())
-
-
-def _several(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+    return "; ".join(f"{value} in {several(labels)}" for value, labels in by_value.items())
 
 
 def _resolved(directory: Path) -> dict[str, Any]:

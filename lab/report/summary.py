@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args
 from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.fabric.faults import FaultSpan
-from mrclab.lab.measure.fabric.paths import OUT, EvChange
+from mrclab.lab.measure.fabric.paths import OUT, EvChange, path_name
 from mrclab.lab.measure.fabric.switches import Port, growth
 from mrclab.lab.measure.measures import COARSE, Measures
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
@@ -142,18 +142,13 @@ def series(measures: Measures) -> Row:
         "goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in goodput.items()},
         "flow_goodput_bytes_per_second": {name: [round(v) for v in values] for name, values in by_flow.items()},
         "path_packets_per_second": {
-            _path_name(path): [round(v, 1) for v in binned_total(counters, at)]
+            path_name(*path): [round(v, 1) for v in binned_total(counters, at)]
             for path, counters in measures.rates.by_path.items()
         },
         "qp_goodput_bytes_per_second": _by_qp(measures, at),
         "lost_packets": histogram(lost, at),
         "retransmitted_packets": histogram(again, at),
     }
-
-
-def _path_name(path: tuple[int, int]) -> str:
-    plane, uplink = path
-    return f"plane {plane}, T1 {uplink}" if uplink else f"plane {plane}"
 
 
 def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:

@@ -12,7 +12,6 @@ from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, by_machine, exhausted, plain
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.faults.base import several
 from mrclab.lab.report import results
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
@@ -22,6 +21,7 @@ from mrclab.lab.scenario.units import show_seconds
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.economy import CompressedLog
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input.sentences import several
 from mrclab.topo.linux.paths import RUN_DIR
 
 if TYPE_CHECKING:

@@ -69,30 +69,8 @@ class EventQueue(Protocol):
         """Unsubscribe from all nodes."""
 
 
-class NodeAccess(Protocol):
-    """Part of a world that calls nodes: a lab of this process, or of another."""
-
-    @property
-    def now(self) -> float:
-        """Time on the clock of the history, seconds."""
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass."""
-
-    @property
-    def files(self) -> Path:
-        """Directory of transfers' files: one folder per host."""
-
-    def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Call a host or the `controller`; RunError names the node that refused and why."""
-
-
 class World(FaultContext, Protocol):
     """A lab that is up."""
-
-    @property
-    def files(self) -> Path:
-        """Directory of transfers' files: one folder per host."""
 
     @property
     def greeting(self) -> str:

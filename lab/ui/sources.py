@@ -7,7 +7,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from typing_extensions import override
 
@@ -22,7 +22,6 @@ from mrclab.lab.ui.framestream import MAX_FRAMES, Frame, FrameLog, FrameStream, 
 from mrclab.lab.ui.judging import Judge
 from mrclab.lab.ui.model import PageModel
 from mrclab.topo import fabricfile
-from mrclab.topo.input import files
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
@@ -125,7 +124,7 @@ class Live(Growing):
         super().__init__(title, fabricfile.load(place / "fabric.yaml"))
         self._place = place
         self._alive = alive
-        self._files: dict[Path, _Tail] = {}
+        self._files: dict[Path, history.Tail] = {}
         self._last = 0.0  # time of the last record
         self._due = 0.0  # on the machine's clock: a frame however little time has passed in the lab
         self._virtual = False
@@ -161,9 +160,9 @@ class Live(Growing):
         with contextlib.suppress(OSError):
             for path in sorted((self._place / "history").glob("*.jsonl")):
                 if path not in self._files:
-                    self._files[path] = _Tail(path)
+                    self._files[path] = history.Tail(path)
         came = False
-        for record in heapq.merge(*(tail.new() for tail in self._files.values()), key=lambda record: record.t):
+        for record in heapq.merge(*(tail.records() for tail in self._files.values()), key=lambda record: record.t):
             came = True
             self._virtual = self._virtual or record.kind == "world"
             self._last = max(self._last, record.t)
@@ -172,18 +171,6 @@ class Live(Growing):
             self._add(self._stream.until(now - _LAG))
         elif came and now > self._due and self._last > self.frame_log.last.get("t", self._last):
             self._add([self._model.frame(self._last)])  # virtual time is so slow that no frame was due
-
-
-class _Tail:
-    """A growing file of JSON lines. It stays readable after the run has removed it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: TextIO = files.open_text(path, follow=False)
-        self._half = ""
-
-    def new(self) -> list[Record]:
-        *lines, self._half = (self._half + self._file.read()).split("\n")
-        return list(history.parse(lines))
 
 
 def _step(fabric: Fabric, records: list[Record]) -> float:

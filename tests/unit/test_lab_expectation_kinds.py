@@ -244,7 +244,7 @@ def test_an_ev_that_goes_out_without_crossing_the_fault_is_a_stranger():
         line("kind: ev_affected, fault: freeze"), lambda rs: [*rs, Record(FREEZE + 0.1, "h1", "ev.state", stranger)]
     )
     assert (verdict.ok, verdict.value) == (False, 1.0)
-    assert "h1 QP 16 plane 2 T1 1 not over it" in verdict.when
+    assert "h1 QP 16 plane 2, T1 1 not over it" in verdict.when
 
 
 def test_an_ev_that_stays_in_use_over_the_fault_is_missed_unless_some_may_stay():

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -129,3 +129,10 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def listed(words: Sequence[str]) -> str:
     """Words as a sentence has them: `a`, `a and b`, `a, b and c`."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def several(words: Iterable[str], most: int = 3) -> str:
+    """The first of some words, and the number of the others: `a, b, c and 5 more`."""
+    found = list(words)
+    more = len(found) - most
+    return ", ".join(found[:most]) + (f" and {more} more" if more > 0 else "")

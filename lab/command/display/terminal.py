@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mrclab.lab.expectations.base import MEASURED
+from mrclab.lab.measure.fabric.paths import path_name
 from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import page_of
 from mrclab.lab.scenario.units import show_seconds
@@ -100,7 +101,7 @@ def _faults(facts: "Facts") -> Table:
 def _paths(facts: "Facts") -> Table:
     table = grid("path", "packets", "share", "lost", title="Data packets by path", left=1)
     for row in facts.paths:
-        path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
+        path = path_name(row["plane"], row["uplink"])
         table.add_row(path, str(row["packets"]), f"{row['share'] * 100:.1f}%", str(row["lost"]))
     return table
 
@@ -108,7 +109,7 @@ def _paths(facts: "Facts") -> Table:
 def _changes(facts: "Facts") -> Table:
     table = grid("at", "QP", "EV", "path", "from", "to", "because of", title="EV transitions", left=7)
     for row in facts.ev_changes[:_MAX_CHANGES]:
-        path = f"plane {row['plane']}" + (f", T1 {row['uplink']}" if row["uplink"] else "")
+        path = path_name(row["plane"], row["uplink"])
         cells = (row["old"], row["new"], row["reason"])
         at = f"{facts.units.clock(row['t'], 3)} {facts.units.time}"
         table.add_row(at, f"{row['host']}/{row['qp']}", row["ev"], path, *cells)

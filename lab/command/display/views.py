@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mrclab.lab.report.grid import grid
+from mrclab.topo.input.sentences import several
 
 _COLOURS = {"ready": "green", "verified": "green", "up": "green", "backup": "cyan", "unknown": "dim", "lossy": "yellow"}
 _BAD = "red"
@@ -87,7 +88,7 @@ def undrained(reply: Answer) -> str:
 def _unnotified(reply: Answer) -> str:
     """Hosts that were not notified of a denial, appended to its sentence."""
     silent = [f"the agent of {name} {why}" for name, why in reply["unnotified"].items()]
-    return f": {_first_few(silent)}" if silent else ""
+    return f": {several(silent, _SHOWN)}" if silent else ""
 
 
 def _line(markup: str) -> Text:
@@ -102,13 +103,13 @@ def _unready(by_switch: Mapping[str, Any]) -> str:
     odd = [f"{name} {_coloured(s['state'])}" for name, s in by_switch.items() if s["state"] != "ready"]
     silent = {name: s["error"] for name, s in by_switch.items() if s["state"] == "ready" and s["silent"]}
     odd += [f"{name} [{_BAD}]{escape(why or 'does not answer')}[/]" for name, why in silent.items()]
-    return f": {_first_few(odd)}" if odd else ""
+    return f": {several(odd, _SHOWN)}" if odd else ""
 
 
 def _entries(wrong: int, unread: Mapping[str, str]) -> str:
     seen = f"[{_BAD}]{wrong} wrong[/]; `mrclab precheck` names them" if wrong else "as they should be"
     blind = [f"[{_BAD}]{name}[/]" for name in unread]
-    return f"{seen} where they could be read; not read: {_first_few(blind)}" if unread else seen
+    return f"{seen} where they could be read; not read: {several(blind, _SHOWN)}" if unread else seen
 
 
 def _agents(agents: Mapping[str, int], version: int, silent: Mapping[str, str]) -> str:
@@ -117,7 +118,9 @@ def _agents(agents: Mapping[str, int], version: int, silent: Mapping[str, str]) 
     late += [f"{name} [{_BAD}]not there[/]" for name, used in agents.items() if not used]
     late += [f"{name} still has version {used}" for name, used in agents.items() if used and used != version]
     there, every = sum(1 for used in agents.values() if used), len(agents) + len(silent)
-    return f"{there} of {every} there, node configs of version {version}" + (f": {_first_few(late)}" if late else "")
+    return f"{there} of {every} there, node configs of version {version}" + (
+        f": {several(late, _SHOWN)}" if late else ""
+    )
 
 
 def _denials(denials: list[Answer]) -> Table:
@@ -130,9 +133,4 @@ def _denials(denials: list[Answer]) -> Table:
 def _verdict(verdict: Answer) -> str:
     what = f"{_coloured(verdict['state'])}: [bold]{verdict['element']}[/] loses {verdict['rate']:.0%} of probes"
     alternatives = verdict["alternatives"]
-    return what + (f" (or {_first_few(alternatives)}, which carry the same probes)" if alternatives else "")
-
-
-def _first_few(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return what + (f" (or {several(alternatives, _SHOWN)}, which carry the same probes)" if alternatives else "")

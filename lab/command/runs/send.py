@@ -18,13 +18,14 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
 from mrclab.lab.command.options import AsJson, Target, World
 from mrclab.lab.errors import LabError, RunError
+from mrclab.lab.faults.action import NodeAccess
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run import worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.wire.attach import LabClients, attach
 from mrclab.lab.run.wire.watchdog import Stops
-from mrclab.lab.run.world import NodeAccess, Progress
+from mrclab.lab.run.world import Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.running.writes import sha256

@@ -16,6 +16,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.options import Results, Sets, Slower, Target
 from mrclab.lab.errors import LabError, Refused
+from mrclab.lab.history import Tail
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding
@@ -119,18 +120,15 @@ def _shown(log: Path) -> Iterator[None]:
     before = log.stat().st_mtime if log.exists() else 0.0
 
     def follow() -> None:
-        at = 0
+        tail: Tail | None = None
         while True:
             last = over.wait(_POLL_S)
             with contextlib.suppress(OSError):
-                if log.stat().st_mtime != before:  # the clock may have been set back
-                    with log.open("rb") as file:
-                        file.seek(at)
-                        whole, newline, _ = file.read().rpartition(b"\n")
-                    at += len(whole) + len(newline)
-                    for line in whole.decode(errors="replace").splitlines():
-                        sys.stdout.write(console.printable(_as_text(line)) + "\n")
-                    sys.stdout.flush()
+                if tail is None and log.stat().st_mtime != before:  # the clock may have been set back
+                    tail = Tail(log)
+                for line in "\n".join(tail.lines()).splitlines() if tail else ():
+                    sys.stdout.write(console.printable(_as_text(line)) + "\n")
+                sys.stdout.flush()
             if last:
                 return
 

@@ -9,11 +9,12 @@ from typing_extensions import override
 
 from mrclab.events.faults import FaultEdge
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
-from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one, several
+from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one
 from mrclab.lab.faults.families import CableFault, Share, between, random_link, random_nic_port, random_plane
 from mrclab.lab.faults.probe import CABLE, OTHER, UPLINK, FaultProbe
 from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PlaneNumber
 from mrclab.lab.scenario.units import Duration, show_seconds
+from mrclab.topo.input.sentences import several
 from mrclab.topo.model import Fabric
 
 _SHORTEST_SWITCH = 0.02  # seconds: how often a running scenario looks at its faults, where links are as on the wire

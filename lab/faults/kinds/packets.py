@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.base import FAULTS, at_least_one, direction_text, several
+from mrclab.lab.faults.base import FAULTS, at_least_one, direction_text
 from mrclab.lab.faults.families import (
     LossyFault,
     MinLength,
@@ -24,6 +24,7 @@ from mrclab.lab.scenario.units import Percent
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
+from mrclab.topo.input.sentences import several
 from mrclab.topo.model import Fabric
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together

@@ -185,6 +185,11 @@ class Paths:
         return found | {change.key: change.new for change in changes if change.t < t}
 
 
+def path_name(plane: int, uplink: int) -> str:
+    """Return a path in words: `plane 1, T1 2`; inside a T0 group the plane alone."""
+    return f"plane {plane}, T1 {uplink}" if uplink else f"plane {plane}"
+
+
 @functools.cache
 def ev_path(ev: int) -> Path:
     """Plane and uplink of an EV; a transport without EVs has the one path (1, 0)."""

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError
@@ -17,22 +16,12 @@ _MRCLAB = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main(
 _ENDING = 30.0  # seconds that the process of a capture may take to write its file
 
 
-class _Recorder(Protocol):
-    """A capture in progress."""
-
-    def note(self, text: str) -> None:
-        """Attach a comment to the next frame."""
-
-    def stop(self) -> int:
-        """End and write; how many frames the file holds. OSError or LabError where it cannot."""
-
-
 class CaptureCommand:
-    """The capture in progress, if any. `run_dir` is the lab's on the wire."""
+    """The capture in progress, if any."""
 
     def __init__(self, world: World, lock: TurnLock) -> None:
         self._world, self._lock = world, lock
-        self._recorder: _Recorder | None = None
+        self._recorder: _CaptureTaps | _CaptureProcess | None = None
         self._path = Path()
 
     def start(self, path: Path, links: Sequence[Link]) -> None:
@@ -90,7 +79,7 @@ class _CaptureTaps:
         self._notes.append((round(self._world.now * 1e9), text))
 
     def stop(self) -> int:
-        """End and write."""
+        """End and write; return the number of frames in the file. OSError where it cannot be written."""
         with self._lock:
             self._taps.remove()
         return pcapng.store(self._path, self._taps.interfaces, self._taps.frames, self._notes)
@@ -116,7 +105,7 @@ class _CaptureProcess:
         """Faults stand in the history already."""
 
     def stop(self) -> int:
-        """End the process once its file is written."""
+        """End the process once its file is written; return the number of frames in it. LabError where it has none."""
         self._process.send_signal(signal.SIGINT)
         try:
             output, errors = self._process.communicate(timeout=_ENDING)

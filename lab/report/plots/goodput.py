@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mrclab.lab.measure.fabric.faults import FaultSpan
+from mrclab.lab.measure.fabric.paths import path_name
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import binned_total, pairs
 from mrclab.lab.measure.traffic.flows import Selection
@@ -158,7 +159,7 @@ def by_path(measures: Measures) -> Figure | None:
     if len(counters) < 2:
         return None
     at, rate = bins(measures), measures.fabric.spec.link.rate_pps
-    names = [f"plane {plane}" + (f", T1 {uplink}" if uplink else ", no T1") for plane, uplink in counters]
+    names = [path_name(*path) for path in counters]
     rows = [[100 * value / rate for value in binned_total(group, at)] for group in counters.values()]
     return _heat(measures, at, names, rows, "packets acknowledged, % of a link's rate")
 

@@ -6,7 +6,7 @@ end the digests of both ends of every flow are compared.
 
 import functools
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,32 +134,35 @@ class Running:
         self.began = at
         for host in self._taking_part:
             self._call(host, "start_workload", name=self.name, at=at)
+        pairs = {
+            name: list(zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True))
+            for name, state in self._flows.items()
+        }
+        first = next(iter(self._flows.values()), None)  # a job may compute and send nothing
+        self._record_start(at, pairs, {host: qps[0] for host, qps in first.qps.items()} if first else {})
+
+    def _record_start(
+        self, at: float, pairs: Mapping[str, Sequence[tuple[int, int]]], qps: dict[str, int] | None
+    ) -> None:
+        """Record the begin: `pairs` has the QPs at both ends of each flow, `qps` those of the first by host."""
         flows: list[FlowEndpoints] = [
             {
-                "flow": state.flow.name,
+                "flow": name,
                 "source": state.flow.source,
                 "destination": state.flow.destination,
                 "size": state.flow.size or 0,
-                "qps": [
-                    {"source_qp": here, "destination_qp": there}
-                    for here, there in zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True)
-                ],
+                "qps": [{"source_qp": here, "destination_qp": there} for here, there in pairs.get(name, ())],
             }
-            for state in self._flows.values()
+            for name, state in self._flows.items()
         ]
-        first = next(iter(self._flows.values()), None)  # a job may compute and send nothing
+        source, destination = (flows[0]["source"], flows[0]["destination"]) if flows else ("", "")
         self._world.record(
             TrafficStart(
-                traffic=self.name,
-                traffic_kind=self.entry.kind_name,
-                source=first.flow.source if first else "",
-                destination=first.flow.destination if first else "",
-                size=self.size or 0,
-                qps={host: qps[0] for host, qps in first.qps.items()} if first else {},
-                flows=flows,
+                traffic=self.name, traffic_kind=self.entry.kind_name, source=source, destination=destination,
+                size=self.size or 0, qps=qps, flows=flows,
             ),
             at,
-        )
+        )  # fmt: skip
 
     def qps(self) -> Iterator[tuple[Flow, int, int]]:
         """Yield each pair of QPs: its flow, and the number at the source and at the destination."""

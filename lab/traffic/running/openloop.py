@@ -4,7 +4,7 @@ import gc
 from collections.abc import Collection
 from typing import Any
 
-from mrclab.events.traffic import FlowEnd, TrafficEnd, TrafficStart
+from mrclab.events.traffic import FlowEnd, TrafficEnd
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
@@ -39,18 +39,7 @@ class RunningOpenLoop(Running):
         if open_loop is None:
             raise RunError(f"{self.name}: open_loop needs virtual time; run it with --world sim")
         self.began = self._last = at
-        self._world.record(
-            TrafficStart(
-                traffic=self.name,
-                traffic_kind=self.entry.kind_name,
-                source="",
-                destination="",
-                size=0,
-                qps={},
-                flows=[],
-            ),
-            at,
-        )
+        self._record_start(at, {}, {})
         arrivals = self.entry.arrivals(self._world.fabric, self._seed)
         self._driver = open_loop(arrivals, dict(self.entry.attributes), self._ended)
         self._driver.start(at)

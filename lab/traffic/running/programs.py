@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.events.traffic import FlowEnd, ProgramEnd, TrafficEnd, TrafficStart
+from mrclab.events.traffic import FlowEnd, ProgramEnd, TrafficEnd
 from mrclab.events.workloads import TrainingStep
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
+from mrclab.lab.history import Tail
 from mrclab.lab.run.wire import programs
 from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.run.world import World
@@ -33,8 +34,10 @@ class _Process:
     process: "subprocess.Popen[bytes]"
     output: Path
     began: float  # on the world's clock
-    read: int = 0  # bytes of output already searched for steps
     steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.tail = Tail(self.output)
 
     def printed(self) -> str:
         return self.output.read_text(errors="replace")
@@ -138,13 +141,7 @@ class RunningPrograms(Running):
     def _note_steps(self) -> None:
         """Record the steps that programs have reported since the last call."""
         for one in self._processes:
-            with one.output.open("rb") as file:
-                file.seek(one.read)
-                whole, newline, _ = file.read().rpartition(b"\n")
-            if not newline:
-                continue
-            one.read += len(whole) + 1
-            for line in whole.decode(errors="replace").splitlines():
+            for line in "\n".join(one.tail.lines()).splitlines():
                 step = steps.parse(line)
                 if step is not None:
                     one.steps += 1
@@ -156,13 +153,13 @@ class RunningPrograms(Running):
             return
         addresses = {host.name: host.address for host in self._lab.fabric.hosts}
         rows = {name: self._rows(name) for name in self.hosts}
-        for flow in self.entry.flows(self._lab.fabric, 0):
+        for name, state in self._flows.items():
+            flow = state.flow
             here = [row for row in rows[flow.source] if row["peer"] == addresses[flow.destination]]
             there = {row["qp"]: row for row in rows[flow.destination] if row["peer"] == addresses[flow.source]}
             for mine, theirs in zip(here, there, strict=False):
-                self._pairs.setdefault(flow.name, set()).add((mine["qp"], theirs))
-        flows = self.entry.flows(self._lab.fabric, 0)
-        self._noted = self.entry.ranks is not None and len(self._pairs) == len(flows)
+                self._pairs.setdefault(name, set()).add((mine["qp"], theirs))
+        self._noted = self.entry.ranks is not None and len(self._pairs) == len(self._flows)
 
     def _rows(self, host: str) -> list[dict[str, Any]]:
         try:
@@ -197,34 +194,12 @@ class RunningPrograms(Running):
                 f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {_reason(worst.printed())}"
             )
         error = self._error or error
-        flows = self.entry.flows(self._lab.fabric, 0)
-        self._world.record(
-            TrafficStart(
-                traffic=self.name,
-                traffic_kind="program",
-                source=flows[0].source,
-                destination=flows[0].destination,
-                size=0,
-                flows=[
-                    {
-                        "flow": flow.name,
-                        "source": flow.source,
-                        "destination": flow.destination,
-                        "size": 0,
-                        "qps": [
-                            {"source_qp": a, "destination_qp": b} for a, b in sorted(self._pairs.get(flow.name, ()))
-                        ],
-                    }
-                    for flow in flows
-                ],
-            ),
-            began,
-        )
+        self._record_start(began, {flow: sorted(pairs) for flow, pairs in self._pairs.items()}, None)
         status = max((abs(one.process.returncode or 0) for one in self._processes), default=0)
         wrong = {"error": error} if error else {}
         took = round(ended - began, 9)
-        for flow in flows:
-            end = FlowEnd(traffic=self.name, flow=flow.name, bytes=0, seconds=took, error=error, exit_status=status)
+        for flow in self._flows:
+            end = FlowEnd(traffic=self.name, flow=flow, bytes=0, seconds=took, error=error, exit_status=status)
             self._world.record(end, ended)
         empty = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
         self.outcome = {**empty, "exit_status": status, **wrong}
