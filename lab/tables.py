@@ -15,12 +15,12 @@ from typing import Any
 from mrclab.events.event import EVENTS
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
+from mrclab.lab.measure.fabric.switches import link_at
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.measure.traffic import slowdown
-from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.measure.traffic.flows import Selection, ends_of
 from mrclab.lab.report.summary import bins
-from mrclab.topo.errors import TopoError
 from mrclab.topo.input.sentences import nearest
 
 Row = dict[str, Any]
@@ -126,7 +126,8 @@ def flows(measures: Measures) -> Table:
         seconds = flow.end - flow.begin if ended else None
         kept = measures.scenario.history != "none"
         packets = [
-            _counted(measures, flow.senders, name) if kept else None for name in ("sent_packets", "lost_packets")
+            round(measures.samples.last(flow.senders, name)) if kept else None
+            for name in ("sent_packets", "lost_packets")
         ]
         rows.append((
             flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size, carried,
@@ -146,8 +147,8 @@ def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
     for end in measures.history.of("flow.end"):
         if end["traffic"] not in kinds:
             continue
-        source, _, rest = end["flow"].rpartition("/")[2].partition(">")
-        destination, size, seconds = rest.partition("#")[0], int(end["bytes"]), float(end["seconds"])
+        source, destination = ends_of(end["flow"])
+        size, seconds = int(end["bytes"]), float(end["seconds"])
         ended, arrived = measures.since_start(end.t), not end["error"] and size and seconds
         yield (
             end["flow"], end["traffic"], kinds[end["traffic"]], source, destination, None, size, size,
@@ -155,12 +156,6 @@ def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
             seconds / slowdown.idle_of(measures.fabric, source, destination, size) if arrived else None,
             None, None, end["error"],
         )  # fmt: skip
-
-
-def _counted(measures: Measures, senders: Iterable[tuple[str, int]], name: str) -> int:
-    """Last sampled value of a counter, of some QPs together."""
-    found = (measures.samples.qps[key].count(name).values for key in senders if key in measures.samples.qps)
-    return round(sum(values[-1] for values in found if values))
 
 
 def messages(measures: Measures) -> Table:
@@ -224,7 +219,7 @@ def queue_depths(measures: Measures) -> Table:
     return Table(
         ("t", "switch", "port", "link", "packets"),
         (
-            (measures.since_start(t), switch, port, _link(measures, switch, port), round(depth))
+            (measures.since_start(t), switch, port, link_at(measures.fabric, switch, port), round(depth))
             for (switch, port), gauge in measures.switches.depth.items()
             for t, depth in zip(gauge.times, gauge.values, strict=True)
         ),
@@ -243,19 +238,20 @@ def queues(measures: Measures) -> Table:
         tier, plane = switch.split("-")[:2]
         mean = sum(depths) / len(depths)
         rows.append(
-            (switch, port, _link(measures, switch, port), tier, int(plane[1:]), len(depths), mean, *shares, max(depths))
+            (
+                switch,
+                port,
+                link_at(measures.fabric, switch, port),
+                tier,
+                int(plane[1:]),
+                len(depths),
+                mean,
+                *shares,
+                max(depths),
+            )
         )
     names = ("switch", "port", "link", "tier", "plane", "samples", "mean", "p50", "p90", "p99", "most")
     return Table(names, rows)
-
-
-def _link(measures: Measures, switch: str, port: int) -> str:
-    """Name of the cable at a port; empty at the controller's and where there is none."""
-    try:
-        ports = measures.fabric.switch(switch).ports
-    except TopoError:
-        return ""
-    return ports[port - 1].link if 0 < port <= len(ports) else ""
 
 
 def faults(measures: Measures) -> Table:

@@ -51,8 +51,7 @@ def _one(number: int, file: Path | None, run_dir: Path, seed: int | None, as_jso
     if as_json:
         lesson, checks = examined(number, file, run_dir, seed)
         done = all(check.ok for check in checks)
-        results = [{"ok": check.ok, "expected": check.expected, "missing": check.missing} for check in checks]
-        answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=results)
+        answer.give("grade", 0 if done else 1, lesson=number, title=lesson.title, checks=[*map(vars, checks)])
     else:
         lines, done = graded(number, file, run_dir, seed)
         _print(lines)

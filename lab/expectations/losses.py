@@ -154,11 +154,9 @@ class Retransmitted(Selected):
         sent = again = worst = 0.0
         for flow in measures.flows.select(self.selection()):
             for key in flow.senders:
-                series = measures.samples.qps[key]
-                retx = series.count("retx_packets").values
-                worst = max(worst, retx[-1] if retx else 0)
-                again += retx[-1] if retx else 0
-                sent += (series.count("sent_packets").values or [0])[-1]
+                retransmitted = measures.samples.last([key], "retx_packets")
+                worst, again = max(worst, retransmitted), again + retransmitted
+                sent += measures.samples.last([key], "sent_packets")
         share = again / sent if sent else 0.0
         bounds = Bounds(self.share_at_least, self.share_at_most)
         limits = f" {bounds.text(show_share)} of packets" if bounds.text() else ""

@@ -5,7 +5,7 @@ unchanged.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mrclab.lab.history import History, Record
@@ -114,6 +114,11 @@ class Samples:
         self.times: dict[str, list[float]] = defaultdict(list)
         for record in history.of("sample"):
             self._read(record)
+
+    def last(self, keys: Iterable[tuple[str, int]], name: str) -> float:
+        """Return the last sampled value of a counter, of some QPs together."""
+        found = (self.qps[key].count(name).values for key in keys if key in self.qps)
+        return sum(values[-1] for values in found if values)
 
     def _read(self, record: Record) -> None:
         host, t, data = record.node, record.t, record.data

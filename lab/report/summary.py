@@ -10,14 +10,13 @@ from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.measure.fabric.paths import OUT, EvChange, path_name
-from mrclab.lab.measure.fabric.switches import Port, growth
+from mrclab.lab.measure.fabric.switches import growth, link_at
 from mrclab.lab.measure.measures import COARSE, Measures
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, binned_total, edges, histogram, quantile
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.measure.validity.machine import ProcessLoad
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
-from mrclab.topo.model import Fabric
 
 MAX_BINS = 1200  # a longer run gets wider bins
 _MAX_FLOWS = 32
@@ -248,8 +247,7 @@ def _flows(measures: Measures) -> list[Row]:
         end = measures.times.get(f"{flow.traffic}.end", measures.end)
         chosen = Selection(flow=flow.name)
         rate, line = measures.goodput(begin, end, chosen), measures.rates.line(chosen)
-        lost = sum((measures.samples.qps[key].count("lost_packets").values or [0])[-1] for key in flow.senders)
-        sent = sum((measures.samples.qps[key].count("sent_packets").values or [0])[-1] for key in flow.senders)
+        lost, sent = (measures.samples.last(flow.senders, name) for name in ("lost_packets", "sent_packets"))
         share = round(rate / line, 4) if line else 0.0
         rows.append(
             {"flow": flow.name, "qps": len(flow.senders), "goodput": round(rate), "of_line": share}
@@ -355,19 +353,13 @@ def _totals(measures: Measures) -> Row:
     }
 
 
-def _link_at(fabric: Fabric, port: Port) -> str:
-    """The cable at a switch's port; none at the controller's."""
-    ports = fabric.switch(port[0]).ports
-    return ports[port[1] - 1].link if port[1] <= len(ports) else ""
-
-
 def _ports(measures: Measures) -> list[Row]:
     """Switch ports that trimmed, marked or queued packets, most trims first."""
     switches, fabric = measures.switches, measures.fabric
     rows: list[Row] = [
         {
             "port": f"{port[0]} port {port[1]}",
-            "link": _link_at(fabric, port),
+            "link": link_at(fabric, *port),
             "trimmed": growth([switches.trims.get(port, CountSeries())]),
             "marked": growth([switches.marks.get(port, CountSeries())]),
             "deepest": round(max(switches.depth.get(port, Gauge()).values, default=0)),

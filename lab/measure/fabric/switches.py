@@ -124,6 +124,12 @@ def ports_of(element: str | None, fabric: Fabric) -> set[Port]:
     return {(s.name, port.number) for s in fabric.switches for port in s.ports if links is None or port.link in links}
 
 
+def link_at(fabric: Fabric, switch: str, port: int) -> str:
+    """Return the cable at a switch's port; empty at the controller's, and where there is none."""
+    ports = fabric.switch(switch).ports if fabric.has_switch(switch) else ()
+    return ports[port - 1].link if 0 < port <= len(ports) else ""
+
+
 def growth(counters: Iterable[CountSeries]) -> int:
     """Return the growth of counters over the run, together."""
     return round(sum(counter.values[-1] - counter.values[0] for counter in counters if counter.values))

@@ -101,6 +101,12 @@ class MeasuredFlows:
         return {flow.destination for flow in self.all}
 
 
+def ends_of(flow: str) -> tuple[str, str]:
+    """Return source and destination of a flow by its name, `NAME/h1>h3`; `#N` behind it tells several of them apart."""
+    source, _, rest = flow.rpartition("/")[2].partition(">")
+    return source, rest.partition("#")[0]
+
+
 def _flows(record: Record) -> Iterator[MeasuredFlow]:
     kind = str(record.get("traffic_kind", ""))
     rows = record.get("flows")

@@ -1,8 +1,7 @@
 """Slowdown of flows: completion time over that of the same flow on an idle fabric.
 
 The idle time is the base RTT of the pair, and the payload beyond a full packet of each plane at the rate of all planes;
-where they differ, of those that finish it soonest. Histories name a flow's ends in its name, `NAME/h1>h3`, with `#N`
-behind it where two hosts have several.
+where they differ, of those that finish it soonest.
 """
 
 import math
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic.completions import CompletedWork
+from mrclab.lab.measure.traffic.flows import ends_of
 from mrclab.topo.links import LINK_TIERS
 from mrclab.topo.model import Fabric
 
@@ -44,8 +44,7 @@ def idle_of(fabric: Fabric, source: str, destination: str, size: int) -> float:
 def idle(fabric: Fabric, flow: CompletedWork) -> float:
     """Return the seconds that a flow of this size between these hosts needs on an idle fabric."""
     spec = fabric.spec
-    source, _, rest = flow.flow.rpartition("/")[2].partition(">")
-    destination = rest.partition("#")[0]
+    source, destination = ends_of(flow.flow)
     known = fabric.has_host(source) and fabric.has_host(destination)
     links = fabric.links_between(source, destination) if known else spec.longest
     first = min(flow.size, spec.path_mtu)

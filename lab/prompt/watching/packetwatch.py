@@ -7,12 +7,17 @@ from typing import Any
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.run.virtual import VirtualWorld
-from mrclab.sim.links.crossings import Crossings
+from mrclab.sim.links.crossings import Crossing, Crossings
 
 ON_THE_WIRE = "Single packets are drawn in virtual time only: a host on the wire counts them without recording each."
 _SEEN = 0.2  # seconds of virtual time per second, at most: single packets can be followed
 _LIGHT = 4000  # crossings in one reply, at most
 _FORGOTTEN = 2.0  # seconds of the machine's clock without a request, after which watching ends
+
+
+def crossing_row(each: Crossing) -> list[float]:
+    """Return a frame on a cable as pages draw it: entered and left in seconds, half-link, kind, 1 where it arrived."""
+    return [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
 
 
 class PacketWatch:
@@ -58,7 +63,5 @@ class PacketWatch:
 
     def _take(self) -> None:
         for each in self._watch.taken() if self._watch is not None else ():
-            self._seen.append(
-                [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
-            )
+            self._seen.append(crossing_row(each))
             self._count += 1

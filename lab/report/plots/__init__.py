@@ -11,24 +11,25 @@ from mrclab.lab.report.plots import evs, fabric, goodput, losses, style, trainin
 from mrclab.lab.report.plots.style import Picture  # noqa: E402
 
 PICTURES: dict[str, tuple[str, Picture]] = {
-    "Goodput at the receivers, stacked by plane, under the time line of the faults": ("goodput.png", goodput.by_plane),
-    "Steps of training jobs": ("training.png", training.steps),
-    "Goodput of every flow": ("flows.png", goodput.by_flow),
-    "State of every EV of the senders' QPs": ("evs.png", evs.ev_states),
-    "Packets declared lost, and retransmitted": ("losses.png", losses.losses),
-    "Completion times": ("completions.png", losses.completions),
-    "Traffic by path": ("paths.png", goodput.by_path),
-    "The senders' QPs": ("transport.png", transport.transport),
-    "The switches' ports": ("switches.png", fabric.switches),
-    "CPU of the busiest processes": ("cpu.png", fabric.cpu),
+    "goodput": ("Goodput at the receivers, stacked by plane, under the time line of the faults", goodput.by_plane),
+    "training": ("Steps of training jobs", training.steps),
+    "flows": ("Goodput of every flow", goodput.by_flow),
+    "evs": ("State of every EV of the senders' QPs", evs.ev_states),
+    "losses": ("Packets declared lost, and retransmitted", losses.losses),
+    "completions": ("Completion times", losses.completions),
+    "paths": ("Traffic by path", goodput.by_path),
+    "transport": ("The senders' QPs", transport.transport),
+    "switches": ("The switches' ports", fabric.switches),
+    "cpu": ("CPU of the busiest processes", fabric.cpu),
 }
+"""Name of the file → title, and what draws it."""
 
 
 def draw(measures: Measures, directory: Path) -> dict[str, Path]:
     """Draw all pictures for which there is data; returns title → file."""
     made = {}
-    for title, (name, picture) in PICTURES.items():
-        path = directory / name
+    for name, (title, picture) in PICTURES.items():
+        path = directory / f"{name}.png"
         figure = picture(measures)
         if figure is None:
             path.unlink(missing_ok=True)  # of an earlier report

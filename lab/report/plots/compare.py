@@ -13,7 +13,7 @@ from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
 from mrclab.lab.report.summary import bins
-from mrclab.lab.scenario.units import Units, show_number
+from mrclab.lab.scenario.units import show_number
 
 _ROW = 0.26  # inches per bar
 _COLUMNS = 2
@@ -55,11 +55,6 @@ class BarGroup:
     unit: str = ""
 
 
-def colour(number: int) -> str:
-    """The colour of the n-th variant, the same in every picture."""
-    return style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
-
-
 def bars(groups: Sequence[BarGroup], path: Path) -> bool:
     """Draw each group as a small picture of horizontal bars, two beside each other; return False without any."""
     if not groups:
@@ -82,7 +77,7 @@ def _bar_group(axes: Axes, group: BarGroup) -> None:
     axes.tick_params(left=False)
     top = max([bar.high or bar.value for bar in group.bars] + [1e-12])
     for row, bar in enumerate(group.bars):
-        axes.barh(row, bar.value, height=0.66, color=colour(row), alpha=0.85)
+        axes.barh(row, bar.value, height=0.66, color=style.colour(row), alpha=0.85)
         if bar.low is not None and bar.high is not None:
             axes.plot([bar.low, bar.high], [row, row], color=style.INK, linewidth=1.2)
         axes.plot(bar.runs, [row] * len(bar.runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
@@ -106,10 +101,10 @@ def lines(curves: Sequence[Curve], path: Path, xlabel: str, ylabel: str) -> bool
     figure, (axes,) = style.panels([3.4])
     ends: list[style.Label] = []
     for number, curve in enumerate(curves):
-        axes.plot(curve.x, curve.y, "o-", color=colour(number), linewidth=1.5, markersize=4)
+        axes.plot(curve.x, curve.y, "o-", color=style.colour(number), linewidth=1.5, markersize=4)
         if curve.low and curve.high:
-            axes.fill_between(curve.x, curve.low, curve.high, color=colour(number), alpha=0.2, linewidth=0)
-        ends.append((curve.y[-1], curve.label, colour(number)))
+            axes.fill_between(curve.x, curve.low, curve.high, color=style.colour(number), alpha=0.2, linewidth=0)
+        ends.append((curve.y[-1], curve.label, style.colour(number)))
     style.logarithmic(axes)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(xlabel)
@@ -131,8 +126,8 @@ def over_time(runs: Mapping[str, Measures], path: Path) -> bool:
         at = bins(run)
         line = max([run.rates.line(every, (a, b)) for a, b in pairs(at)] or [0.0]) or 1.0
         share = [100 * rate / line for rate in run.rates.binned(at, every)]
-        main.plot([(a + b) / 2 - run.start for a, b in pairs(at)], share, color=colour(number), linewidth=1.2)
-        ends.append((quantile(share, 0.5), label, colour(number)))
+        main.plot([(a + b) / 2 - run.start for a, b in pairs(at)], share, color=style.colour(number), linewidth=1.2)
+        ends.append((quantile(share, 0.5), label, style.colour(number)))
         top, last = max(top, *share), max(last, run.end - run.start)
     main.set_ylim(0, 1.05 * top)
     main.set_ylabel("goodput, % of line")
@@ -148,25 +143,6 @@ def over_time(runs: Mapping[str, Measures], path: Path) -> bool:
 
 
 def distributions(times: Mapping[str, Sequence[float]], path: Path, what: str) -> bool:
-    """Completion times of several runs as distributions. Times are in seconds, drawn in the unit that fits them."""
-    shown = {label: sorted(seconds) for label, seconds in times.items() if len(seconds) > 1}
-    if not shown:
-        return False
-    everything = [t for ordered in shown.values() for t in ordered]
-    units = Units.of(max(everything), true_speed=True)
-    figure, (axes,) = style.panels([2.8])
-    ends: list[style.Label] = []
-    for number, (label, ordered) in enumerate(shown.items()):
-        share = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
-        axes.step([t / units.seconds for t in ordered], share, where="post", color=colour(number), linewidth=1.4)
-        p50, p99 = (quantile(ordered, q) / units.seconds for q in (0.5, 0.99))
-        ends.append((95 - 22 * number, f"{label}\np50 {show_number(p50)}, p99 {show_number(p99)}", colour(number)))
-    if max(everything) > 20 * max(min(everything), 1e-9):
-        style.logarithmic(axes)
-    else:
-        axes.set_xlim(left=0)
-    axes.set_ylim(0, 101)
-    axes.set_ylabel("% done within")
-    axes.set_xlabel(f"{units.time}, {what}")
-    style.label_lines(axes, ends)
-    return style.save(figure, path)
+    """Draw the completion times of several runs, in seconds, as distributions; return False without any."""
+    shown = {label: seconds for label, seconds in times.items() if len(seconds) > 1}
+    return style.save(style.distributions(shown, what), path) if shown else False

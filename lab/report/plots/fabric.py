@@ -54,7 +54,7 @@ def cpu(measures: Measures) -> Figure | None:
     figure, (axes,) = style.panels([1.7])
     ends = []
     for number, (name, counter) in enumerate(lines.items()):
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        colour = style.colour(number)
         times = counter.times
         values = [100 * counter.rate(t - 0.5, t + 0.5) for t in times]
         axes.plot([t - measures.start for t in times], values, color=colour, linewidth=1.1)
@@ -80,7 +80,7 @@ def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
     """Samples as they were taken, the deepest of each port in its label, and the thresholds of trimming near them."""
     ends, top = [], 1.0
     for number, (name, gauge) in enumerate(lines.items()):
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        colour = style.colour(number)
         times, values = _with_gaps(gauge, measures.start)
         axes.plot(times, values, color=colour, linewidth=1.1, marker=".", markersize=2.5)
         deepest = max(gauge.values)
@@ -114,7 +114,7 @@ def _rates(axes: Axes, measures: Measures, lines: Mapping[str, CountSeries]) -> 
     ends, top = [], 1e-9
     at = edges(measures.start, max(style.last_moment(measures), measures.start + READING_S), READING_S)
     for number, (name, counter) in enumerate(lines.items()):
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        colour = style.colour(number)
         values = binned(counter, at)
         axes.stairs(values, [t - measures.start for t in at], baseline=None, color=colour, linewidth=1.3)
         top = max(top, *values)

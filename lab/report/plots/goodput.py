@@ -100,7 +100,7 @@ def _name_lane(axes: Axes, fault: FaultSpan, row: int, span: tuple[float, float]
 def _packed_lanes(axes: Axes, measures: Measures) -> None:
     """Draw each fault in the first lane that is free, coloured by kind."""
     kinds = sorted({fault.kind for fault in measures.faults.values()})
-    colours = {kind: style.LINE_COLOURS[number % len(style.LINE_COLOURS)] for number, kind in enumerate(kinds)}
+    colours = {kind: style.colour(number) for number, kind in enumerate(kinds)}
     free: list[float] = []  # when each lane ends
     for fault in sorted(measures.faults.values(), key=lambda fault: fault.begin):
         begin, end = style.since(measures, fault)
@@ -142,7 +142,7 @@ def by_flow(measures: Measures) -> Figure | None:
     figure, (axes,) = style.panels([2.6])
     middle, ends = _middles(at, measures), []
     for number, (flow, row) in enumerate(zip(flows, rows, strict=True)):
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+        colour = style.colour(number)
         axes.plot(middle, row, color=colour, linewidth=1.1)
         active = [value for value in row if value > 1] or [0.0]
         ends.append((sum(active[-10:]) / len(active[-10:]), flow.name, colour))

@@ -3,10 +3,10 @@
 from matplotlib.figure import Figure
 
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.series import histogram, quantile
+from mrclab.lab.measure.series import histogram
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.summary import bins
-from mrclab.lab.scenario.units import show_number, show_seconds
+from mrclab.lab.scenario.units import show_seconds
 
 REASONS = {
     "time": ("#d55e00", "SACK, by time"),
@@ -16,7 +16,6 @@ REASONS = {
     "port": ("#444444", "port down"),
 }
 _MAX_CURVES = 6
-_LONG_S = 0.01  # from which times are in milliseconds
 
 
 def losses(measures: Measures) -> Figure | None:
@@ -56,42 +55,10 @@ def losses(measures: Measures) -> Figure | None:
 def completions(measures: Measures) -> Figure | None:
     """Distribution of the completion times of messages, iterations and flows, and of latencies."""
     curves = _curves(measures)
-    if not curves:
-        return None
-    figure, (axes,) = style.panels([2.8])
-    everything = [t for _, times in curves for t in times]
-    spread = max(everything) / max(min(everything), 1e-9)
-    unit, scale = ("µs", 1e6) if max(everything) < _LONG_S else ("ms", 1e3)
-    for number, (name, times) in enumerate(curves):
-        colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
-        ordered = sorted(times)
-        share = [100 * (n + 1) / len(ordered) for n in range(len(ordered))]
-        axes.step([scale * t for t in ordered], share, where="post", color=colour, linewidth=1.4)
-        p50, p99 = quantile(times, 0.5), quantile(times, 0.99)
-        axes.plot([scale * p50, scale * p99], [50, 99], "o", color=colour, markersize=4)
-        text = f"{name} ({len(times)})\np50 {show_number(scale * p50)}, p99 {show_number(scale * p99)} {unit}"
-        axes.annotate(
-            text,
-            (1.0, 0.99 - number / _MAX_CURVES),
-            xycoords="axes fraction",
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="top",
-            color=colour,
-            fontsize=8,
-        )
-    if spread > 20:
-        style.logarithmic(axes)
-    else:
-        axes.set_xlim(left=0)
-    axes.set_ylim(0, 101)
-    axes.set_ylabel("% done within")
-    axes.set_xlabel(f"time, {unit}")
-    axes.grid(axis="x", color=style.GRID, linewidth=0.8)
-    return figure
+    return style.distributions(curves, "time") if curves else None
 
 
-def _curves(measures: Measures) -> list[tuple[str, list[float]]]:
+def _curves(measures: Measures) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for message in measures.completions.messages:
         found.setdefault(f"{message.traffic}", []).append(message.seconds)
@@ -103,4 +70,4 @@ def _curves(measures: Measures) -> list[tuple[str, list[float]]]:
             found[f"{traffic}, flows"] = measures.completions.seconds("flows", traffic)
     for traffic in measures.completions.pingpongs:
         found[f"{traffic}, latency"] = [t / 2 for t in measures.completions.round_trips(traffic)]
-    return [(name, times) for name, times in found.items() if len(times) > 2][:_MAX_CURVES]
+    return dict([(name, times) for name, times in found.items() if len(times) > 2][:_MAX_CURVES])

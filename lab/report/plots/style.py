@@ -4,7 +4,7 @@ Every picture over time has its axes at the same place, so that pictures stacked
 and EV states are those of `palette`, of other lines those of Okabe and Ito (2008) and of P. Tol's schemes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,7 +14,9 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.measure.measures import Measures
+from mrclab.lab.measure.series import quantile
 from mrclab.lab.report import palette
+from mrclab.lab.scenario.units import Units, show_number
 from mrclab.topo.input import files
 
 WIDTH = 11.0  # inches
@@ -25,6 +27,7 @@ DPI_ON_SCREEN = 100.0  # of figures before they are saved
 INK, FAINT, GRID = "#222222", "#777777", "#e4e4e4"
 BAD, BLUE = palette.BROKEN, "#0072b2"
 LINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#666666")
+_WIDE = 20  # times, the longest over the shortest, from which their axis is logarithmic
 MANY_FAULTS = 8  # more would cover what they are drawn over
 FAULT_COLOURS = ("#aa3377", "#997700", "#225555", "#994455", "#004488", "#663333")
 
@@ -36,6 +39,11 @@ mpl.rc("ytick", color=FAINT)
 
 Label = tuple[float, str, str]  # y, text, colour
 Picture = Callable[[Measures], Figure | None]
+
+
+def colour(number: int) -> str:
+    """The colour of the n-th line, the same in every picture."""
+    return LINE_COLOURS[number % len(LINE_COLOURS)]
 
 
 def panels(heights: Sequence[float], gap: float = 0.35) -> tuple[Figure, list[Axes]]:
@@ -127,6 +135,32 @@ def label_lines(axes: Axes, ends: Sequence[Label]) -> None:
             fontsize=8.5,
             annotation_clip=False,
         )
+
+
+def distributions(times: Mapping[str, Sequence[float]], what: str) -> Figure:
+    """Draw the shares of times in seconds that are done within a time, in the unit that fits, with p50 and p99."""
+    everything = [t for seconds in times.values() for t in seconds]
+    units = Units.of(max(everything), true_speed=True)
+    figure, (axes,) = panels([2.8])
+    ends: list[Label] = []
+    for number, (label, seconds) in enumerate(times.items()):
+        ordered = [t / units.seconds for t in sorted(seconds)]
+        share = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
+        axes.step(ordered, share, where="post", color=colour(number), linewidth=1.4)
+        p50, p99 = (quantile(ordered, q) for q in (0.5, 0.99))
+        axes.plot([p50, p99], [50, 99], "o", color=colour(number), markersize=4)
+        text = f"{label} ({len(ordered)})\np50 {show_number(p50)}, p99 {show_number(p99)}"
+        ends.append((95 - 22 * number, text, colour(number)))
+    if max(everything) > _WIDE * max(min(everything), 1e-9):
+        logarithmic(axes)
+    else:
+        axes.set_xlim(left=0)
+    axes.set_ylim(0, 101)
+    axes.set_ylabel("% done within")
+    axes.set_xlabel(f"{what}, {units.time}")
+    axes.grid(axis="x", color=GRID, linewidth=0.8)
+    label_lines(axes, ends)
+    return figure
 
 
 def logarithmic(axes: Axes) -> None:

@@ -58,7 +58,7 @@ def _draw(
     if len(gauges) <= _MAX_LINES:
         ends = []
         for number, (key, gauge) in enumerate(gauges.items()):
-            colour = style.LINE_COLOURS[number % len(style.LINE_COLOURS)]
+            colour = style.colour(number)
             end = max(gauge.times[-1], min(measures.flows.by_sender[key].end, measures.end))  # it stayed as it was
             values = [value / scale for value in [*gauge.values, gauge.values[-1]]]
             times = [t - measures.start for t in [*gauge.times, end]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
+from mrclab.lab.prompt.watching.packetwatch import crossing_row
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
@@ -37,9 +38,7 @@ class ShortRun:
         """Add frames that crossed."""
         for each in self._watch.taken() if self._watch is not None else ():
             if self._begin <= each.left and each.entered <= self._end and len(self.seen) < _MAX_CROSSINGS:
-                self.seen.append(
-                    [round(each.entered, 6), round(each.left, 6), each.half_link, each.kind, int(each.arrived)]
-                )
+                self.seen.append(crossing_row(each))
 
     def close(self) -> None:
         """Take in the rest."""
