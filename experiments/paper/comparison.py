@@ -152,6 +152,10 @@ def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
         runs = [_run(directory, entry) for entry in suite["runs"]]
         about = {"versions": dict(suite["versions"]), "machine": dict(suite["machine"])}
     except OSError as error:
+        if (directory / "run.json").is_file():
+            raise LabError(
+                f"{directory} is a run's directory, not a suite's; `mrclab compare` puts runs on one page"
+            ) from None
         raise LabError(f"{directory} is not the directory of a suite: {error.strerror}; {_REMEDY}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise LabError(f"{directory / 'suite.json'} is not what a suite writes; {_REMEDY}") from None

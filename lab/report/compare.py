@@ -50,6 +50,11 @@ def read(directory: Path, label: str = "") -> Member:
         verdicts = [Verdict(**verdict_row(row)) for row in result["verdicts"]]
         aborted = "state" in result and state_of(result["state"]) == "aborted"
     except (LabError, ValueError, KeyError, TypeError, AttributeError):
+        if (directory / "suite.json").is_file():
+            raise LabError(
+                f"{directory} is a suite's: `mrclab report {directory}` compares it with the paper; to compare runs,"
+                " give their directories in it"
+            ) from None
         if (directory / "run.json").is_file():
             raise LabError(f"{directory} holds no result yet; make it with `mrclab report {directory}`") from None
         raise

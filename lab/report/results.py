@@ -264,8 +264,13 @@ def _check_fabric(path: Path) -> None:
     if path.exists():
         try:
             fabricfile.load(path, follow=False)
-        except SpecError:
-            raise ValueError(f"{path.name} was not written by a lab") from None
+        except SpecError as error:
+            raise ValueError(unreadable(path.name, error)) from None
+
+
+def unreadable(name: str, error: SpecError) -> str:
+    """Return the sentence for a lab's description that cannot be read: it is damaged, or newer than this version."""
+    return f"{name} was not written by a lab of this version ({str(error).splitlines()[0]})"
 
 
 def _measures(records: history.History, loaded: Loaded) -> "Measures":

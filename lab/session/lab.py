@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -204,6 +205,7 @@ class Lab:
     ) -> None:
         self._world = world
         self._is_down = False
+        self.thread = 0  # whose calls alone let time pass; 0: any, if only one at a time
         self.fabric = world.fabric
         self.workloads: dict[str, Running] = {}  # all since the lab is up, by name
         self.time_line = TimeLine(world, faults)
@@ -286,8 +288,10 @@ class Lab:
     def step(self, until: float) -> list[Running]:
         """Let time pass until an event comes, at most until a time; take in all that came.
 
-        Returns the workloads that this ended. RunError where a host ended that may not.
+        Returns the workloads that this ended. RunError where a host ended that may not, and in another thread.
         """
+        if self.thread and threading.get_ident() != self.thread:
+            raise RunError("a lab's time passes in the thread that brought it up, and this is another; wait there")
         world = self.world
         events = self._events.wait(until)
         self.received_events = bool(events)
@@ -546,4 +550,5 @@ def lab_up(setting: LabSetting, fabric: Fabric, progress: Progress, target: str 
         ) as world,
         Lab(world, setting.transport.qps) as lab,
     ):
+        lab.thread = threading.get_ident()
         yield lab

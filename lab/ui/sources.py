@@ -86,8 +86,8 @@ class Replay(Source):
             fabric = fabricfile.load(directory / "fabric.yaml", follow=False)
             records = history.load(directory / "history.jsonl").records
             result = results.read_file(directory, "result.json")
-        except SpecError:
-            raise LabError(no_result(directory, ValueError("fabric.yaml was not written by a lab"))) from None
+        except SpecError as error:
+            raise LabError(no_result(directory, ValueError(results.unreadable("fabric.yaml", error)))) from None
         except (OSError, ValueError, RecursionError) as error:
             raise LabError(no_result(directory, error)) from None
         with results.foreign(directory):

@@ -562,18 +562,25 @@ def test_a_block_is_for_one_lab_and_for_the_main_thread():
         pass
     with pytest.raises(mrclab.LabError, match=r"up already; call mrclab\.up again"), block:
         pass
-    said = []
 
-    def elsewhere():
-        try:
-            mrclab.up(FABRIC)
-        except mrclab.LabError as error:
-            said.append(str(error))
+    def said_elsewhere(call):
+        said = []
 
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert said[0].startswith("mrclab.up works in the main thread only")
+        def refused():
+            with pytest.raises(mrclab.LabError) as found:
+                call()
+            said.append(str(found.value))
+
+        thread = threading.Thread(target=refused)
+        thread.start()
+        thread.join()
+        return said[0]
+
+    assert said_elsewhere(lambda: mrclab.up(FABRIC)).startswith("mrclab.up works in the main thread only")
+    with mrclab.up(FABRIC) as lab:
+        said = said_elsewhere(lambda: lab.advance("1us"))
+        assert said.startswith("a lab's time passes in the thread that brought it up")
+        assert lab.now == 0.0
 
 
 def test_flows_of_an_open_loop_are_rows_and_a_failed_one_hides_no_bytes(tmp_path):

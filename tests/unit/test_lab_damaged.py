@@ -59,6 +59,15 @@ def test_a_result_directory_that_was_damaged_is_named(whole, tmp_path, name, dam
         assert results.load(tmp_path / "run").judge()
 
 
+def test_a_description_of_a_newer_version_is_named_with_what_is_unknown_in_it(whole, tmp_path):
+    place = shutil.copytree(whole, tmp_path / "run")
+    with (place / "fabric.yaml").open("a", encoding="utf-8") as file:
+        file.write("colour: blue\n")
+    for read in (results.load, Replay):
+        with pytest.raises(LabError, match=r"fabric.yaml was not written by a lab of this version \(.*colour"):
+            read(place)
+
+
 @pytest.mark.parametrize("text", ["[]", "x", "{planes: x}", "a: [", "\0"])
 def test_a_fabric_that_no_lab_wrote_is_named(whole, tmp_path, text):
     place = shutil.copytree(whole, tmp_path / "run")

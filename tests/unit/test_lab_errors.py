@@ -25,6 +25,8 @@ MISTAKES = {
     "report .": r"\. is not the result directory of a finished run: it has no run.json; name one that",
     "compare nothere": "nothere is not the result directory .*; name one that `mrclab run` printed",
     "compare half": "half holds no result yet; make it with `mrclab report half`",
+    "compare suite half": "suite is a suite's: `mrclab report suite` compares it with the paper; to compare runs, give",
+    "report half half": "half is a run's directory, not a suite's; `mrclab compare` puts runs on one page",
     "ui nothere": "nothere is not the result directory .*: there is no such directory; name one",
     "ui half": "half is not the result directory .*: it has no fabric.yaml; name one",
     "suite link-failure --seeds x": "--seeds x: 'x' is not a seed; write, for example, --seeds 1..1000",
@@ -39,6 +41,8 @@ def test_a_mistake_is_answered_with_what_is_wrong_and_the_remedy(line, tmp_path,
     (tmp_path / "tabs.yaml").write_text("name: x\ntraffic:\n\t- x\n")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "run.json").write_text("{}")
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "suite.json").write_text("{}")
     result = CliRunner().invoke(cli.app, line.split())
     assert isinstance(result.exception, LabError)
     with pytest.raises(LabError, match=MISTAKES[line].replace("?", r"\?")):
