@@ -75,7 +75,9 @@ def library(parts: Path, engine: Path) -> Path | None:
     if reason := missing_requirement(parts):
         sys.stdout.write(f"transport and simulator stay plain Python in the tab: {reason} (sudo make site-compiler)\n")
         return None
-    digest = hashlib.sha256(Path(__file__).read_bytes() + (HERE / "loader.c").read_bytes())
+    digest = hashlib.sha256()
+    for file in (Path(__file__), Path(compiled.__file__), HERE / "loader.c"):
+        digest.update(file.read_bytes())
     for name, known in compiled.reached(compiled.chosen()).items():
         digest.update(f"{name} {known}\n".encode())
     folder = parts / "native"
