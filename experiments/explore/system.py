@@ -22,6 +22,7 @@ from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.rdma.events import keep_nothing
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import QpState
 from mrclab.sim.frame import TRIM_BYTES
@@ -59,10 +60,6 @@ def _all_hold(*checks: Iterator[str]) -> None:
     """Raise Broken with the first violation that some checks find."""
     for phrase in itertools.chain(*checks):
         raise Broken(phrase)
-
-
-def no_log(record: dict[str, Any]) -> None:
-    """Discard a record."""
 
 
 _made: dict[str, tuple[Space, tuple[NodeConfig, NodeConfig]]] = {}
@@ -126,7 +123,7 @@ class System:
         return made
 
     def _host(self, index: int) -> MrcEndpoint:
-        made = MrcEndpoint(self.configs[index], Draws(), no_log, random.Random(index))
+        made = MrcEndpoint(self.configs[index], Draws(), keep_nothing, random.Random(index))
         for port in self.configs[index].ports:
             made.port_event(port.number, (index, port.number) not in self.down, self.now)
         return made
