@@ -25,12 +25,12 @@ from mrclab.topo.errors import TopoError
 
 def run(job: Job) -> Row:
     """Do one run and keep nothing of it but its row."""
-    row = ran(job, lambda: scenario.with_seed(job.setting.loaded(), job.seed))
+    row = row_of(job, lambda: scenario.with_seed(job.setting.loaded(), job.seed))
     results.forget()
     return row
 
 
-def ran(job: Job, read: Callable[[], Loaded]) -> Row:
+def row_of(job: Job, read: Callable[[], Loaded]) -> Row:
     """Do the run that `read` returns; return the job's row in any case."""
     began = time.monotonic()
     row: Row = {"variant": job.variant, "seed": job.seed, "values": dict(job.values), "state": "aborted", "error": ""}

@@ -34,12 +34,12 @@ class SurveyCase:
     faults: tuple[CaseFault, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the case as its record has it."""
         return {"case": self.number, "faults": [asdict(fault) for fault in self.faults]}
 
 
 def draw(fabric: Fabric, seed: int, singles: int, doubles: int) -> list[SurveyCase]:
-    """`singles` single faults, the kinds in turn, then `doubles` double ones of any kinds."""
+    """Draw `singles` single faults, the kinds in turn, then `doubles` double ones of any kinds."""
     rng = random.Random(f"clustermapper {seed}")
     cases = [(_draw_fault(fabric, rng, KINDS[number % len(KINDS)]),) for number in range(singles)]
     pairs = [_pair(fabric, rng) for _ in range(doubles)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mrclab.experiments.survey import cases, healing, page, record, startup
+from mrclab.experiments.survey import cases, denial, page, record, startup
 from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
@@ -40,7 +40,7 @@ _STARTUP = {
     "path_mtu": 1024,
     "link": {"rate_pps": 100, "delay": "20ms"},  # so that each QP has some packets in flight
 }
-_HEALING = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 300, "delay": "6ms"}}
+_DENIAL = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 300, "delay": "6ms"}}
 
 Notify = Callable[[str], None]
 
@@ -125,7 +125,7 @@ class Survey:
         jobs: list[tuple[str, str, Callable[[], None]]] = [
             ("case", f"{len(self._cases)} cases", lambda: self._localise(deadline, notify)),
             *(
-                (f"healing {number}", f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}", self._healing(number))
+                (f"healing {number}", f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}", self._denial(number))
                 for number in range(1, REPEATS + 1)
             ),
             ("startup", "job on a faulty fabric", self._start_up("startup", None)),
@@ -161,10 +161,10 @@ class Survey:
                 )
                 notify(f"case {case.number}: faulty: {faulty}; verdict: {named or 'none'}")
 
-    def _healing(self, number: int) -> Callable[[], None]:
+    def _denial(self, number: int) -> Callable[[], None]:
         def job() -> None:
-            with self._lab(Fabric(load(_HEALING)), MapperSpec(cycle=CYCLE)) as lab:
-                self._write(lab.world, f"healing {number}", healing.run(lab, self._seed + number))
+            with self._lab(Fabric(load(_DENIAL)), MapperSpec(cycle=CYCLE)) as lab:
+                self._write(lab.world, f"healing {number}", denial.run(lab, self._seed + number))
 
         return job
 

@@ -15,7 +15,7 @@ AFTER = 4  # cycles that are still watched once everything is named: a late fals
 
 
 class CaseRunner:
-    """Works off cases on a lab with Clustermapper on."""
+    """Runs cases one after the other on a lab with Clustermapper."""
 
     def __init__(self, lab: Lab, cycle: float) -> None:
         self._lab = lab
@@ -23,7 +23,7 @@ class CaseRunner:
         self._events = lab.subscribe("controller", "verdict")
 
     def work(self, case: SurveyCase) -> dict[str, Any]:
-        """One case: a healthy time, the fault, the verdicts until all is named or the time is over."""
+        """Run a case: time without a fault, the fault, and its verdicts until all is named or the time is over."""
         self._reset_and_wait(SETTLE)
         self._reset_and_wait(QUIET)
         alarms = [_verdict_row(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]

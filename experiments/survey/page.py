@@ -31,7 +31,7 @@ def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
         "cycle": cases[-1][0]["cycle"] if cases else 0.0,
         "cpu": [f"{some[0]['target']} {mean(case['controller_cpu'] for case in some):.0f} %" for some in cases],
         "misses": _misses(fields),
-        "healing": _healing(fields),
+        "denial": _denial(fields),
         "startup": _startup(fields),
         "firsts": [records[0] for records in fields],
         "page": page,
@@ -116,7 +116,7 @@ def _misses(surveys: Sequence[Sequence[Record]]) -> list[str]:
     return lines
 
 
-def _healing(surveys: Sequence[Sequence[Record]]) -> str:
+def _denial(surveys: Sequence[Sequence[Record]]) -> str:
     rows = []
     for records in surveys:
         for run in (record for record in records if record["kind"].startswith("healing")):

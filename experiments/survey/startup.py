@@ -20,7 +20,7 @@ DENIED_WITHIN = 20.0  # seconds for Clustermapper to deny what is broken
 
 
 def broken_cables(fabric: Fabric, seed: int) -> list[str]:
-    """The cables that are silent from the beginning: a seeded choice that leaves every pair of groups a path."""
+    """Draw the cables that are silent from the beginning."""
     rng = random.Random(f"start-up {seed}")
     names = [link.name for link in fabric.links if link.kind == "fabric"]
     return sorted(rng.sample(names, max(1, round(BROKEN_SHARE * len(names)))))
@@ -36,7 +36,7 @@ def bad_paths(fabric: Fabric, broken: list[str], source: str, destination: str) 
 
 
 def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
-    """The experiment on a lab with or without Clustermapper, as it was brought up."""
+    """Run the experiment; `mapped`: the lab has Clustermapper."""
     fabric = lab.fabric
     broken = broken_cables(fabric, seed)
     for name in broken:

@@ -37,10 +37,10 @@ class BranchPoint(LastingFault):
     _rows: dict[str, Row] = PrivateAttr(default_factory=dict)
     _goes_on: bool = PrivateAttr(default=True)
     _chosen: str = PrivateAttr(default="")
-    _answer: int = PrivateAttr(default=-1)
+    _pipe: int = PrivateAttr(default=-1)
 
-    def take(self, faults: Mapping[str, FaultBase], *, goes_on: bool) -> None:
-        """Take the faults, by variant; ValueError where they differ from the point in name or trigger.
+    def set_faults(self, faults: Mapping[str, FaultBase], *, goes_on: bool) -> None:
+        """Set the faults, by variant; ValueError where they differ from the point in name or trigger.
 
         Unless it `goes_on` without a fault, the run ends with an error when all have their rows.
         """
@@ -58,9 +58,9 @@ class BranchPoint(LastingFault):
         """The variant with which this process goes on; empty in the parent."""
         return self._chosen
 
-    def answer(self, row: Row) -> None:
-        """Give the parent the row, in a child."""
-        with os.fdopen(self._answer, "wb") as pipe:
+    def send(self, row: Row) -> None:
+        """Send the parent the row, in a child."""
+        with os.fdopen(self._pipe, "wb") as pipe:
             pipe.write(json.dumps(row).encode())
 
     def branch(self) -> FaultBase | None:
@@ -72,7 +72,7 @@ class BranchPoint(LastingFault):
             if not child:
                 _end_with(own)
                 os.close(reader)
-                self._chosen, self._answer = variant, writer
+                self._chosen, self._pipe = variant, writer
                 return fault
             os.close(writer)
             self._await(variant, child, reader)
@@ -157,16 +157,16 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     calm = next((job for variant, (job, _) in read.items() if variant not in faults), None)
     own, loaded = read[calm.variant if calm is not None else jobs[0].variant]
     if len(jobs) == 1:
-        row = work.ran(own, lambda: loaded)
+        row = work.row_of(own, lambda: loaded)
         return [{**row, **_used(began)}]
     first = next(iter(faults.values()))
     point = BranchPoint.model_construct(name=first.name, at=first.at, until=None)
-    point.take(faults, goes_on=calm is not None)
+    point.set_faults(faults, goes_on=calm is not None)
     branched = loaded._replace(scenario=loaded.scenario.model_copy(update={"faults": [point]}))
-    row = work.ran(own, lambda: branched)
+    row = work.row_of(own, lambda: branched)
     if point.chosen:
         job = read[point.chosen][0]
-        point.answer({**row, "variant": job.variant, "values": dict(job.values), **_used(0.0)})
+        point.send({**row, "variant": job.variant, "values": dict(job.values), **_used(0.0)})
         os._exit(0)
     whole = [{**row, **_used(began)}] if calm is not None else []
     return [*point.rows.values(), *whole]

@@ -76,7 +76,7 @@ def compare_worlds(
         about = replace(about, note=note or about.note, jitter=jitter)
     if about is None or words:
         found = work.comparable(suite.load_all(finding.find(words or [])))
-        runs = [scenario.slower(run, slower) for run in found if work.called(run, only)]
+        runs = [scenario.slower(run, slower) for run in found if work.matches(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
         numbers = parse_seeds(seeds)

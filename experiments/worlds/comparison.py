@@ -27,7 +27,7 @@ State = Literal["within", "spread", "jitter", "explained", "beyond"]
 
 
 class Explanation(Strict):
-    """Why some figures differ, and how far; `run` and `figure` are patterns in the manner of the shell.
+    """Why some figures differ, and how far; `run` and `figure` are shell patterns.
 
     A limit is due: `by`, in the unit of the figure, where the reason says how much; else `spreads`, the gap between the
     ranges of both worlds' seeds in widths of the wider of them, or `share`, of the wire's median, or both of these.

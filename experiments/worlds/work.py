@@ -36,7 +36,7 @@ def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
     return [run for one in loaded for run in one.runs if run.scenario.world == "wire"]
 
 
-def called(run: Loaded, pattern: str) -> bool:
+def matches(run: Loaded, pattern: str) -> bool:
     """Return True if the label of a run matches a shell pattern, in which brackets are literal."""
     return fnmatchcase(label(run), literal_brackets(pattern))
 

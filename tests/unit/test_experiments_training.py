@@ -221,7 +221,7 @@ def test_a_branch_whose_process_dies_has_no_row_and_takes_no_other_with_it(monke
 def _wait_in_a_branch(path):
     point = branches.BranchPoint.model_construct(name="fault", at=None, until=None)
     fault = LinkDown.model_construct(name="fault", at=None)
-    point.take({"flap": fault}, goes_on=False)
+    point.set_faults({"flap": fault}, goes_on=False)
     if point.branch() is fault:
         path.write_text(str(os.getpid()))
         signal.pause()

@@ -1,4 +1,4 @@
-"""Value of denying: a NIC–T0 cable loses 5 % with its carrier up, which MRC alone cannot repair.
+"""Effect of a denial: a NIC–T0 cable loses 5 % with its carrier up, which MRC alone cannot avoid.
 
 Clustermapper names the cable and has its plane denied; goodput then should be that of the planes that are left.
 """
@@ -20,7 +20,7 @@ DENIED_WITHIN = 60.0  # seconds
 
 
 def run(lab: Lab, seed: int) -> dict[str, Any]:
-    """Goodput before the fault, with it, and after the denial, as bytes per second; and when it was denied."""
+    """Return goodput before the fault, with it, and after the denial, bytes per second; and when it was denied."""
     fabric = lab.fabric
     rng = random.Random(f"healing {seed}")
     source, destination = fabric.hosts[0], fabric.hosts[-1]
@@ -58,7 +58,7 @@ def _goodput(lab: Lab, streams: Streams) -> float:
 
 
 def _until_denied(lab: Lab, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
-    """Goodput from the fault to the denial, and the seconds between them."""
+    """Return goodput from the fault to the denial, and the seconds between them; RunError where none comes."""
     placed = streams.received("placed_bytes")
     while lab.now < begun + DENIED_WITHIN:
         for _node, event in events.wait(begun + DENIED_WITHIN):
