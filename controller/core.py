@@ -124,14 +124,14 @@ class ControllerCore:
         found = self._element(what)
         changed = self.denials.deny(found, reason, source)
         await self._driver.nodes.notified()
-        return self.denials.answer(found, changed)
+        return self.denials.outcome(found, changed)
 
     async def undeny(self, what: str, source: str | None = None) -> Result:
         """Lift denials, of one source or of all."""
         found = self._element(what)
         changed = self.denials.undeny(found, source) > 0
         await self._driver.nodes.notified()
-        return self.denials.answer(found, changed)
+        return self.denials.outcome(found, changed)
 
     async def drain(self, switch: str, reason: str = "", timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Take a switch out of service: deny it, then wait until nothing of any QP crosses it."""

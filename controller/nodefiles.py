@@ -40,7 +40,7 @@ REFAIL_WINDOW = 60.0  # seconds in which an EV that fails again is trusted less;
 SACK_PACKETS = 3  # a SACK when more than this many full packets are unacknowledged, so every fourth
 MAPPER_TIMEOUT_RTTS = 8  # a self-probe that takes longer is lost
 MAPPER_MIN_TIMEOUT = 0.25  # seconds; a busy machine delays a probe by this much without anything being wrong
-NOBODY_DENIES: Mapping[str, Iterable[DenyRule]] = {}
+NO_DENIALS: Mapping[str, Iterable[DenyRule]] = {}
 BACKUP_SHARE = 4  # one path in four is held back as a backup
 MAX_EVS = 256  # of a QP, over all planes; the paper has 128 to 256
 MAX_LISTED = 4096  # hosts up to which their directory is a list
@@ -50,7 +50,7 @@ MAX_TEMPLATES = 64  # made for a host in advance
 def node_configs(
     fabric: Fabric,
     version: int = 1,
-    denylists: Mapping[str, Iterable[DenyRule]] = NOBODY_DENIES,
+    denylists: Mapping[str, Iterable[DenyRule]] = NO_DENIALS,
     mapper: MapperSection | None = None,
     choice: TransportSpec = DEFAULT_TRANSPORT,
 ) -> dict[str, NodeConfig]:

@@ -2,7 +2,7 @@
 
 
 class RpcError(Exception):
-    """An answer that is no success: `code` is an errno name such as EINVAL, `message` one sentence."""
+    """An error response: `code` is an errno name such as EINVAL, `message` one sentence."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{message} ({code})")
@@ -27,7 +27,7 @@ class RpcStopped(RpcTimeout):
 
 
 class FramingError(RpcError):
-    """A line is too long, no JSON, or no object."""
+    """A line that is too long, not JSON, or not an object."""
 
     def __init__(self, message: str) -> None:
         super().__init__("EPROTO", message)

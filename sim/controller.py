@@ -278,4 +278,4 @@ class SimController:
 
     def _look(self) -> None:
         assert self.mapper is not None
-        self.core.denials.follow(self.mapper, self.now)
+        self.core.denials.apply_decisions(self.mapper, self.now)

@@ -1,8 +1,8 @@
 """The fabric as arithmetic: from a `FabricSpec` follow every switch, host, port, MAC, uSID, address, cable and path.
 
-Nothing here touches the machine. Planes, T0s, T1s, uplinks, downlinks and hosts count from 1. Host h hangs on the same
-T0 number of every plane; T0 port numbers are downlinks first, then uplinks; T1 port g leads to T0 number g. Cables are
-named after their ends, the lower one first: `h1-p1/t0-p1-1`, `t0-p1-1/t1-p1-2`.
+Nothing here touches the machine. Planes, T0s, T1s, uplinks, downlinks and hosts count from 1. A host is attached to the
+same T0 number in every plane; T0 port numbers are downlinks first, then uplinks; T1 port g leads to T0 number g. Cables
+are named after their ends, the lower one first: `h1-p1/t0-p1-1`, `t0-p1-1/t1-p1-2`.
 """
 
 import functools

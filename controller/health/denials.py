@@ -52,7 +52,7 @@ class Denials:
             self._driver.nodes.publish()
         return count
 
-    def follow(self, mapper: "Clustermapper", now: float) -> None:
+    def apply_decisions(self, mapper: "Clustermapper", now: float) -> None:
         """Run Clustermapper on the new reports, and apply its decisions."""
         from mrclab.controller.health.mapper import SOURCE, reason  # noqa: PLC0415 - most runs have no Clustermapper
 
@@ -65,7 +65,7 @@ class Denials:
         for element in decision.undeny:
             self.undeny(element, SOURCE)
 
-    def answer(self, what: Element, changed: bool) -> dict[str, Any]:
+    def outcome(self, what: Element, changed: bool) -> dict[str, Any]:
         """Outcome of a denial; `unnotified` are hosts that do not respond, each with the reason."""
         done = {"element": str(what), "kind": what.kind, "changed": changed, "version": self._driver.nodes.version}
         return {**done, "unnotified": self._driver.nodes.unresponsive}

@@ -128,13 +128,13 @@ class HealthMap:
             for verdict in self._verdicts
             if verdict.element not in now
             and self._worst[verdict.element] >= self.localiser.thresholds.down_rate
-            and not self._holds(now, verdict.element)
+            and not self._is_covered(now, verdict.element)
         ]
         for element in down:
             self._forget_losses(element)
         return bool(down)
 
-    def _holds(self, suspects: set[Element], element: Element) -> bool:
+    def _is_covered(self, suspects: set[Element], element: Element) -> bool:
         """Return True if one of the suspects was on all paths over an element."""
         over = [self.localiser.crossed(probed.path) for probed in self._over[element]]
         return any(all(suspect in crossed for crossed in over) for suspect in suspects.intersection(over[0]))

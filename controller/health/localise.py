@@ -51,7 +51,10 @@ class Thresholds(NamedTuple):
 
 
 class LocalisedFault(NamedTuple):
-    """One element at fault. `rate` is the share of probes it loses; `alternatives` explain the losses equally well."""
+    """One element at fault. `rate`: share of probes it loses, `evidence`: in nats.
+
+    `alternatives` explain the losses equally well.
+    """
 
     element: Element
     state: Literal["down", "lossy"]
@@ -93,7 +96,7 @@ class Localiser:
         return near + far
 
     def verdicts(self, windows: Sequence[CycleWindow]) -> tuple[LocalisedFault, ...]:
-        """Elements at fault, most evident first. `windows` are over ever more cycles back from now.
+        """Elements at fault, most evident first. `windows` cover ever more of the newest cycles.
 
         Elements found by a short window are left out of the longer ones, where older probes would dilute them.
         """
@@ -111,18 +114,18 @@ class Localiser:
     ) -> list[LocalisedFault]:
         """The elements of one plane that together explain its lossy `tallies`, those `known` apart."""
         limits = self.thresholds
-        survival = dict.fromkeys(tallies, 1 - limits.background)
+        delivery = dict.fromkeys(tallies, 1 - limits.background)
         suspects = self._suspects(tallies, window, known)
         verdicts: list[LocalisedFault] = []
         while True:
-            ranked = _ranked(suspects, {verdict.element for verdict in verdicts}, tallies, survival)
+            ranked = _ranked(suspects, {verdict.element for verdict in verdicts}, tallies, delivery)
             if not ranked or not self._suffices(ranked[0]):
                 return verdicts
             best = ranked[0]
             chosen = [best]
             if best.rate < limits.down_rate:
                 # Two dead cables of one T0 resemble a T0 that loses half its packets; the cables explain which half.
-                dead = self._dead(tallies, survival, ranked[1:])
+                dead = self._dead(tallies, delivery, ranked[1:])
                 lead = sum(fit.gain for fit in dead) - limits.evidence * (len(dead) - 1) - best.gain
                 if len(dead) > 1 and lead > 0:
                     chosen = dead
@@ -134,7 +137,7 @@ class Localiser:
                 state: Literal["down", "lossy"] = "down" if fit.rate >= limits.down_rate else "lossy"
                 alternatives = tuple(o.element for o in ranked if o is not fit and o.suspect.is_like(fit.suspect))
                 verdicts.append(LocalisedFault(fit.element, state, fit.rate, fit.gain, alternatives))
-                _explained(fit, survival)
+                _scale_delivery(fit, delivery)
 
     def _suspects(
         self, tallies: Mapping[ProbePath, Tally], window: CycleWindow, known: Collection[Element]
@@ -163,10 +166,10 @@ class Localiser:
         return bool(others) and best.gain - others[0].gain < self.thresholds.margin
 
     def _dead(
-        self, tallies: Mapping[ProbePath, Tally], survival: Mapping[ProbePath, float], ranked: Sequence["_Fit"]
+        self, tallies: Mapping[ProbePath, Tally], delivery: Mapping[ProbePath, float], ranked: Sequence["_Fit"]
     ) -> list["_Fit"]:
         """Return the dead elements that together explain the losses, the most evident first."""
-        left = dict(survival)
+        left = dict(delivery)
         found: list[_Fit] = []
         rest = [fit.suspect for fit in ranked]
         while True:
@@ -176,7 +179,7 @@ class Localiser:
                 return found
             found.append(best)
             rest.remove(best.suspect)
-            _explained(best, left)
+            _scale_delivery(best, left)
 
     def _suffices(self, fit: "_Fit") -> bool:
         limits = self.thresholds
@@ -184,7 +187,7 @@ class Localiser:
         return fit.gain >= limits.evidence and fit.suspect.losses >= limits.min_losses and often
 
     def recovered(self, rate: float, cycles: Iterable[Tally]) -> bool:
-        """Return True if `cycles` (newest first; probes over the element) say "healthy" rather than "loses at `rate`".
+        """Return True if `cycles` (newest first; probes over the element) fit a healthy one better than loss at `rate`.
 
         The look back ends where either is evident: cycles before the fault say nothing about now.
         """
@@ -205,7 +208,7 @@ class _Suspect:
 
     element: Element
     lossy: frozenset[ProbePath]
-    in_order: tuple[ProbePath, ...]  # the same
+    in_order: tuple[ProbePath, ...]  # the same, always in one order
     paths: int
     digest: int  # of all paths, lossy or not
     answered: int
@@ -233,25 +236,29 @@ def _ranked(
     suspects: Iterable[_Suspect],
     known: Collection[Element],
     tallies: Mapping[ProbePath, Tally],
-    survival: Mapping[ProbePath, float],
+    delivery: Mapping[ProbePath, float],
 ) -> list[_Fit]:
     """Rank elements by how well they explain the remaining losses, best first; cables before switches on ties."""
-    fits = [_fit(suspect, tallies, survival) for suspect in suspects if suspect.element not in known]
+    fits = [_fit(suspect, tallies, delivery) for suspect in suspects if suspect.element not in known]
     return sorted(fits, key=lambda fit: (-fit.gain, not fit.element.kind.endswith("link"), fit.element.name))
 
 
 def _fit(
     suspect: _Suspect,
     tallies: Mapping[ProbePath, Tally],
-    survival: Mapping[ProbePath, float],
+    delivery: Mapping[ProbePath, float],
     rates: Sequence[float] = RATES,
 ) -> _Fit:
-    """The log-likelihood ratio of the probes over an element at the best of `rates`, against `survival` as it is."""
-    alike = Counter((tallies[path].lost, survival[path]) for path in suspect.in_order)  # most fared as most others
+    """The log-likelihood ratio of the probes over an element at the best of `rates`.
+
+    It is against `delivery`, by path the share of probes that the elements found so far let through.
+    """
+    # Most paths are alike: one logarithm for all of them.
+    alike = Counter((tallies[path].lost, delivery[path]) for path in suspect.in_order)
 
     def gain(rate: float) -> float:
         through = 1 - min(rate, MAX_LOSS)
-        lost = sum(count * n * math.log((1 - left * through) / (1 - left)) for (n, left), count in alike.items())
+        lost = sum(count * n * math.log((1 - before * through) / (1 - before)) for (n, before), count in alike.items())
         return lost + suspect.answered * math.log(through)
 
     gains = {rate: gain(rate) for rate in rates}
@@ -259,7 +266,7 @@ def _fit(
     return _Fit(suspect, rate, gains[rate])
 
 
-def _explained(fit: _Fit, survival: dict[ProbePath, float]) -> None:
+def _scale_delivery(fit: _Fit, delivery: dict[ProbePath, float]) -> None:
     """Treat an element as faulty: scale the delivery rate of its paths accordingly."""
     for path in fit.suspect.lossy:
-        survival[path] *= 1 - min(fit.rate, MAX_LOSS)
+        delivery[path] *= 1 - min(fit.rate, MAX_LOSS)

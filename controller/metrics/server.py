@@ -1,4 +1,4 @@
-"""HTTP server of the page of metrics, on loopback and for clients with its token."""
+"""HTTP server of the metrics page, on loopback, for clients that have its token."""
 
 import hmac
 import secrets

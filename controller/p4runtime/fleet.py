@@ -80,10 +80,10 @@ class Fleet:
 
     async def on_ready(self, action: Callable[[Worker], Awaitable[T]]) -> dict[str, T]:
         """Do `action` on every ready switch in parallel; one that does not respond is left out."""
-        answers, _ = await self._ask(self.ready, action)
+        answers, _ = await self._query(self.ready, action)
         return answers
 
-    async def _ask(
+    async def _query(
         self, workers: Sequence[Worker], action: Callable[[Worker], Awaitable[T]]
     ) -> tuple[dict[str, T], dict[str, str]]:
         """Do `action` on ready switches in parallel; return the results, and the reasons of failures, by switch."""
@@ -134,7 +134,7 @@ class Fleet:
             async with reading:
                 return await self._audit(worker)
 
-        results, unread = await self._ask(ready, in_turn)
+        results, unread = await self._query(ready, in_turn)
         unread |= {w.name: w.view.not_ready for w in workers if w not in ready}
         return Audit([sentence for sentences in results.values() for sentence in sentences], unread)
 

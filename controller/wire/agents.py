@@ -21,7 +21,7 @@ CONNECT_INTERVAL = 0.1  # seconds between tries while no agent serves the socket
 CALL_TIMEOUT = 5.0
 SILENT = {"ETIMEDOUT", "ESTOPPED"}  # codes of a process that is there and does not answer
 GONE = {"ENOTCONN", "ECONNRESET", *SILENT}  # codes of this end; any other is an answer
-_LOOK_S = 0.5  # seconds between two looks whether an agent that has not answered is stopped
+_LOOK_S = 0.5  # seconds between two checks whether an agent that has not answered is stopped
 
 EventHandler = Callable[[dict[str, Any]], None]
 
@@ -172,7 +172,7 @@ class AgentLink:
         if self.connected:
             await self._notified.wait()
 
-    async def ask(self, op: str) -> dict[str, Any]:
+    async def request(self, op: str) -> dict[str, Any]:
         """Return the agent's response to an operation without arguments; RpcError where there is no agent."""
         if self._client is None:
             raise RpcError("ENOTCONN", f"no agent serves {self._path}")
@@ -248,7 +248,7 @@ class AgentLink:
         return answer
 
     def _log_once(self, what: str) -> None:
-        """Say it, once: an agent that is wrong now is mostly as wrong a moment later."""
+        """Log a complaint that is not the last one again: an agent that is wrong stays so for many attempts."""
         if what != self._complaint:
             self._complaint = what
             log.warning("%s: %s", self.host, what)

@@ -28,7 +28,7 @@ from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.process.beat import Beat
 
-_LOOK_S = 0.25  # seconds between two looks whether a process stopped, or goes on
+_LOOK_S = 0.25  # seconds between two checks whether a process is stopped
 
 
 class Controller:
@@ -158,7 +158,7 @@ class Controller:
             await self.audit()
         return {n: {"inserted": d.inserted, "modified": d.modified, "deleted": d.deleted} for n, d in done.items()}
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- callbacks -----------------------------------------------------------------------------------------------
 
     def _packet_in(self, switch: str, port: int, frame: bytes) -> None:
         self.cables.packet_in(switch, port, frame)
@@ -198,7 +198,7 @@ class Controller:
         """Run Clustermapper once per cycle, and apply its decisions."""
         while True:
             await asyncio.sleep(mapper.interval)
-            self.core.denials.follow(mapper, time.monotonic())
+            self.core.denials.apply_decisions(mapper, time.monotonic())
             await self.nodes.notified()
 
     async def _sample(self) -> None:

@@ -78,7 +78,7 @@ class NodeConfigKeeper:
     @staticmethod
     async def _ports_of(agent: AgentLink) -> Sequence[tuple[str, bool]] | str:
         try:
-            hello = await agent.ask("hello")
+            hello = await agent.request("hello")
         except RpcError as error:
             return error.message
         return [(str(port.get("interface", port.get("port"))), bool(port.get("up"))) for port in hello.get("ports", [])]
@@ -86,7 +86,7 @@ class NodeConfigKeeper:
     async def stats(self) -> dict[str, dict[str, Any]]:
         """Return each agent's counters; agents that ended, or do not respond, are left out."""
         names = [name for name, agent in self.agents.items() if agent.connected]
-        answers = await asyncio.gather(*(self.agents[name].ask("stats") for name in names), return_exceptions=True)
+        answers = await asyncio.gather(*(self.agents[name].request("stats") for name in names), return_exceptions=True)
         return {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, dict)}
 
     def publish(self) -> None:

@@ -38,6 +38,7 @@ class ControlEmitter:
     packet) are kept separate within a budget: each then runs only the code that it needs.
 
     `graphs`: by pipeline, shared by all emitters of one program. `live_behind`: fields read behind the pipeline.
+    `join`: the node at which the paths behind a branch come together again.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ControlEmitter:
         self._may_exit = liveness.uses(self.program, "exit")
         self.at.exited = []
         outer = self.at.block
-        ends = self._circle(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
+        ends = self._loop(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
         over = [end for end in ends if is_over(end[1])]
         ends = [end for end in ends if not is_over(end[1])]
         if len(ends) > MAX_ENDS:
@@ -96,23 +97,23 @@ class ControlEmitter:
             self._budget -= 1
             if self._budget < -NODE_LIMIT * len(self._graph.nodes):
                 raise PipelineError(f"control flow around {name} is too entangled to be compiled")
-            node, meet = self._graph.nodes[name], self._graph.joins[name]
+            node, join = self._graph.nodes[name], self._graph.joins[name]
             if isinstance(node, p4.ActionCallNode):
                 self._action(node.action_id, ())
                 name = node.next_node
                 continue
             outer = self.at.block
-            ends = self._conditional(node, meet) if isinstance(node, p4.Conditional) else self._table(node, meet)
-            if meet == stop:
+            ends = self._conditional(node, join) if isinstance(node, p4.Conditional) else self._table(node, join)
+            if join == stop:
                 return ends
             self.at.block = outer
-            variants = self._variants(ends, meet)
+            variants = self._variants(ends, join)
             if len(variants) != 1:
-                return [end for one in self._split(variants) for end in self._resume(one, meet, stop)]
-            self.at.state, name = variants[0][1], meet
+                return [end for one in self._split(variants) for end in self._resume(one, join, stop)]
+            self.at.state, name = variants[0][1], join
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
-    def _circle(self, first: str | None) -> list[End]:
+    def _loop(self, first: str | None) -> list[End]:
         """Emit a pipeline with a cycle: a loop over all nodes."""
         if first is None:
             return [(self.at.block, self.at.state)]
@@ -149,7 +150,7 @@ class ControlEmitter:
         return self._walk(name, stop)
 
     def _variants(
-        self, ends: list[End], meet: str | None, limit: int = MAX_VARIANTS
+        self, ends: list[End], join: str | None, limit: int = MAX_VARIANTS
     ) -> list[tuple[list[End], SymbolicState]]:
         """Group ends with the same facts about headers; merge each group into one state."""
         groups: dict[object, list[End]] = {}
@@ -157,13 +158,13 @@ class ControlEmitter:
             groups.setdefault(self._signature(state), []).append((block, state))
         if len(groups) > limit or self._budget < 0:
             groups = {None: ends}
-        live, self.at.live = self.at.live, self._live_from(meet)
-        result = [(group, self.at.meet(group)) for group in groups.values()]
+        live, self.at.live = self.at.live, self._live_from(join)
+        result = [(group, self.at.merge(group)) for group in groups.values()]
         self.at.live = live
         return result
 
-    def _live_from(self, meet: str | None) -> Callable[[str, str], bool]:
-        reads, base = self._graph.reads.get(meet, frozenset()), self.live_behind
+    def _live_from(self, join: str | None) -> Callable[[str, str], bool]:
+        reads, base = self._graph.reads.get(join, frozenset()), self.live_behind
         return lambda header, name: base(header, name) or (header, name) in reads
 
     def _signature(self, state: SymbolicState) -> object:
@@ -174,9 +175,9 @@ class ControlEmitter:
             headers.append((info.valid, info.offset, dirty) if info.valid is not False else None)
         return tuple(headers)
 
-    def _split(self, variants: list[tuple[list[End], SymbolicState]], none: Sequence[End] = ()) -> list[End]:
-        """Emit a switch on the variant that was reached; return one scope for each. Nothing follows `none`."""
-        if len(variants) == 1 and not none:
+    def _split(self, variants: list[tuple[list[End], SymbolicState]], over: Sequence[End] = ()) -> list[End]:
+        """Emit a switch on the variant that was reached; return one scope for each. Nothing follows `over`."""
+        if len(variants) == 1 and not over:
             return [(self.at.block, variants[0][1])]
         name = self.at.temporary()
         fork = self.at.block.fork()
@@ -184,9 +185,9 @@ class ControlEmitter:
         for number, (group, state) in enumerate(variants):
             for block, _ in group:
                 block.line(f"{name} = {number}")
-            last = number == len(variants) - 1 and not none
+            last = number == len(variants) - 1 and not over
             result.append((fork.arm(None if last else f"{name} == {number}"), state))
-        for block, _ in none:
+        for block, _ in over:
             block.line(f"{name} = -1")
         return result
 
@@ -203,13 +204,13 @@ class ControlEmitter:
             ends.extend(body())
         return ends
 
-    def _conditional(self, node: p4.Conditional, meet: str | None) -> list[End]:
+    def _conditional(self, node: p4.Conditional, join: str | None) -> list[End]:
         cond = self.at.expr(node.condition)
 
         def side(truth: bool) -> Callable[[], list[End]]:
             def body() -> list[End]:
                 self.at.learn(node.condition, truth)
-                return self._walk(node.true_next if truth else node.false_next, meet)
+                return self._walk(node.true_next if truth else node.false_next, join)
 
             return body
 
@@ -228,32 +229,32 @@ class ControlEmitter:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _table(self, table: p4.Table, meet: str | None) -> list[End]:
+    def _table(self, table: p4.Table, join: str | None) -> list[End]:
         if not table.key and table.const_default_entry and table.default_action is not None and not table.profile:
             params = [constant(value) for value in table.default_data]
             self._action(table.default_action, tuple(params))
-            return self._walk(self._next(table, table.default_action, hit=False), meet)
+            return self._walk(self._next(table, table.default_action, hit=False), join)
         number = list(self.program.tables).index(table.name)
         if "hit" in table.next or "miss" in table.next:
-            return self._hit_or_miss(table, number, meet)
+            return self._hit_or_miss(table, number, join)
         entry = self._lookup(table, number)
-        return self._arms(self._dispatch(table, entry, lambda action: self._next(table, action, hit=True), meet))
+        return self._arms(self._dispatch(table, entry, lambda action: self._next(table, action, hit=True), join))
 
-    def _hit_or_miss(self, table: p4.Table, number: int, meet: str | None) -> list[End]:
+    def _hit_or_miss(self, table: p4.Table, number: int, join: str | None) -> list[End]:
         """Emit the lookup and its two sides; on a miss only the default action can run."""
         entry = self.at.temporary()
 
         def hit() -> list[End]:
             self._found(table, entry)
-            return self._arms(self._dispatch(table, entry, lambda _: table.next.get("hit"), meet))
+            return self._arms(self._dispatch(table, entry, lambda _: table.next.get("hit"), join))
 
         def miss() -> list[End]:
             node = table.next.get("miss")
             if table.const_default_entry and table.default_action is not None:
                 self._action(table.default_action, tuple(constant(value) for value in table.default_data))
-                return self._walk(node, meet)
+                return self._walk(node, join)
             self.at.line(f"{entry} = default_{number}[0]")
-            return self._arms(self._dispatch(table, entry, lambda _: node, meet))
+            return self._arms(self._dispatch(table, entry, lambda _: node, join))
 
         if not table.key:
             return miss()
@@ -325,35 +326,34 @@ class ControlEmitter:
         return f"select_{number}({data})"
 
     def _dispatch(
-        self, table: p4.Table, entry: str, follow: Callable[[int], str | None], meet: str | None
+        self, table: p4.Table, entry: str, follow: Callable[[int], str | None], join: str | None
     ) -> list[tuple[str | None, Callable[[], list[End]]]]:
         """Return the arms for the actions of an entry; `follow` returns the node after each."""
         numbers = tuple(dict.fromkeys(table.action_ids))
         if not table.key and table.const_default_entry and table.default_action is not None:
             numbers = (table.default_action,)
         none = follow(-1) if table.default_action is None or not numbers else None
-        idle = [n for n in numbers if not self.program.actions[n].primitives]
+        empty = [n for n in numbers if not self.program.actions[n].primitives]
         groups: dict[str | None, list[int]] = {}
-        for number in idle:
+        for number in empty:
             groups.setdefault(follow(number), []).append(number)
-        busy = [n for n in numbers if n not in idle]
+        others = [n for n in numbers if n not in empty]
         action = self.at.temporary()
-        arms = [(f"{action} == {n}", self._arm(n, entry, follow(n), meet)) for n in busy]
-        rest: dict[str | None, list[int]] = groups
+        arms = [(f"{action} == {n}", self._arm(n, entry, follow(n), join)) for n in others]
         if table.default_action is None:
-            rest.setdefault(none, []).append(-1)
-        for node, members in rest.items():
+            groups.setdefault(none, []).append(-1)
+        for node, members in groups.items():
             code = f"{action} == {members[0]}" if len(members) == 1 else f"{action} in {tuple(members)}"
-            arms.append((code, self._going(node, meet)))
+            arms.append((code, self._continue(node, join)))
         result: list[tuple[str | None, Callable[[], list[End]]]] = [*arms[:-1], (None, arms[-1][1])]
         if len(result) > 1:
             self.at.line(f"{action} = {entry}[0]")
         return result
 
-    def _going(self, node: str | None, meet: str | None) -> Callable[[], list[End]]:
-        return lambda: self._walk(node, meet)
+    def _continue(self, node: str | None, join: str | None) -> Callable[[], list[End]]:
+        return lambda: self._walk(node, join)
 
-    def _arm(self, number: int, entry: str, node: str | None, meet: str | None) -> Callable[[], list[End]]:
+    def _arm(self, number: int, entry: str, node: str | None, join: str | None) -> Callable[[], list[End]]:
         def arm() -> list[End]:
             action = self.program.actions[number]
             names = [self.at.temporary() for _ in action.params]
@@ -366,7 +366,7 @@ class ControlEmitter:
                 self.at.line(f"_, _, {targets} = {entry}")
             params = [bits(name, width, atom=True) for name, (_, width) in zip(names, action.params, strict=True)]
             self._action(number, tuple(params))
-            return self._walk(node, meet)
+            return self._walk(node, join)
 
         return arm
 

@@ -55,9 +55,9 @@ class BranchScope(Scope):
             self.block, self.state = fork.arm(code), before.copy()
             body()
             ends.append((self.block, self.state))
-        self.block, self.state = outer, self.meet(ends)
+        self.block, self.state = outer, self.merge(ends)
 
-    def meet(self, ends: Sequence[End]) -> SymbolicState:
+    def merge(self, ends: Sequence[End]) -> SymbolicState:
         """Merge several ends of branches into one state and return it."""
         joined = join(state for _, state in ends)
         self._prune(joined)
@@ -90,7 +90,7 @@ class BranchScope(Scope):
         loop.left, loop.repeat = bool(ends) or repeat, repeat
         if not self.state.dead and not repeat:
             ends.append((self.block, self.state))
-        self.block, self._exits, self.state = outer, exits, self.meet(ends)
+        self.block, self._exits, self.state = outer, exits, self.merge(ends)
 
     def leave(self) -> None:
         """Leave the enclosing `once`."""
@@ -130,7 +130,7 @@ class BranchScope(Scope):
         loop.body, loop.left, loop.repeat = body, True, True
         exits = self._exits
         self._exits, self._jumps, self._next_part = saved
-        self.block, self.state = outer, self.meet(exits)
+        self.block, self.state = outer, self.merge(exits)
 
     def _parts(self, body: Block, parts: Sequence[Body], head: SymbolicState) -> None:
         fork = body.fork()

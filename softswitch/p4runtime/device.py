@@ -47,11 +47,11 @@ class Device:
         switch.idle_callback = self._on_idle
 
     def _running(self) -> ForwardingPipeline:
-        return _there(self._pipeline)
+        return _required(self._pipeline)
 
     def _written(self) -> ForwardingPipeline:
         """Return the pipeline to read and write: the saved one, which waits for its COMMIT, else the running one."""
-        return _there(self._saved or self._pipeline)
+        return _required(self._saved or self._pipeline)
 
     def _check_primary(self, request: p4r.WriteRequest | SetRequest) -> None:
         """Refuse a write unless the primary sent it. Under the lock: another may have become primary meanwhile."""
@@ -181,7 +181,7 @@ class Device:
 
     # -- from the data plane, in its thread ---------------------------------------------------------------------------
 
-    def _offer(self, make: notifications.Lazy | None) -> None:
+    def _offer(self, make: notifications.MessageMaker | None) -> None:
         if make is not None:
             for client in self.arbiter.primaries:
                 client.offer(make)
@@ -214,7 +214,7 @@ def _responses(entities: list[p4r.Entity]) -> Iterator[p4r.ReadResponse]:
         yield from _responses(entities[half:])
 
 
-def _there(pipeline: ForwardingPipeline | None) -> ForwardingPipeline:
+def _required(pipeline: ForwardingPipeline | None) -> ForwardingPipeline:
     if pipeline is None:
         raise P4RuntimeError(Code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
     return pipeline

@@ -198,7 +198,7 @@ def test_what_nobody_serves_cannot_be_asked(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:
             with pytest.raises(RpcError, match="no agent serves"):
-                await rig.link.ask("hello")
+                await rig.link.request("hello")
 
     asyncio.run(body())
 

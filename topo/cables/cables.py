@@ -143,7 +143,7 @@ class Cables:
     def inject(
         self, link: Link | str, action: Action, *, match: Match = EVERY_PACKET, direction: Direction = "both"
     ) -> AppliedFault:
-        """Let something happen to packets on a cable from now on. Faults on one cable add up in the order they came."""
+        """Inject a fault on the packets of a cable. Faults on one cable add up in the order they were injected."""
         return self.inject_all([(link, action)], match=match, direction=direction)[0]
 
     def inject_all(

@@ -54,7 +54,7 @@ class HostSection(_Part):
 
     name: str
     number: Positive
-    group: UsidIndex  # number of the T0 it hangs on, the same in every plane
+    group: UsidIndex  # number of the T0 it is attached to, the same in every plane
     downlink: UsidIndex  # its port on that T0, the same in every plane
     address: str  # inner IPv6 address, also the outer source address
 
@@ -190,7 +190,7 @@ class TransportSection(_Part):
     memory_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # full-size packets/s; 0: all that come
     packet_buffer: Positive = 64  # packets that the NIC keeps for a slow memory
     bitmap_units: Annotated[int, Field(ge=0)] = 0  # units of 128 PSNs, beyond one per QP, for all QPs; 0: enough
-    always_skip_after: Annotated[int, Field(ge=0)] = 0  # ECN marks in a row that condemn an EV; 0: never
+    always_skip_after: Annotated[int, Field(ge=0)] = 0  # ECN marks in a row that make a SACK say ALWAYS_SKIP; 0: never
     share_path_failures: bool = False  # QPs to the same host retire a path together, and one probes it for all
     # Ablations: what MRC does, each to be switched off by itself.
     spray: bool = True  # off: one EV carries everything; the other paths of its plane are backups
@@ -258,8 +258,8 @@ class DenyRule(_Part):
 class NodeConfig(_Part):
     """All that one host knows. `version` grows with every change, so that an agent can tell an update from a repeat.
 
-    `templates` may be `Made`, one for each T0 group in their order, and `directory` any mapping, in a copy of one that
-    was validated.
+    In a copy of one that was validated, `templates` may be a `LazySequence`, one for each T0 group in their order, and
+    `directory` any mapping.
     """
 
     schema_version: Literal[1] = 1

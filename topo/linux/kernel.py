@@ -1,4 +1,4 @@
-"""Small dealings with the Linux network stack that a lab needs: namespaces, and flags of interfaces inside them.
+"""Linux network stack of a lab: namespaces, veth pairs and interface flags inside them, nftables.
 
 Entering a namespace happens in a thread made for the purpose, so that the caller, its signal handlers included, is
 never in the wrong one. Sockets and child processes made there stay in that namespace. Interface flags go over a bare

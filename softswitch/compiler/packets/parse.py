@@ -39,7 +39,7 @@ class ParserEmitter:
         if self.is_tree:
             self.at.once(lambda: self._state(start))
         else:
-            self._states_in_circle(start)
+            self._states_in_loop(start)
 
     @property
     def is_tree(self) -> bool:
@@ -104,7 +104,7 @@ class ParserEmitter:
 
     # -- states as parts of a loop ------------------------------------------------------------------------------------
 
-    def _states_in_circle(self, start: str) -> None:
+    def _states_in_loop(self, start: str) -> None:
         """Emit a loop over all states."""
         numbers = {name: number for number, name in enumerate(self.program.states)}
 

@@ -20,12 +20,12 @@ from mrclab.softswitch.p4runtime.p4info import Digest
 from mrclab.softswitch.p4runtime.state import PipelineState
 from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
 
-Lazy = Callable[[], p4r.StreamMessageResponse | None]
-"""Makes an event's message, or None if there is nothing to say after all; called in the stream's thread."""
+MessageMaker = Callable[[], p4r.StreamMessageResponse | None]
+"""Makes an event's message, or None if there is none after all; called in the stream's thread."""
 MAX_WAITING = 4096  # events; a controller that reads slower than they come loses the newest
 
 
-def packet_in(codec: HeaderCodec, data: bytes) -> Lazy:
+def packet_in(codec: HeaderCodec, data: bytes) -> MessageMaker:
     """Return the maker of a packet-in message; it gives None for a frame that is shorter than the header."""
 
     def make() -> p4r.StreamMessageResponse | None:
@@ -35,7 +35,7 @@ def packet_in(codec: HeaderCodec, data: bytes) -> Lazy:
     return make
 
 
-def digest_list(digest: Digest, found: DigestList) -> Lazy:
+def digest_list(digest: Digest, found: DigestList) -> MessageMaker:
     """Return the maker of a digest message."""
 
     def make() -> p4r.StreamMessageResponse:
@@ -53,7 +53,7 @@ def digest_list(digest: Digest, found: DigestList) -> Lazy:
     return make
 
 
-def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry]) -> Lazy | None:
+def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry]) -> MessageMaker | None:
     """Return the maker of an idle notification; None if no controller set a timeout on any of `entries`."""
     table = state.index.tables_by_name.get(table_name)
     if table is None:
@@ -83,7 +83,7 @@ class StreamChannel:
     """One controller's stream. `send`, `offer` and `close` may be called from any thread and never block."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[p4r.StreamMessageResponse | Lazy | P4RuntimeError | None] = SimpleQueue()
+        self._queue: SimpleQueue[p4r.StreamMessageResponse | MessageMaker | P4RuntimeError | None] = SimpleQueue()
         self._is_closing = False
         self.dropped = 0  # events that found the queue full
 
@@ -94,7 +94,7 @@ class StreamChannel:
         elif not self._is_closing:
             self.close(P4RuntimeError(Code.RESOURCE_EXHAUSTED, "Too many answers are waiting to be read"))
 
-    def offer(self, make: Lazy) -> None:
+    def offer(self, make: MessageMaker) -> None:
         """Queue an event, unless too many are waiting. `make` is called in the stream's thread."""
         if self._queue.qsize() >= MAX_WAITING:
             self.dropped += 1
