@@ -65,7 +65,7 @@ def survey(
     """Try Clustermapper on many seeded faults and print its verdicts; exit status 3 while a part is left to do."""
     if page_file is not None:
         folders = sorted(output.iterdir()) if output.is_dir() else []
-        surveys = [list(record.store(folder).rows.values()) for folder in folders]
+        surveys = [list(record.store(folder).read()) for folder in folders]
         if not any(surveys):
             raise LabError(f"{output} holds no records of a survey; run one first, or name another with --output")
         with naming(page_file):
@@ -81,7 +81,7 @@ def survey(
     done = work.work(seconds, lambda text: console.plain(err, text))
     status = 0 if done else 3
     if as_json:
-        records = list(record.store(folder).rows.values())
+        records = list(record.store(folder).read())
         answer.give("survey", status, done=done, directory=str(folder), **page.as_json(records))
     if not done:
         err.print("cases are left; the same command resumes")
@@ -132,6 +132,7 @@ class Survey:
             ("startup-denied", "the same with denials", self._start_up("startup-denied", mapper)),
         ]
         with self._store.owned():
+            self._store.open()
             for name, text, job in jobs:
                 if not self._is_done(name) and time.monotonic() < deadline:
                     notify(text)

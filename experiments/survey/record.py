@@ -15,8 +15,8 @@ Record = Row
 
 
 def store(directory: Path) -> RunStore:
-    """Return the records of a directory, opened: by `case NUMBER`, or by the kind of another experiment."""
-    return RunStore(directory / FILE, _key, "a survey").open()
+    """Return the store of a directory's records: by `case NUMBER`, or by the kind of another experiment."""
+    return RunStore(directory / FILE, _key, "a survey")
 
 
 def _key(record: Record) -> str:

@@ -103,7 +103,7 @@ def test_a_file_that_is_no_suites_is_named(tmp_path, text):
 def test_a_line_that_is_no_record_of_a_survey_is_named(tmp_path, line):
     (tmp_path / record.FILE).write_text(line + "\n", encoding="utf-8")
     with pytest.raises(LabError, match=r"line 1 is not a row of a survey; .*--output"):
-        record.store(tmp_path)
+        record.store(tmp_path).open()
 
 
 @pytest.mark.parametrize("name", ["result.json", "run.json"])

@@ -83,14 +83,27 @@ def test_a_page_of_no_records_is_refused(tmp_path):
 
 
 def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path):
-    assert not record.store(tmp_path).rows
+    assert not record.store(tmp_path).open().rows
     known = {"seed": 1, "target": "soft", "versions": {}, "machine": "", "faults": [], "verdicts": [], "alarms": []}
     known |= {"named": {}, "complete": True, "cycle": 0.2, "controller_cpu": 0.0}
     for number in (1, 2):
         record.store(tmp_path).append({"kind": "case", "case": number, **known})
     with (tmp_path / record.FILE).open("a") as file:
         file.write('{"kind": "ca')  # torn: it is not there
-    assert list(record.store(tmp_path).rows) == ["case 1", "case 2"]
+    assert list(record.store(tmp_path).open().rows) == ["case 1", "case 2"]
     (tmp_path / record.FILE).write_text("{\n")
     with pytest.raises(LabError, match=r"survey\.jsonl, line 1 is not a row of a survey; remove the line .*--output"):
-        record.store(tmp_path)
+        record.store(tmp_path).open()
+
+
+def test_a_page_and_a_second_survey_leave_the_records_of_a_running_one_alone(tmp_path):
+    folder = tmp_path / "sim"
+    record.store(folder).append(case(1, ["t0-p1-1/t1-p1-1"], []))
+    with (folder / record.FILE).open("a") as file:
+        file.write('{"kind": "ca')  # which it is about to complete
+    before = (folder / record.FILE).read_bytes()
+    words = ["survey", "--world", "sim", "--output", str(tmp_path)]
+    CliRunner().invoke(app, [*words, "--page", str(tmp_path / "page.md")], catch_exceptions=False)
+    with record.store(folder).owned():
+        assert "another process adds runs" in str(CliRunner().invoke(app, words).exception)
+    assert (folder / record.FILE).read_bytes() == before
