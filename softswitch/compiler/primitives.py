@@ -55,7 +55,7 @@ class Primitives:
         while index < end and not self.at.state.dead:
             call = calls[index]
             if call.op == "_jump":
-                index = self._target(call, call.args[0], end)
+                index = self._target(call.args[0], end)
             elif call.op == "_jump_if_zero":
                 index = self._jump_if_zero(calls, index, end)
             else:
@@ -63,9 +63,8 @@ class Primitives:
                 index += 1
 
     @staticmethod
-    def _target(call: p4.Primitive, arg: p4.Expr, end: int) -> int:
-        if not isinstance(arg, p4.Const):
-            raise PipelineError(f"{call.op}{call.where}: the target of a jump must be a constant")
+    def _target(arg: p4.Expr, end: int) -> int:
+        assert isinstance(arg, p4.Const)
         return min(arg.value, end)
 
     def _run_loops(self, calls: tuple[p4.Primitive, ...]) -> None:
@@ -73,7 +72,7 @@ class Primitives:
         end = len(calls)
         starts = {0}
         for index, target in _jumps(calls):
-            starts |= {index + 1, self._target(calls[index], target, end)}
+            starts |= {index + 1, self._target(target, end)}
         order = sorted(start for start in starts if start < end)
         numbers = {start: number for number, start in enumerate(order)}
 
@@ -89,9 +88,9 @@ class Primitives:
                 jumps = last.op in _JUMPS
                 self._run(calls, start, stop - jumps)
                 if last.op == "_jump":
-                    goto(self._target(last, last.args[0], end))
+                    goto(self._target(last.args[0], end))
                 elif last.op == "_jump_if_zero":
-                    other = self._target(last, last.args[1], end)
+                    other = self._target(last.args[1], end)
                     self.at.branch(self._truth(last.args[0]), lambda: goto(stop), lambda: goto(other))
                 else:
                     goto(stop)
@@ -106,11 +105,11 @@ class Primitives:
 
     def _jump_if_zero(self, calls: tuple[p4.Primitive, ...], index: int, end: int) -> int:
         call = calls[index]
-        other = self._target(call, call.args[1], end)
+        other = self._target(call.args[1], end)
         after = other
         last = calls[other - 1]
         if last.op == "_jump" and other - 1 > index:
-            after = self._target(last, last.args[0], end)
+            after = self._target(last.args[0], end)
         then_end = other - 1 if after != other or last.op == "_jump" else other
         self.at.branch(
             self._truth(call.args[0]),
@@ -125,11 +124,9 @@ class Primitives:
         try:
             if handler is not None:
                 handler(call)
-            elif call.op in _ARITHMETIC:
+            else:
                 left, right = self.at.expr(call.args[1]), self.at.expr(call.args[2])
                 self.store(call.args[0], arithmetic(_ARITHMETIC[call.op], left, right))
-            else:
-                raise PipelineError(f"primitive {call.op}: not supported")
         except PipelineError as error:
             if call.where and call.where not in str(error):
                 raise PipelineError(f"{error}, in {call.op}{call.where}") from error
@@ -150,16 +147,13 @@ class Primitives:
             index, headers = self.at.element(target.left)
             name = self.program.headers[headers[0]].type.fields[target.number].name
             self._store_element(index, headers, name, value)
-        elif isinstance(target, p4.RegisterRef):
+        else:
+            assert isinstance(target, p4.RegisterRef)
             register = self.program.registers[target.array]
             index = self.at.expr(target.index)
             self.at.line(
                 f"{self.at.register(target.array)}[{index.code}] = {value.operand} & {(1 << register.width) - 1:#x}"
             )
-        elif isinstance(target, p4.Operation) and target.op == "?":
-            raise PipelineError("assignment to a conditional l-value is not supported")
-        else:
-            raise PipelineError(f"assignment to {type(target).__name__} is not supported")
 
     def _store_element(self, index: Ex, headers: list[str], name: str, value: Ex) -> None:
         if index.value is None and value.value is None:
@@ -300,16 +294,12 @@ class Primitives:
         self._field_list("recirculate", call.args[0])
 
     def _field_list(self, flag: str, arg: p4.Expr) -> None:
-        if not isinstance(arg, p4.Const):
-            raise PipelineError("a field list must be a constant")
-        if arg.value not in self.program.field_lists and arg.value != 0:
-            raise PipelineError(f"field list {arg.value}: the program has no such list")
+        assert isinstance(arg, p4.Const)
         self.at.set_flag(flag, constant(arg.value))
 
     def _do_generate_digest(self, call: p4.Primitive) -> None:
         number = call.args[1]
-        if not isinstance(number, p4.Const) or number.value not in self.program.learn_lists:
-            raise PipelineError("digest: the program has no such learn list")
+        assert isinstance(number, p4.Const)
         self.at.set_flag("digest", constant(number.value))
 
     def _do_exit(self, _call: p4.Primitive) -> None:

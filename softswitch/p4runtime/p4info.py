@@ -82,22 +82,14 @@ class P4InfoActionProfile(NamedTuple):
     actions: frozenset[int]
 
 
-class P4InfoCounter(NamedTuple):
-    """An indirect counter; `packets` and `bytes` say which of the two can be written."""
+class P4InfoArray(NamedTuple):
+    """An indirect counter or meter; of a counter, `packets` and `bytes` say which of the two can be written."""
 
     id: int
     name: str
     size: int
     packets: bool = True
     bytes: bool = True
-
-
-class P4InfoMeter(NamedTuple):
-    """An indirect meter."""
-
-    id: int
-    name: str
-    size: int
 
 
 class Digest(NamedTuple):
@@ -118,15 +110,15 @@ class P4Index:
     tables: dict[int, P4InfoTable] = field(default_factory=dict)
     actions: dict[int, P4InfoAction] = field(default_factory=dict)
     profiles: dict[int, P4InfoActionProfile] = field(default_factory=dict)
-    counters: dict[int, P4InfoCounter] = field(default_factory=dict)
-    meters: dict[int, P4InfoMeter] = field(default_factory=dict)
+    counters: dict[int, P4InfoArray] = field(default_factory=dict)
+    meters: dict[int, P4InfoArray] = field(default_factory=dict)
     digests: dict[int, Digest] = field(default_factory=dict)
     packet_in: tuple[P4InfoField, ...] | None = None
     packet_out: tuple[P4InfoField, ...] | None = None
     tables_by_name: dict[str, P4InfoTable] = field(default_factory=dict)
     actions_by_name: dict[str, P4InfoAction] = field(default_factory=dict)
     digests_by_name: dict[str, Digest] = field(default_factory=dict)
-    direct_counter_of_table: dict[int, P4InfoCounter] = field(default_factory=dict)
+    direct_counter_of_table: dict[int, P4InfoArray] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
 
     def table(self, table_id: int) -> P4InfoTable:
@@ -177,7 +169,7 @@ def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
         actions=actions,
         profiles={p.preamble.id: _profile(p, tables, left_out | tables.keys()) for p in message.action_profiles},
         counters={c.preamble.id: _counter(c.preamble, c.spec, c.size) for c in message.counters},
-        meters={m.preamble.id: P4InfoMeter(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
+        meters={m.preamble.id: P4InfoArray(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
         digests=digests,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
@@ -298,11 +290,11 @@ def _profile(message: p4i.ActionProfile, tables: dict[int, P4InfoTable], known: 
     return P4InfoActionProfile(message.preamble.id, name, message.max_group_size, frozenset(allowed))
 
 
-def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> P4InfoCounter:
+def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> P4InfoArray:
     unit = spec.unit
     if unit not in {p4i.CounterSpec.BYTES, p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH}:
         raise P4InfoError(f"counter {preamble.name!r} has no valid unit")
-    return P4InfoCounter(
+    return P4InfoArray(
         preamble.id, preamble.name, size, packets=unit != p4i.CounterSpec.BYTES, bytes=unit != p4i.CounterSpec.PACKETS
     )
 
@@ -328,9 +320,7 @@ def _check_program(index: P4Index, program: ProgramInfo) -> None:
         if compiled is None:
             raise P4InfoError(f"table {table.name!r} is not in the device configuration")
         _check_table(index, table, compiled)
-    named: tuple[
-        tuple[str, Iterable[P4InfoActionProfile | P4InfoCounter | P4InfoMeter | Digest], Iterable[str]], ...
-    ] = (
+    named: tuple[tuple[str, Iterable[P4InfoActionProfile | P4InfoArray | Digest], Iterable[str]], ...] = (
         ("action profile", index.profiles.values(), program.profiles),
         ("counter", index.counters.values(), program.counters),
         ("meter", index.meters.values(), program.meters),

@@ -49,24 +49,18 @@ class P4RuntimeService:
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Return the RPCs by name."""
-        unary = grpc.unary_unary_rpc_method_handler
         return {
-            "Write": unary(self.write, response_serializer=_serialize),
+            "Write": _unary(p4r.WriteRequest, self._write),
             "Read": grpc.unary_stream_rpc_method_handler(self.read, response_serializer=_serialize),
-            "SetForwardingPipelineConfig": unary(self.set_pipeline, response_serializer=_serialize),
-            "GetForwardingPipelineConfig": unary(self.get_pipeline, response_serializer=_serialize),
+            "SetForwardingPipelineConfig": _unary(p4r.SetForwardingPipelineConfigRequest, self._set_pipeline),
+            "GetForwardingPipelineConfig": _unary(p4r.GetForwardingPipelineConfigRequest, self._get_pipeline),
             "StreamChannel": grpc.stream_stream_rpc_method_handler(self.stream, response_serializer=_serialize),
-            "Capabilities": unary(self.capabilities, response_serializer=_serialize),
+            "Capabilities": _unary(p4r.CapabilitiesRequest, self._capabilities),
         }
 
-    def write(self, data: bytes, context: grpc.ServicerContext) -> p4r.WriteResponse:
-        """Apply a batch of updates."""
-
-        def call() -> p4r.WriteResponse:
-            self._device.write(_parse(p4r.WriteRequest, data))
-            return p4r.WriteResponse()
-
-        return _guard(context, call)
+    def _write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
+        self._device.write(request)
+        return p4r.WriteResponse()
 
     def read(self, data: bytes, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:
         """Stream the entities that match a request."""
@@ -81,29 +75,16 @@ class P4RuntimeService:
                 abort(context, item)
             yield item
 
-    def set_pipeline(self, data: bytes, context: grpc.ServicerContext) -> p4r.SetForwardingPipelineConfigResponse:
-        """Load a program."""
+    def _set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
+        self._device.set_pipeline(request)
+        return p4r.SetForwardingPipelineConfigResponse()
 
-        def call() -> p4r.SetForwardingPipelineConfigResponse:
-            self._device.set_pipeline(_parse(p4r.SetForwardingPipelineConfigRequest, data))
-            return p4r.SetForwardingPipelineConfigResponse()
+    def _get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
+        self._device.arbiter.check_read(request.device_id)
+        return p4r.GetForwardingPipelineConfigResponse(config=self._device.get_pipeline(request.response_type))
 
-        return _guard(context, call)
-
-    def get_pipeline(self, data: bytes, context: grpc.ServicerContext) -> p4r.GetForwardingPipelineConfigResponse:
-        """Return the program that runs."""
-
-        def call() -> p4r.GetForwardingPipelineConfigResponse:
-            request = _parse(p4r.GetForwardingPipelineConfigRequest, data)
-            self._device.arbiter.check_read(request.device_id)
-            config = self._device.get_pipeline(request.response_type)
-            return p4r.GetForwardingPipelineConfigResponse(config=config)
-
-        return _guard(context, call)
-
-    def capabilities(self, data: bytes, context: grpc.ServicerContext) -> p4r.CapabilitiesResponse:
-        """Return the version of P4Runtime that is spoken."""
-        _guard(context, lambda: _parse(p4r.CapabilitiesRequest, data))
+    @staticmethod
+    def _capabilities(_request: p4r.CapabilitiesRequest) -> p4r.CapabilitiesResponse:
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[p4r.StreamMessageResponse]:
@@ -167,6 +148,15 @@ class P4RuntimeService:
             self._device.digest_ack(request.digest_ack)
         else:
             raise P4RuntimeError(Code.UNIMPLEMENTED, f"Stream messages of type {kind} are not supported")
+
+
+def _unary(kind: type[M], serve: Callable[[M], Message]) -> grpc.RpcMethodHandler[Any, Any]:
+    """Return the handler of an RPC with one request of a type and one response, which `serve` makes."""
+
+    def handle(data: bytes, context: grpc.ServicerContext) -> Message:
+        return _guard(context, lambda: serve(_parse(kind, data)))
+
+    return grpc.unary_unary_rpc_method_handler(handle, response_serializer=_serialize)
 
 
 def _parse(kind: type[M], data: bytes) -> M:

@@ -28,9 +28,7 @@ class Calculations:
 
     def calculation(self, name: str) -> Ex:
         """Return the code of a calculation's result."""
-        calculation = self.program.calculations.get(name)
-        if calculation is None:
-            raise PipelineError(f"calculation {name}: the program has no such calculation")
+        calculation = self.program.calculations[name]
         if calculation.algorithm not in _RESULT_BITS:
             raise PipelineError(f"calculation {name}: hash algorithm {calculation.algorithm} is not supported")
         number = list(self.program.calculations).index(name)

@@ -261,14 +261,11 @@ class Scope:
         if isinstance(node, p4.RegisterRef):
             index = self.expr(node.index)
             return Ex(f"{self.register(node.array)}[{index.code}]", 0, 1 << 4096, atom=True)
-        if isinstance(node, p4.Operation):
-            return self._operation(node)
-        raise PipelineError(f"{type(node).__name__} {node} cannot stand in an expression")
+        assert isinstance(node, p4.Operation)
+        return self._operation(node)
 
     def register(self, name: str) -> str:
         """Return the Python name of a register array's cells."""
-        if name not in self.program.registers:
-            raise PipelineError(f"register {name}: the program has no such register")
         return f"reg_{list(self.program.registers).index(name)}"
 
     def lookahead(self, node: p4.Lookahead) -> Ex:
@@ -311,26 +308,25 @@ class Scope:
         """Return index and header names of a header expression: one header, or an element selected at run time."""
         if isinstance(node, p4.HeaderRef):
             return constant(0), [node.name]
-        if isinstance(node, p4.Operation) and node.op in {"dereference_header_stack", "dereference_stack"}:
-            assert isinstance(node.left, p4.StackRef)
-            assert node.right is not None
-            return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
-        if isinstance(node, p4.Operation) and node.op == "access_union_header":
+        assert isinstance(node, p4.Operation)
+        if node.op == "access_union_header":
             assert node.left is not None
             index, unions = self.union_element(node.left)
             members = [list(self.program.unions[name].members.values())[node.number] for name in unions]
             return index, members
-        raise PipelineError(f"{node} is not a header")
+        return self._stack_element(node)
 
     def union_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
         """Return index and union names of a union expression."""
         if isinstance(node, p4.UnionRef):
             return constant(0), [node.name]
-        if isinstance(node, p4.Operation) and node.op == "dereference_union_stack":
-            assert isinstance(node.left, p4.StackRef)
-            assert node.right is not None
-            return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
-        raise PipelineError(f"{node} is not a header union")
+        return self._stack_element(node)
+
+    def _stack_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+        assert isinstance(node, p4.Operation)
+        assert isinstance(node.left, p4.StackRef)
+        assert node.right is not None
+        return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
 
     def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
         op = node.op
@@ -419,13 +415,13 @@ class Scope:
         """Return the comparison of two headers or unions."""
         if isinstance(node.left, p4.HeaderRef) and isinstance(node.right, p4.HeaderRef):
             pairs = [(node.left.name, node.right.name)]
-        elif isinstance(node.left, p4.UnionRef) and isinstance(node.right, p4.UnionRef):
+        else:
+            assert isinstance(node.left, p4.UnionRef)
+            assert isinstance(node.right, p4.UnionRef)
             unions = self.program.unions
             pairs = list(
                 zip(unions[node.left.name].members.values(), unions[node.right.name].members.values(), strict=True)
             )
-        else:
-            raise PipelineError("comparison of a header with something else is not supported")
         code = " or ".join(f"({self._equal(a, b)})" for a, b in pairs)
         return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
 

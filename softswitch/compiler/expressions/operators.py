@@ -23,9 +23,7 @@ def unary(op: str, right: Ex) -> Ex:
         return constant(int(not right.value)) if right.value is not None else boolean(f"not {right.operand}")
     if op == "~":
         return Ex(f"~{right.operand}", ~right.high, ~right.low)
-    if op == "-":
-        return Ex(f"-{right.operand}", -right.high, -right.low)
-    raise PipelineError(f"unary operator {op} is not supported")
+    return Ex(f"-{right.operand}", -right.high, -right.low)
 
 
 def comparison(op: str, left: Ex, right: Ex) -> Ex:
@@ -78,10 +76,8 @@ def arithmetic(op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0
         if right.value is not None:
             return Ex(code, left.low >> right.value, left.high >> right.value)
         return Ex(code, min(left.low, 0), max(left.high, 0))
-    if op in {"/", "%"}:
-        code = f"{left.operand} {'//' if op == '/' else '%'} {right.operand}"
-        return Ex(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
-    raise PipelineError(f"operator {op} is not supported")
+    code = f"{left.operand} {'//' if op == '/' else '%'} {right.operand}"
+    return Ex(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
 
 
 def _fold(known: bool, ex: Ex, left: Ex, right: Ex, op: str) -> Ex:

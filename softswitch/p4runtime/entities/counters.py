@@ -20,7 +20,7 @@ from mrclab.softswitch.p4runtime.entities.common import (
 )
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, on_target
-from mrclab.softswitch.p4runtime.p4info import P4InfoCounter, P4InfoMeter, P4InfoTable
+from mrclab.softswitch.p4runtime.p4info import P4InfoArray, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 READ_BATCH = 512  # cells fetched at once, between two packets
@@ -36,7 +36,7 @@ class CellHandler:
     def __init__(self, state: PipelineState) -> None:
         self._state = state
         self._switch = state.switch
-        self._arrays: dict[int, P4InfoCounter | P4InfoMeter] = getattr(state.index, f"{self.kind}s")
+        self._arrays: dict[int, P4InfoArray] = getattr(state.index, f"{self.kind}s")
 
     def to_entity(self, array: Any, index: int, value: Any) -> p4r.Entity:
         """Return the entity of one cell."""
@@ -77,7 +77,7 @@ class CellHandler:
             if number in {0, array.id}:
                 yield from self._read_array(array, cell)
 
-    def _read_array(self, array: P4InfoCounter | P4InfoMeter, index: int | None) -> Iterator[p4r.Entity]:
+    def _read_array(self, array: P4InfoArray, index: int | None) -> Iterator[p4r.Entity]:
         if index is not None and index < 0:
             raise invalid(NEGATIVE_INDEX)
         indexes = range(array.size) if index is None else range(index, index + 1)
@@ -170,7 +170,7 @@ class DirectHandler:
         return self._switch.table(ref.table.name).get(ref.match, ref.priority)
 
 
-def merged(info: P4InfoCounter, data: p4r.CounterData, current: CounterValue) -> CounterValue:
+def merged(info: P4InfoArray, data: p4r.CounterData, current: CounterValue) -> CounterValue:
     """Return `data`, with the value that the counter's unit lacks from `current`."""
     return CounterValue(
         data.packet_count if info.packets else current.packets, data.byte_count if info.bytes else current.bytes
@@ -183,7 +183,7 @@ class CounterHandler(CellHandler):
     kind = "counter"
     read_failure = "Error when reading counter from target"
 
-    def to_entity(self, array: P4InfoCounter, index: int, value: CounterValue) -> p4r.Entity:
+    def to_entity(self, array: P4InfoArray, index: int, value: CounterValue) -> p4r.Entity:
         """Return the entity of one cell."""
         message = p4r.CounterEntry(counter_id=array.id, data=counter_to_proto(value))
         message.index.index = index
@@ -193,7 +193,7 @@ class CounterHandler(CellHandler):
         """Return the value of one cell."""
         return self._switch.program().counter_read(name, index)
 
-    def update(self, update_type: int, array: P4InfoCounter, index: int, message: p4r.CounterEntry) -> Apply:
+    def update(self, update_type: int, array: P4InfoArray, index: int, message: p4r.CounterEntry) -> Apply:
         """Check an update of one cell."""
         if update_type == INSERT:
             raise invalid("INSERT update type not supported for counters")
@@ -252,7 +252,7 @@ class MeterHandler(CellHandler):
     kind = "meter"
     read_failure = "Error when reading meter spec from target"
 
-    def to_entity(self, array: P4InfoMeter, index: int, value: MeterConfig | None) -> p4r.Entity:
+    def to_entity(self, array: P4InfoArray, index: int, value: MeterConfig | None) -> p4r.Entity:
         """Return the entity of one cell."""
         message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
         message.index.index = index
@@ -262,7 +262,7 @@ class MeterHandler(CellHandler):
         """Return the configuration of one cell; none: always green."""
         return self._switch.program().meter_read(name, index)
 
-    def update(self, update_type: int, array: P4InfoMeter, index: int, message: p4r.MeterEntry) -> Apply:
+    def update(self, update_type: int, array: P4InfoArray, index: int, message: p4r.MeterEntry) -> Apply:
         """Check an update of one cell."""
         _check_modify(update_type)
         config = meter_from_proto(message.config) if message.HasField("config") else None

@@ -103,7 +103,10 @@ class TableHandler:
             # No call after this one may fail, or a one-shot group would be left behind.
             written = TableEntry(match, action(), entry.priority, timeout, counter, meter)
             self._write(update_type, table, written)
-            self._note(key, table, notes, old, written.action, entry.action)
+            if isinstance(written.action, GroupRef) and entry.action.HasField("action_profile_action_set"):
+                notes.oneshot_group = written.action.group_id
+            self._state.entries[key] = notes
+            self._drop_oneshot(old, table)
 
         return apply
 
@@ -118,20 +121,10 @@ class TableHandler:
                 delete_oneshot(self._state, table.profile_id, entry.action)
             raise
 
-    def _note(
-        self,
-        key: EntryKey,
-        table: P4InfoTable,
-        notes: EntryNotes,
-        old: EntryNotes | None,
-        action: EntryAction,
-        message: p4r.TableAction,
-    ) -> None:
-        if message.WhichOneof("type") == "action_profile_action_set" and isinstance(action, GroupRef):
-            notes.oneshot_group = action.group_id
-        self._state.entries[key] = notes
-        if old is not None and old.oneshot_group is not None:
-            delete_oneshot(self._state, table.profile_id, GroupRef(old.oneshot_group))
+    def _drop_oneshot(self, notes: EntryNotes | None, table: P4InfoTable) -> None:
+        """Remove the one-shot group of an entry that is gone or has another action now."""
+        if notes is not None and notes.oneshot_group is not None:
+            delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
 
     def _adopt(self, key: EntryKey, table: P4InfoTable) -> EntryNotes:
         """Return notes for an entry that the program itself brought along and that may be changed."""
@@ -152,8 +145,7 @@ class TableHandler:
         with on_target("Error when deleting match entry in target"):
             self._switch.table(table.name).delete(match, priority)
         self._state.entries.pop(key, None)
-        if notes.oneshot_group is not None:
-            delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
+        self._drop_oneshot(notes, table)
 
     def _parse_default(self, update_type: int, entry: p4r.TableEntry, table: P4InfoTable) -> Apply:
         if update_type in {INSERT, DELETE}:
