@@ -14,6 +14,7 @@ CONTROL_PRIORITY = 7  # control and trimmed packets, not limited
 HOP_LIMIT = 64  # of the outer header as sent; every switch that shifts takes one
 MTU_HEADROOM = 256  # bytes that headers add to the path MTU
 FULL_HEADER_BYTES = 142  # of a full MRC packet: Ethernet 14, IPv6 80, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, ICRC 4
+ROCE_HEADER_BYTES = 78  # of a full RoCEv2 packet: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4
 SACK_BYTES = 154  # Ethernet 14, IPv6 80, UDP 8, BTH 12, SETH and CC_STATE 36, ICRC 4
 LINK_CHECK_ETHERTYPE = 0x88B5  # IEEE 802 local experimental EtherType 1
 

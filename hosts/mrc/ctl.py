@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
-from mrclab.hosts.mrc.evs.evprofile import ApiState, EvEvent, EvProfile, EvProfileEntry, Mode, ProfileState
-from mrclab.hosts.mrc.evs.states import EvState
+from mrclab.hosts.mrc.evs.evprofile import API_STATES, ApiState, EvEvent, EvProfile, EvProfileEntry, Mode, ProfileState
 from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
@@ -122,7 +121,7 @@ class Ctl:
     def query_ev_state(self, qp: int) -> list[tuple[int, bytes, ApiState]]:
         """QUERY_EV_STATE of a QP: port, value and state of each EV."""
         evs = self._endpoint.verbs.qp(qp).evs.by_value.values()
-        return [(ev.path.port, ev.api_value, API_STATES[ev.state]) for ev in evs]
+        return [(ev.path.port, ev.api_value, API_STATES[ev.state.value]) for ev in evs]
 
     def poll_ev_events(self, number: int) -> list[EvEvent]:
         """Events of a profile since the last call."""
@@ -222,11 +221,3 @@ class Ctl:
         """Administrative state and carrier of a port; up is both."""
         self._plane(port)
         return self._endpoint.ports.state(port)
-
-
-API_STATES: Final = {
-    EvState.GOOD: ApiState.GOOD,
-    EvState.SKIP: ApiState.GOOD,
-    EvState.ASSUMED_BAD: ApiState.ASSUMED_BAD,
-    EvState.DENIED: ApiState.DENIED,
-}

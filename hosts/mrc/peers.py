@@ -19,8 +19,8 @@ from mrclab.topo.config.nodeconfig import NodeConfig, Template
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 _UPLINK_BITS: Final = srv6.MAX_INDEX.bit_length()
-HEADER_BYTES: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
-"""Inner IPv6 to ICRC, with TSETH: overhead of the nominal size."""
+NOMINAL_OVERHEAD: Final = 40 + 8 + 12 + 4 + 4 + 16 + 4
+"""Bytes of a packet besides its payload as congestion control counts them: inner IPv6 to ICRC, with TSETH."""
 
 
 def plane_mask(config: NodeConfig) -> int:
@@ -136,7 +136,7 @@ class Peer:
     @property
     def full_nominal(self) -> int:
         """Nominal bytes of the link's full packet, for which the base RTT is given."""
-        return self._config.path_mtu + HEADER_BYTES
+        return self._config.path_mtu + NOMINAL_OVERHEAD
 
     @property
     def ports_down(self) -> int:
@@ -246,7 +246,7 @@ class Peer:
         if entry is not None:
             return entry[2]
         rate = config.link.rate_pps
-        mtu = config.path_mtu + HEADER_BYTES  # of the link: QPs with smaller packets share the window
+        mtu = config.path_mtu + NOMINAL_OVERHEAD  # of the link: QPs with smaller packets share the window
         made = path_facts(
             settings.base_rtt,
             rate * config.all_ports * settings.base_rtt * mtu,

@@ -10,13 +10,13 @@ from typing_extensions import override
 
 from mrclab.hosts.mrc.evs import samepeer, sources
 from mrclab.hosts.mrc.evs.ev import Denier, Ev
-from mrclab.hosts.mrc.evs.evprofile import ApiState, EvProfile
+from mrclab.hosts.mrc.evs.evprofile import API_STATES, EvProfile
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.probing import Prober
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
-from mrclab.hosts.mrc.peers import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.peers import NOMINAL_OVERHEAD, Peer
 from mrclab.hosts.mrc.recovery.sent import TAIL
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.mrc.responder import MrcResponder
@@ -34,14 +34,6 @@ _RTS: Final = QpState.RTS
 _RTR: Final = QpState.RTR
 _SACK: Final = int(h.MrcOpcode.SACK)
 _NSCC: Final = "uet-1.0-nscc"
-_API_STATES: Final = {
-    "GOOD": ApiState.GOOD,
-    "STANDBY": ApiState.GOOD,
-    "SKIP": ApiState.GOOD,
-    "PORT_DOWN": ApiState.GOOD,
-    "ASSUMED_BAD": ApiState.ASSUMED_BAD,
-}
-
 
 _LOSS_COUNTER: Final = {
     "time": "lost_time",
@@ -112,7 +104,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.remote_wimm = settings.wimm
         self.in_rotation = False  # in the round robin of the scheduler
         self.pending = False  # in the list of QPs blocked by the window of their destination
-        self.overhead = HEADER_BYTES if settings.timestamps else HEADER_BYTES - 4
+        self.overhead = NOMINAL_OVERHEAD if settings.timestamps else NOMINAL_OVERHEAD - 4
         self.qpcc = peer.qpcc(settings, now, _cc_parameters(settings))
         self.cc = self.qpcc.controller
         self.ev_profile = ev_profile
@@ -220,11 +212,10 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             self.prober.unwatch(ev)
         if self.settings.share_path_failures:
             samepeer.notify(self, ev, old, new, reason, now)
-        shown = _API_STATES.get(new)
         if "DENIED" in {old, new}:
             self._watch_paths(now)
-        if self.ev_profile is not None and shown is not None and shown is not _API_STATES.get(old):
-            self.ev_profile.changed(ev.path.port, ev.api_value, shown)
+        if self.ev_profile is not None and API_STATES[new] is not API_STATES[old]:
+            self.ev_profile.changed(ev.path.port, ev.api_value, API_STATES[new])
         if {old, new} == {"GOOD", "SKIP"}:
             return  # counted per EV (marked); a record for each would drown the others
         self.log("ev.state", ev=ev.value, plane=ev.plane, uplink=ev.uplink, old=old, new=new, reason=reason)

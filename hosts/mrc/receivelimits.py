@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mrclab.hosts.mrc.peers import HEADER_BYTES
+from mrclab.hosts.mrc.peers import NOMINAL_OVERHEAD
 from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
 
 _PENALTY_FROM: Final = 0.5  # of the packet buffer: above this senders are slowed down
@@ -25,7 +25,7 @@ class ReceiveLimits:
 
     def __init__(self, config: NodeConfig) -> None:
         section = config.transport
-        packet = config.path_mtu + HEADER_BYTES
+        packet = config.path_mtu + NOMINAL_OVERHEAD
         self._rate = section.memory_rate * packet  # bytes per second; 0: unlimited
         self._capacity = section.packet_buffer * packet
         self._bytes = 0.0  # waiting for the memory

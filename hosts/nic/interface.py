@@ -10,13 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mrclab.topo.config.nodeconfig import NicPortConfig, NodeConfig
-from mrclab.topo.numbers import FULL_HEADER_BYTES
-
-HEADER_BYTES: Final = FULL_HEADER_BYTES
-"""Bytes of a full packet besides its payload."""
-
-ROCE_HEADER_BYTES: Final = 78
-"""The same for RoCEv2: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4."""
+from mrclab.topo.numbers import FULL_HEADER_BYTES, ROCE_HEADER_BYTES
 
 MRC_OPCODE_AT: Final = 14 + 40 + 40 + 8
 """Offset of BTH's opcode in an MRC frame: behind Ethernet, two IPv6 headers and UDP."""
@@ -27,7 +21,7 @@ FrameHandler = Callable[[bytes | memoryview, float], bool]
 
 def full_size(config: NodeConfig) -> int:
     """Return the bytes of a full packet on the wire, by the transport of a node config."""
-    return config.path_mtu + (ROCE_HEADER_BYTES if config.transport.kind == "roce" else HEADER_BYTES)
+    return config.path_mtu + (ROCE_HEADER_BYTES if config.transport.kind == "roce" else FULL_HEADER_BYTES)
 
 
 class Frame(Protocol):

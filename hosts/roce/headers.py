@@ -1,4 +1,4 @@
-"""Wire format of RoCEv2 over IPv6: opcodes, offsets and frame layouts; the headers themselves are in hosts.rdma.wire.
+"""Wire format of RoCEv2 over IPv6: opcodes, offsets and layouts; the headers are those of hosts.rdma.packets.wire.
 
 Facts: InfiniBand architecture (RC transport, annex A17), docs/mrc-protocol.md §1.13. A frame is always
 `Ethernet 14 | IPv6 40 | UDP 8 | BTH 12 | … | ICRC 4`, so every offset below is fixed. RETH is in the first packet
@@ -12,12 +12,12 @@ from struct import Struct
 from typing import Final
 
 from mrclab.hosts.rdma.packets import wire
-from mrclab.topo.numbers import Dscp
+from mrclab.topo.numbers import ROCE_HEADER_BYTES, Dscp
 
 UDP_AT: Final = 54
 BTH_AT: Final = 62
 BODY_AT: Final = 74  # first byte behind BTH
-HEADER_BYTES: Final = BODY_AT + wire.ICRC_LEN  # bytes of a middle packet besides its payload
+HEADER_BYTES: Final = ROCE_HEADER_BYTES
 
 FIRST_SPORT: Final = 0xC000  # source ports of RoCEv2 are in the dynamic range
 

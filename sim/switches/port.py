@@ -74,7 +74,7 @@ class SimSwitchPort:
 
     Depths and thresholds are in packets or, where the link has a `rate` in bits, in bytes.
 
-    `waiting` frames stand in the queue, from `_first` on by `SimFrame.behind`; the first leaves at `next_leaves`.
+    `waiting` frames are in the queue, from `_first` on by `SimFrame.next_queued`; the first leaves at `next_leaves`.
     """
 
     __slots__ = (

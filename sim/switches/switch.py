@@ -63,7 +63,7 @@ class Controlled(Protocol):
 
 
 class SimSwitch(CableEnd):
-    """One T0 or T1. `ports` are in the model's order, each made when it is first used.
+    """One switch of any tier. `ports` are in the model's order, each made when it is first used.
 
     Intended routes are computed when a frame first needs them; `_near` caches them by an index made of the uSID, and
     `_wrong` has routes that differ from the intended ones: another port's number, or 0 for none.

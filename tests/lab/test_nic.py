@@ -11,11 +11,11 @@ import pytest
 from netns import Namespace, join
 
 from mrclab.hosts.nic import packetsocket
-from mrclab.hosts.nic.interface import HEADER_BYTES
 from mrclab.hosts.nic.nic import Nic
 from mrclab.hosts.nic.packetsocket import PacketSocket, PacketSocketError
 from mrclab.topo import linkcheck
 from mrclab.topo.config.nodeconfig import NicPortConfig
+from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces")]
 
@@ -202,7 +202,7 @@ def test_a_late_loop_does_not_add_to_the_delay(make_bench):
 
 def test_pacing_spreads_frames_over_the_link_time(make_bench):
     bench = make_bench(rate_pps=1000)
-    size = 4096 + HEADER_BYTES
+    size = 4096 + FULL_HEADER_BYTES
     bench.endpoint.queues = {1: [Frame(ipv6_frame(b""), None, b"", size)] * 102}
     bench.run_until(lambda: not bench.endpoint.queues[1])
     times = bench.endpoint.sent_at

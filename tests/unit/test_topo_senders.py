@@ -2,11 +2,10 @@
 
 import pytest
 
-from mrclab.hosts.nic.interface import HEADER_BYTES
 from mrclab.topo import srv6
 from mrclab.topo.cables.background import DISCARD_PORT, packet
 from mrclab.topo.model import Fabric
-from mrclab.topo.numbers import HOP_LIMIT
+from mrclab.topo.numbers import FULL_HEADER_BYTES, HOP_LIMIT
 from mrclab.topo.spec import load
 
 FABRIC = Fabric(load({"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 2}))
@@ -15,7 +14,7 @@ FABRIC = Fabric(load({"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 2}))
 @pytest.mark.parametrize(("destination", "path"), [("h3", (2, 1)), ("h2", (1, 0))])
 def test_a_frame_follows_its_path_and_is_as_long_as_a_full_data_packet(destination, path):
     frame = packet(FABRIC, "h1", destination, path, FABRIC.spec.path_mtu)
-    assert len(frame) == HEADER_BYTES + FABRIC.spec.path_mtu
+    assert len(frame) == FULL_HEADER_BYTES + FABRIC.spec.path_mtu
     outer, inner, udp = frame[14:54], frame[54:94], frame[94:102]
     address = srv6.from_bytes(outer[24:])
     assert address == FABRIC.outer_address("h1", destination, srv6.ev(*path, srv6.TAG_FLAG))

@@ -296,10 +296,10 @@ class ProgramQp:
         """Post the program's requests to the transport, as far as it accepts them."""
         rings = self.rings
         try:
-            for _ in range(rings.waiting_receives()):
+            for _ in range(rings.receives.waiting()):
                 if not self._receive():
                     break
-            for _ in range(rings.waiting_sends()):
+            for _ in range(rings.sends.waiting()):
                 if not self._send_next():
                     break
         except VerbsError as error:
@@ -314,7 +314,7 @@ class ProgramQp:
         """Post one receive; False where the QP is not connected yet."""
         if self.state is IbvQpState.ERR and not self.made:
             wr_id = self.rings.take_receive()
-            entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receive_over())
+            entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receives.over())
             self._recv.put(entry, solicited=True)
             return True
         if not self.made:
@@ -331,7 +331,7 @@ class ProgramQp:
         opcode = wire.OPCODES.get(code, "RDMA_WRITE")
         signalled = self._signal_all or bool(flags & wire.SIGNALED)
         if self.state is IbvQpState.ERR:
-            self.rings.consume_send()
+            self.rings.sends.take()
             self._put(wr_id, "WR_FLUSH_ERR")
             return True
         number = int.from_bytes(imm, "big") if code == wire.WRITE_WITH_IMM else None
@@ -351,7 +351,7 @@ class ProgramQp:
                 raise
             self._blocked = True  # the peer's limit of outstanding immediates is reached
             return False
-        self.rings.consume_send()
+        self.rings.sends.take()
         return True
 
     def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[Any, Any]:
@@ -379,7 +379,7 @@ class ProgramQp:
         if self._sent:
             self._blocked = True
             return False
-        self.rings.consume_send()
+        self.rings.sends.take()
         self._put(wr_id, "LOC_PROT_ERR")
         self._fail("WR_FLUSH_ERR", reason)
         return True
@@ -395,9 +395,9 @@ class ProgramQp:
         """Return the queue entry of a completion; None for an unsignalled successful request."""
         if done.opcode == "RECV_RDMA_WITH_IMM":
             imm = (done.imm or 0).to_bytes(4, "big")
-            over = self.rings.receive_over()
+            over = self.rings.receives.over()
             return self._entry(done.wr_id, done.status, wire.WC_RECV_WITH_IMM, over, done.byte_len, imm, 1)
-        over = self.rings.send_over()
+        over = self.rings.sends.over()
         wr_id, signalled = self._sent.popleft()
         if self._blocked:
             self._blocked = False
@@ -408,7 +408,7 @@ class ProgramQp:
 
     def _put(self, wr_id: int, status: str) -> None:
         """Complete a request that was never posted to the transport."""
-        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.send_over()), solicited=True)
+        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.sends.over()), solicited=True)
 
     def _entry(
         self, wr_id: int, status: str, opcode: int, over: int, length: int = 0, imm: bytes = bytes(4), with_imm: int = 0

@@ -115,69 +115,70 @@ class SharedQueue(CompletionQueue):
         self._ring.close()
 
 
+class _Ring:
+    """Agent's end of one ring of a queue pair: `tail` is the place of the program's counter among the words."""
+
+    def __init__(self, name: str, words: memoryview[int], tail: int, slots: int) -> None:
+        self._name, self._words, self._tail, self._mask = name, words, tail, slots - 1
+        self._taken = self._over = 0
+
+    def waiting(self) -> int:
+        """Entries posted and not taken; EINVAL for more than the ring has."""
+        waiting = self._words[self._tail] - self._taken & 0xFFFFFFFF
+        if waiting > self._mask + 1:
+            raise VerbsError("EINVAL", f"the {self._name} ring says {waiting} requests wait in {self._mask + 1} slots")
+        return waiting
+
+    @property
+    def slot(self) -> int:
+        """Number of the next entry's slot."""
+        return self._taken & self._mask
+
+    def take(self) -> None:
+        """Take the next entry."""
+        self._taken = self._taken + 1 & 0xFFFFFFFF
+
+    def over(self) -> int:
+        """Count a finished entry and return the total, which frees slots of the ring."""
+        self._over = self._over + 1 & 0xFFFFFFFF
+        return self._over
+
+    def drop(self) -> None:
+        """Forget all entries."""
+        self._taken = self._over = self._words[self._tail]
+
+
 class QpRings:
     """Send and receive ring of one queue pair."""
 
     def __init__(self, descriptor: int, sends: int, receives: int) -> None:
         self._receives_at = wire.QP_SLOTS + sends * wire.SEND.size
-        self._ring = shared(descriptor, self._receives_at + receives * wire.RECV.size)
-        self._counters = counters(self._ring)
-        self._send_mask, self._receive_mask = sends - 1, receives - 1
-        self.taken = self.received = 0  # requests, receives examined
-        self._sends_over = self._receives_over = 0
+        self._memory = shared(descriptor, self._receives_at + receives * wire.RECV.size)
+        self._words = counters(self._memory)
+        self.sends = _Ring("send", self._words, wire.QP_SQ_TAIL, sends)
+        self.receives = _Ring("receive", self._words, wire.QP_RQ_TAIL, receives)
 
     def set_state(self, state: wire.IbvQpState) -> None:
         """Publish the QP's state to the program."""
-        self._counters[wire.QP_STATE] = state
-
-    def waiting_sends(self) -> int:
-        """Requests posted and not taken; EINVAL for more than the ring has."""
-        tail = self._counters[wire.QP_SQ_TAIL]
-        return self._within(tail - self.taken & 0xFFFFFFFF, self._send_mask, "send")
-
-    def waiting_receives(self) -> int:
-        """Receives posted and not taken; EINVAL for more than the ring has."""
-        tail = self._counters[wire.QP_RQ_TAIL]
-        return self._within(tail - self.received & 0xFFFFFFFF, self._receive_mask, "receive")
-
-    @staticmethod
-    def _within(waiting: int, mask: int, what: str) -> int:
-        if waiting > mask + 1:
-            raise VerbsError("EINVAL", f"the {what} ring says {waiting} requests wait in {mask + 1} slots")
-        return waiting
+        self._words[wire.QP_STATE] = state
 
     def next_send(self) -> bytes:
-        """Return a copy of the next request, so that it cannot change after it was checked. `consume_send` moves on."""
-        at = wire.QP_SLOTS + (self.taken & self._send_mask) * wire.SEND.size
-        return self._ring[at : at + wire.SEND.size]
-
-    def consume_send(self) -> None:
-        """Move on: the next request was taken."""
-        self.taken = self.taken + 1 & 0xFFFFFFFF
+        """Return a copy of the next request, so that it cannot change after it was checked."""
+        at = wire.QP_SLOTS + self.sends.slot * wire.SEND.size
+        return self._memory[at : at + wire.SEND.size]
 
     def take_receive(self) -> int:
-        """Remove the next receive and return its wr_id."""
-        at = self._receives_at + (self.received & self._receive_mask) * wire.RECV.size
-        self.received = self.received + 1 & 0xFFFFFFFF
-        return int(wire.RECV.unpack_from(self._ring, at)[0])
-
-    def send_over(self) -> int:
-        """Count a finished request and return the total, which frees slots of the ring."""
-        self._sends_over = self._sends_over + 1 & 0xFFFFFFFF
-        return self._sends_over
-
-    def receive_over(self) -> int:
-        """Count a used receive and return the total."""
-        self._receives_over = self._receives_over + 1 & 0xFFFFFFFF
-        return self._receives_over
+        """Take the next receive and return its wr_id."""
+        at = self._receives_at + self.receives.slot * wire.RECV.size
+        self.receives.take()
+        return int(wire.RECV.unpack_from(self._memory, at)[0])
 
     def drop(self) -> None:
         """Forget all posted requests and receives."""
-        self.taken = self._counters[wire.QP_SQ_TAIL]
-        self.received = self._counters[wire.QP_RQ_TAIL]
-        self._sends_over, self._receives_over = self.taken, self.received
+        self.sends.drop()
+        self.receives.drop()
 
     def close(self) -> None:
         """Unmap."""
-        self._counters.release()
-        self._ring.close()
+        self._words.release()
+        self._memory.close()

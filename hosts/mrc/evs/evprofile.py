@@ -54,6 +54,16 @@ class ApiState(Enum):
     UNKNOWN = "UNKNOWN"
 
 
+API_STATES: Final = {
+    "GOOD": ApiState.GOOD,
+    "STANDBY": ApiState.GOOD,
+    "SKIP": ApiState.GOOD,
+    "PORT_DOWN": ApiState.GOOD,
+    "ASSUMED_BAD": ApiState.ASSUMED_BAD,
+    "DENIED": ApiState.DENIED,
+}
+"""By the state that history and samples show."""
+
 EVENT_STATES: Final = frozenset({ApiState.GOOD, ApiState.ASSUMED_BAD})
 
 

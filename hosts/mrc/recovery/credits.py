@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.peers import HEADER_BYTES, Peer
+from mrclab.hosts.mrc.peers import NOMINAL_OVERHEAD, Peer
 from mrclab.hosts.rdma.packets.psn import unwrap_bits
 from mrclab.hosts.rdma.timers import Timer
 
@@ -87,7 +87,7 @@ class Credits:
         self._waiting: deque[CreditState] = deque()  # with requests that are not fully granted
         self._pacer = endpoint.timers.timer(self._grant_next)
         config = endpoint.config
-        packet = config.path_mtu + HEADER_BYTES
+        packet = config.path_mtu + NOMINAL_OVERHEAD
         self._quantum = -(-_PACKETS_A_GRANT * packet // h.RCVD_UNIT)  # units
         self._rate = config.link.rate_pps * packet / h.RCVD_UNIT  # units per second of a port
 
