@@ -1,7 +1,7 @@
 """The agent's verbs: operations that follow those of the MRC headers, with JSON in place of pointers.
 
-Handles (`pd`, `cq`, `qp`, `lkey`, `rkey`) are the transport's own. A call that the transport refuses answers with the
-errno name that the headers give for it and one sentence. Without a `pd` or `cq` the host's default is used.
+Handles (`pd`, `cq`, `qp`, `lkey`, `rkey`) are the transport's own. A call that the transport refuses returns the errno
+name that the headers give for it and one sentence. Without a `pd` or `cq` the host's default is used.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from itertools import count, islice
 from typing import Any
 
 from mrclab.hosts.agent.api import exact_fields
-from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Access, Buffer, Memory
+from mrclab.hosts.memory.memory import STEP_INTERVAL_S, Buffer, Memory
+from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.nic.interface import Loop
-from mrclab.hosts.rdma import memory as rights
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
+from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.rpc.errors import RpcError
@@ -72,25 +73,27 @@ class VerbOperations:
     def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
         """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
 
-        A queue that overflowed answers EOVERFLOW once it is empty.
+        A queue that overflowed returns EOVERFLOW once it is empty.
         """
         if cq is not None:
-            return _listed(self._verbs.poll_cq(cq, limit))
+            return _as_result(self._verbs.poll_cq(cq, limit))
         try:
             while found := self._verbs.poll_cq():
                 self._completions.add(found)
         except VerbsError:
             if not self._completions:
                 raise
-        return _listed(self._completions.take(qp, limit))
+        return _as_result(self._completions.take(qp, limit))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def reg_mr(self, path: str, length: int | None = None, access: Access = "read", pd: int | None = None) -> Result:
+    def reg_mr(
+        self, path: str, length: int | None = None, access: FileAccess = "read", pd: int | None = None
+    ) -> Result:
         """Register a file as memory region; with access "write" it is made, and the peer may write to it."""
         buffer = self._memory.map(path, length, access)
         try:
-            region = self._verbs.reg_mr(buffer, FULL_ACCESS if access == "write" else rights.Access(0), pd)
+            region = self._verbs.reg_mr(buffer, FULL_ACCESS if access == "write" else Access(0), pd)
         except VerbsError:
             self._memory.unmap(buffer)
             raise
@@ -174,7 +177,7 @@ class VerbOperations:
             ) from None
 
 
-def _listed(completions: list[WorkCompletion]) -> Result:
+def _as_result(completions: list[WorkCompletion]) -> Result:
     return {"completions": [done._asdict() for done in completions]}
 
 

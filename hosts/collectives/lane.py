@@ -80,7 +80,7 @@ class Lane:
                 self._sends, self._remote_addr + at, self._remote_rkey, offset=at, length=end - at,
                 wr_id=self.number << 2 | DATA, imm=self._posted % SLOTS,
             )  # fmt: skip
-            self._asks()
+            self._note_request()
             self._posted += 1
             if operation is not None:
                 operation.copied()
@@ -107,12 +107,12 @@ class Lane:
         """Time of the last acknowledgement while something is in flight; None if nothing is."""
         return self._stalled_since if self._posted > self._completed or self._controls else None
 
-    def _asks(self) -> None:
+    def _note_request(self) -> None:
         if self._posted == self._completed and not self._controls:
             self._stalled_since = time.monotonic()
 
     def _control(self, imm: int | None) -> None:
-        self._asks()
+        self._note_request()
         self._controls += 1
         self._qp.write(
             self._sends, self._remote_addr, self._remote_rkey, length=0, wr_id=self.number << 2 | CONTROL, imm=imm

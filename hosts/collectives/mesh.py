@@ -390,9 +390,9 @@ class Mesh:
         poll.register(self._bell, select.POLLIN)
         while not self._stopped:
             try:
-                if not self._turn():
+                if not self._serve_once():
                     self._cq.notify()
-                    if not self._turn() and not self._stopped:
+                    if not self._serve_once() and not self._stopped:
                         self._sleep(poll)
             except OSError as error:
                 why = "the agent of this host has ended" if error.errno == errno.EIO else str(error)
@@ -401,7 +401,7 @@ class Mesh:
                     self._run_commands()
                     time.sleep(_POLL_S / 10)
 
-    def _turn(self) -> bool:
+    def _serve_once(self) -> bool:
         """Do pending work; return False if there was none."""
         did = self._run_commands()
         found = self._cq.poll(32)
@@ -412,7 +412,7 @@ class Mesh:
         now = time.monotonic()
         if now - self._polled >= _POLL_S:
             self._polled = now
-            self._look(now)
+            self._check_deadlines(now)
         return did or bool(found)
 
     def _run_commands(self) -> bool:
@@ -491,7 +491,7 @@ class Mesh:
         else:
             self._break(group, self._error(why, blamed))
 
-    def _look(self, now: float) -> None:
+    def _check_deadlines(self, now: float) -> None:
         """Check deadlines, and peers from which nothing was received for long."""
         unmatched = [one for queue in self._anybody.values() for one in queue]
         if self._operations or self._sending:
@@ -512,7 +512,7 @@ class Mesh:
             for peer in peers:
                 if peer.left and not self._has_more(operation, peer):
                     self.fail(operation, operation.group.ranks.index(peer.rank), f"{peer} has left the job")
-                elif now - max(peer.last_received, operation.waits_since) > _PROBE_S and not peer.lost:
+                elif now - max(peer.last_received, operation.waiting_since) > _PROBE_S and not peer.lost:
                     peer.lanes[0].probe()
 
     def _has_more(self, operation: MeshOperation, peer: MeshPeer) -> bool:

@@ -101,7 +101,7 @@ class MeshOperation:
         self._indexes: dict[int, int] = defaultdict(int)  # next segment to each rank
         self.expected: dict[int, int] = defaultdict(int)  # next segment from each rank
         self.awaited: tuple[int, int] | None = None  # rank of the group, bytes
-        self.waits_since = 0.0
+        self.waiting_since = 0.0
         if kind == ORDERED:
             self.number = group.next_ordered()
         elif sends_to is not None:
@@ -161,19 +161,19 @@ class MeshOperation:
         assert self._generator is not None
         try:
             self.awaited = next(self._generator) if payload is None else self._generator.send(payload)
-            self.waits_since = time.monotonic()
+            self.waiting_since = time.monotonic()
         except StopIteration:
             self._ended, self.awaited = True, None
-            self._look()
+            self._check_over()
         except Exception as error:  # of a reduction: it belongs to the waiting thread
             self._mesh.fail(self, None, f"{type(error).__name__}: {error}")
 
     def copied(self) -> None:
         """The NIC has one more of its segments."""
         self._unsent -= 1
-        self._look()
+        self._check_over()
 
-    def _look(self) -> None:
+    def _check_over(self) -> None:
         if self._ended and not self._unsent and not self._over.is_set():
             self._mesh.forget(self)
             self.finish()

@@ -60,8 +60,8 @@ class Memory:
     def sync(self, buffer: Buffer) -> None:
         """Write the buffer into the file; do nothing where these are the same memory."""
 
-    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Call `gone` when an access finds that the file was truncated; here that is left to the system."""
+    def watch(self, buffer: Buffer, on_truncated: Callable[[], None]) -> None:
+        """Call `on_truncated` when an access finds that the file was truncated; here that is left to the system."""
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool] | None:
         """Return a step that touches some pages and returns True if there are more; None: nothing to do."""
@@ -72,7 +72,7 @@ class Memory:
         if not stat.S_ISREG(status.st_mode):
             raise RpcError("EINVAL", f"{path} is not a regular file")
         if access == "write" and length is not None:
-            self._make_room(descriptor, length, status)
+            self._check_space(descriptor, length, status)
             os.ftruncate(descriptor, length)
         elif length is not None and length > status.st_size:
             raise RpcError("EINVAL", f"{path} has {status.st_size} bytes, fewer than the {length} requested")
@@ -87,7 +87,7 @@ class Memory:
             return mmap.mmap(descriptor, size, access=mmap.ACCESS_WRITE)
         return self._map_read(descriptor, size)
 
-    def _make_room(self, descriptor: int, length: int, status: os.stat_result) -> None:
+    def _check_space(self, descriptor: int, length: int, status: os.stat_result) -> None:
         """OSError where the file cannot grow to this length."""
 
     def _map_read(self, descriptor: int, size: int) -> mmap.mmap:

@@ -75,10 +75,10 @@ class Mapped(Memory):
             if buffer.closed:
                 sigbus.forget(buffer)
 
-    def watch(self, buffer: Buffer, gone: Callable[[], None]) -> None:
-        """Survive a file that is truncated, and call `gone`."""
+    def watch(self, buffer: Buffer, on_truncated: Callable[[], None]) -> None:
+        """Survive a file that is truncated, and call `on_truncated`."""
         if isinstance(buffer, mmap.mmap):
-            sigbus.watch(buffer, gone)
+            sigbus.watch(buffer, on_truncated)
 
     def populate(self, buffer: Buffer, access: Access) -> Callable[[float], bool]:
         """Return the step that touches pages; it ends when the region is unmapped.
@@ -101,7 +101,7 @@ class Mapped(Memory):
 
         return step
 
-    def _make_room(self, descriptor: int, length: int, status: os.stat_result) -> None:
+    def _check_space(self, descriptor: int, length: int, status: os.stat_result) -> None:
         space = os.fstatvfs(descriptor)
         if length - status.st_blocks * 512 > space.f_bavail * space.f_frsize:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

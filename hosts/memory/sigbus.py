@@ -41,18 +41,18 @@ _libc.mmap.argtypes = (
 )  # fmt: skip
 
 
-def watch(buffer: mmap.mmap, gone: Callable[[], None]) -> None:
-    """Survive truncation of the file behind a mapping; `gone` is called from within the failing access."""
+def watch(buffer: mmap.mmap, on_truncated: Callable[[], None]) -> None:
+    """Survive truncation of the file behind a mapping; `on_truncated` is called from within the failing access."""
     if not _watched:
         action = _SigAction(_on_fault, (ctypes.c_byte * 128)(), _SA_SIGINFO, None)
         if _libc.sigaction(signal.SIGBUS, ctypes.byref(action), None):
             return  # a system that has it otherwise: things are as without
-    _watched[address_of(buffer)] = buffer, gone
+    _watched[address_of(buffer)] = buffer, on_truncated
 
 
 def forget(buffer: mmap.mmap) -> None:
     """The mapping is closed."""
-    for address, (watched, _gone) in list(_watched.items()):
+    for address, (watched, _on_truncated) in list(_watched.items()):
         if watched is buffer:
             del _watched[address]
 
@@ -65,10 +65,10 @@ def put_empty_memory(address: int, size: int) -> bool:
 
 def _survive(_number: int, info: int, _context: int) -> None:
     at = ctypes.c_size_t.from_address(info + _ADDRESS_AT).value & -_PAGE
-    for address, (buffer, gone) in _watched.items():
+    for address, (buffer, on_truncated) in _watched.items():
         end = address + len(buffer)
         if address <= at < end and put_empty_memory(at, end - at):
-            gone()
+            on_truncated()
             return
     signal.signal(signal.SIGBUS, signal.SIG_DFL)  # none of ours: it ends the process, as it would have
 

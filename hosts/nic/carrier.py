@@ -34,9 +34,9 @@ class CarrierWatch:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         self._socket.bind((0, RTMGRP_LINK))
-        self._ask()
+        self._request_state()
 
-    def _ask(self) -> None:
+    def _request_state(self) -> None:
         """Request the state of all links; the responses arrive like notifications."""
         body = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0, 0)
         header = _MESSAGE.pack(_MESSAGE.size + len(body), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
@@ -55,8 +55,8 @@ class CarrierWatch:
                 return
             except OSError as error:
                 # ENOBUFS: notifications were lost, so request the whole state again.
-                log.warning("carrier announcements lost (%s), asking again", os.strerror(error.errno or 0))
-                self._ask()
+                log.warning("carrier announcements lost (%s), requesting them again", os.strerror(error.errno or 0))
+                self._request_state()
                 continue
             for name, up in _links(data):
                 if name in self._state and self._state[name] != up:
@@ -79,8 +79,8 @@ def _links(data: bytes) -> Iterator[tuple[str, bool]]:
             *_, flags, _ = _LINK.unpack_from(data, offset + _MESSAGE.size)
             name = _name(data[offset + _MESSAGE.size + _LINK.size : offset + length])
             if name is not None:
-                both = IFF_UP | IFF_LOWER_UP
-                yield name, kind == RTM_NEWLINK and flags & both == both
+                running = IFF_UP | IFF_LOWER_UP
+                yield name, kind == RTM_NEWLINK and flags & running == running
         offset += (length + 3) & ~3
 
 

@@ -201,7 +201,7 @@ def test_a_qp_that_somebody_else_destroys_costs_its_program_and_not_the_agent(li
     for _ in range(50):
         ground.turn()
     for context in list(ground.providers["h1"]._programs.values()):
-        context._depart()  # as where the program's memory ends before its connection
+        context._on_exit()  # as where the program's memory ends before its connection
     for process in both:
         process.kill()
     ground.until(ground.nothing_left)

@@ -33,7 +33,7 @@ from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 
-Answer = tuple[list[int], bytes]
+Response = tuple[list[int], bytes]
 _MAX_PROBES: Final = 256
 
 
@@ -77,7 +77,7 @@ class EvQueue:
 class Control:
     """Control interface of a host's programs; this one, for a transport without it, returns EOPNOTSUPP."""
 
-    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
+    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Response:
         """Handle a call."""
         raise self._none()
 
@@ -88,7 +88,7 @@ class Control:
     def remove(self, queue: EvQueue) -> None:
         """Stop sending events to a queue."""
 
-    def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
+    def probe(self, numbers: list[int], data: bytes, done: Callable[[Response], None]) -> None:
         """Probe paths."""
         raise self._none()
 
@@ -114,14 +114,14 @@ class ProgramCtl(Control):
         self.ctl = endpoint.ctl
         self.evs = EvProfiles(endpoint, self.ctl, self._deliver, loop)
         self.ccs = CcProfiles(self.ctl)
-        self._calls: dict[Op, Callable[[list[int], bytes], Answer]] = {
+        self._calls: dict[Op, Callable[[list[int], bytes], Response]] = {
             Op.CTL_QUERY_DEVICE: self._query_device, Op.CTL_QUERY_PORT: self._query_port,
             Op.CTL_MODIFY_PORT: self._modify_port, Op.CTL_MODIFY_EV_FMT: self._modify_format,
             Op.CTL_QUERY_EV_FMT: self._query_format, Op.CTL_MODIFY_EV: self._modify_ev,
             Op.CTL_QUERY_EV: self._query_ev, Op.CTL_MODIFY_CC: self._modify_cc, Op.CTL_QUERY_CC: self._query_cc,
         }  # fmt: skip
 
-    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Answer:
+    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Response:
         """Handle a call; EPERM unless the program is a controller."""
         if op is not Op.CTL_QUERY_DEVICE:
             check_controller(is_controller)
@@ -151,22 +151,22 @@ class ProgramCtl(Control):
 
     # --- device, ports ------------------------------------------------------------------------------------------------
 
-    def _query_device(self, _numbers: list[int], _data: bytes) -> Answer:
+    def _query_device(self, _numbers: list[int], _data: bytes) -> Response:
         ports = sum(1 << port.number for port in self._endpoint.config.ports)
         free = self.evs.free()
         numbers = [MAX_PROFILES, MAX_PROFILES, MAX_PROFILES * MAX_EVS, free, MAX_EVS, 1, 256, sum(FORMATS), 7, 1024]
         return [*numbers, MAX_PROFILES, ports], b""
 
-    def _query_port(self, numbers: list[int], _data: bytes) -> Answer:
+    def _query_port(self, numbers: list[int], _data: bytes) -> Response:
         return [int(self.ctl.query_port(numbers[0])["enabled"])], b""
 
-    def _modify_port(self, numbers: list[int], _data: bytes) -> Answer:
+    def _modify_port(self, numbers: list[int], _data: bytes) -> Response:
         self.ctl.set_port_admin(numbers[0], bool(numbers[1]), self._loop.now)
         return [], b""
 
     # --- EV formats ---------------------------------------------------------------------------------------------------
 
-    def _modify_format(self, numbers: list[int], data: bytes) -> Answer:
+    def _modify_format(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, mode, fields = numbers
         profile = self.evs.formats.profile(number)
         if profile.state is ProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
@@ -175,13 +175,13 @@ class ProgramCtl(Control):
         profile.modify(EvFormatMask(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
         return [], b""
 
-    def _query_format(self, numbers: list[int], _data: bytes) -> Answer:
+    def _query_format(self, numbers: list[int], _data: bytes) -> Response:
         profile = self.evs.formats.profile(numbers[0])
         return [profile.state, profile.mode, len(profile.widths)], profile.vendor + bytes(profile.widths)
 
     # --- EV profiles --------------------------------------------------------------------------------------------------
 
-    def _modify_ev(self, numbers: list[int], data: bytes) -> Answer:
+    def _modify_ev(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, mode, fmt, count, least, events, op, entries, _, fields = numbers
         at = wire.VENDOR_BYTES
         change = EvProfileChange(
@@ -193,7 +193,7 @@ class ProgramCtl(Control):
         self.evs.modify(number, change)
         return [], b""
 
-    def _query_ev(self, numbers: list[int], data: bytes) -> Answer:
+    def _query_ev(self, numbers: list[int], data: bytes) -> Response:
         number, mask, *_, op, entries, _, _ = numbers
         profile = self.evs.profile(number)
         found = b""
@@ -210,25 +210,25 @@ class ProgramCtl(Control):
         elif EvProfileMask(mask) & EvProfileMask.FIELDS_OP:
             found = b"".join(wire.FIELD.pack(*one) for one in profile.fields)
             fields = len(profile.fields)
-        answer = [profile.state, profile.mode, profile.format, profile.count, profile.min_active, profile.events]
-        return [*answer, given, fields], profile.vendor + found
+        numbers = [profile.state, profile.mode, profile.format, profile.count, profile.min_active, profile.events]
+        return [*numbers, given, fields], profile.vendor + found
 
     # --- congestion control -------------------------------------------------------------------------------------------
 
-    def _modify_cc(self, numbers: list[int], data: bytes) -> Answer:
+    def _modify_cc(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, *config = numbers
         algorithm = data[wire.VENDOR_BYTES :].decode("ascii", "replace")
         self.ccs.modify(number, CcProfileMask(mask), to, current, algorithm, config, data[: wire.VENDOR_BYTES])
         return [], b""
 
-    def _query_cc(self, numbers: list[int], _data: bytes) -> Answer:
+    def _query_cc(self, numbers: list[int], _data: bytes) -> Response:
         profile = self.ccs.profile(numbers[0])
         config = [*profile.config, *[0] * 13][:13]
         return [profile.state, int(bool(profile.algorithm)), *config], profile.vendor
 
     # --- probes -------------------------------------------------------------------------------------------------------
 
-    def probe(self, numbers: list[int], data: bytes, done: Callable[[Answer], None]) -> None:
+    def probe(self, numbers: list[int], data: bytes, done: Callable[[Response], None]) -> None:
         """Probe paths; `done` gets the responses in order of arrival, once all arrived or the time is over."""
         traffic_class, timeout_ns = numbers
         count, rest = divmod(len(data), wire.PROBE.size)
@@ -248,7 +248,7 @@ class ProgramCtl(Control):
             size = FORMATS[fmt].value
             uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
             probes.append((ident, peer, peer.path(srv6.ev(plane, uplink, srv6.ev_tag(n)))))
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         waiting = count
 
         def one(ident: int, result: ProbeResult) -> None:
@@ -256,9 +256,9 @@ class ProgramCtl(Control):
             waiting -= 1
             if result.rtt is not None:
                 rtt = min(int(result.rtt * 1e9), 0xFFFFFFFF)
-                answers.append(wire.PROBE_ANSWER.pack(ident, result.port or 0, rtt, 1))
+                responses.append(wire.PROBE_ANSWER.pack(ident, result.port or 0, rtt, 1))
             if not waiting:
-                done(([], b"".join(answers)))
+                done(([], b"".join(responses)))
 
         control = traffic_class >> 2 == Dscp.CONTROL
         for ident, peer, path in probes:

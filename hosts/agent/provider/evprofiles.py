@@ -92,7 +92,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
             return
         self._configure(profile, change)
         if mask & EvProfileMask.EV_OP:
-            self._operate(profile, change)
+            self._apply_ev_op(profile, change)
         if target is ProfileState.ONLINE:
             self._bring_online(profile)
         if target is ProfileState.INIT:
@@ -116,7 +116,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         if change.mask & EvProfileMask.FIELDS_OP:
             self._set_fields(profile, change.fields)
         if change.mask & EvProfileMask.EV_OP:
-            self._operate(profile, change)
+            self._apply_ev_op(profile, change)
         if change.mask & EvProfileMask.VENDOR_CFG:
             profile.vendor = change.vendor
         if rebuild or target is ProfileState.OFFLINE:
@@ -207,7 +207,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 
-    def _operate(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
+    def _apply_ev_op(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
         for value, port, new_value, new_port, state, flags in change.entries:
             if change.op == EvOp.REPLACE:
                 self._replace(profile, (port, value), (new_port, new_value), state, bool(flags & 1))
@@ -217,7 +217,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
                 raise invalid(f"EV operation {change.op} changes nothing; it belongs to the query")
 
     def _replace(
-        self, profile: ProgramEvProfile, old: tuple[int, bytes], new: tuple[int, bytes], state: int, every: bool
+        self, profile: ProgramEvProfile, old: tuple[int, bytes], new: tuple[int, bytes], state: int, all_copies: bool
     ) -> None:
         if MODES[profile.mode] is not Mode.EXPLICIT:
             raise invalid(f"{profile} is not explicit; its EVs cannot be replaced")
@@ -230,7 +230,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         found = [entry for entry in profile.entries if (entry.port, entry.value) == known]
         if not found:
             raise VerbsError("ENOENT", f"{profile} has no EV {old[1].hex()} on port {old[0]}")
-        for entry in found if every else found[:1]:
+        for entry in found if all_copies else found[:1]:
             entry.port, entry.value, entry.expanded = port, value, expanded
             entry.state = ApiState.DENIED if state == STATES[ApiState.DENIED] else ApiState.GOOD
 
@@ -239,8 +239,8 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         if new_state not in {ApiState.GOOD, ApiState.DENIED}:
             raise invalid(f"an EV can be set to GOOD or DENIED, not to {state:#x}")
         if profile.number_online:
-            short = value if profile.entries else value[:4]
-            self._ctl.modify_ev_state(profile.number_online, port, short, new_state, self._loop.now)
+            api_value = value if profile.entries else value[:4]
+            self._ctl.modify_ev_state(profile.number_online, port, api_value, new_state, self._loop.now)
             return
         found = [entry for entry in profile.entries if (entry.port, entry.value) == (port, value)]
         if not found:
@@ -251,8 +251,8 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def state_of(self, profile: ProgramEvProfile, port: int, value: bytes) -> int:
         """QUERY_EV_STATE: the controller's state, or ASSUMED_BAD if a QP found that; ENOENT for an unknown EV."""
         known = [entry.state for entry in profile.entries if (entry.port, entry.value) == (port, value)]
-        short = value if profile.entries else value[:4]
-        used = self.in_use(profile).get((port, short), [])
+        api_value = value if profile.entries else value[:4]
+        used = self.in_use(profile).get((port, api_value), [])
         if not known and not used:
             raise VerbsError("ENOENT", f"{profile} has no EV {value.hex()} on port {port}")
         if ApiState.DENIED in known:

@@ -42,15 +42,15 @@ class RegionSpan:
 class RegionView:
     """A region's bytes. If the memory was unmapped it reads as zeros, and the region's `fault` has the reason.
 
-    `departed` is called first if the whole program is gone, not only some pages.
+    `on_exit` is called first if the whole program has ended, not only some of its pages are unmapped.
 
     Parts are taken by bounds that the table of regions has checked, never open or negative.
     """
 
-    def __init__(self, descriptor: int, address: int, length: int, departed: Callable[[], None]) -> None:
+    def __init__(self, descriptor: int, address: int, length: int, on_exit: Callable[[], None]) -> None:
         if not 0 <= address <= address + length <= _TOP:
             raise VerbsError("EFAULT", f"{length} bytes at {address:#x} are not memory of the program")
-        self._descriptor, self._address, self._length, self._departed = descriptor, address, length, departed
+        self._descriptor, self._address, self._length, self._on_exit = descriptor, address, length, on_exit
         self.region: MemoryRegion | None = None
 
     def __len__(self) -> int:
@@ -66,23 +66,23 @@ class RegionView:
         except OSError:
             done = -1
         if done != len(data):
-            self._gone(start, done)
+            self._on_lost(start, done)
 
     def read(self, at: int, length: int) -> bytes:
         """Bytes from an offset on."""
         try:
             data = os.pread(self._descriptor, length, self._address + at)
         except OSError:
-            self._gone(at, -1)
+            self._on_lost(at, -1)
             return bytes(length)
         if len(data) != length:
-            self._gone(at, len(data))
+            self._on_lost(at, len(data))
             return bytes(length)
         return data
 
-    def _gone(self, at: int, done: int) -> None:
+    def _on_lost(self, at: int, done: int) -> None:
         if done == 0:  # an address without memory is an error; nothing at all comes of a space that has ended
-            self._departed()
+            self._on_exit()
         if self.region is not None:
             self.region.fault = f"the program's memory at {self._address + at:#x} is gone"
 

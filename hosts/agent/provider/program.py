@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Control, EvQueue, check_controller
+from mrclab.hosts.agent.provider.control import Control, EvQueue, Response, check_controller
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
@@ -25,8 +25,7 @@ from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.verbs import MAX_CQE, MAX_QP, MAX_RECV_WR, MAX_SEND_WR, Verbs
 from mrclab.hosts.transports import Endpoint
 
-Answer = tuple[list[int], bytes]
-_EMPTY: Final[Answer] = ([], b"")
+_EMPTY: Final[Response] = ([], b"")
 _MAX_OBJECTS: Final = 4096  # of a kind and program
 _GIDS: Final = 4
 _CAPABILITIES: Final = 7  # TRIM_NACK, DYNAMIC_MPR, SVC_TIME
@@ -81,7 +80,7 @@ class ProgramContext:
         self._handles = itertools.count(1)  # of channels and queues
         *_, uid, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self.is_controller = uid == 0
-        self._calls: dict[Op, Callable[[list[int], bytes, list[int]], Answer]] = {
+        self._calls: dict[Op, Callable[[list[int], bytes, list[int]], Response]] = {
             Op.HELLO: self._hello, Op.QUERY_DEVICE: self._query_device, Op.QUERY_PORT: self._query_port,
             Op.QUERY_GID: self._query_gid, Op.ALLOC_PD: self._alloc_pd, Op.DEALLOC_PD: self._dealloc_pd,
             Op.REG_MR: self._reg_mr, Op.DEREG_MR: self._dereg_mr, Op.CREATE_CHANNEL: self._create_channel,
@@ -91,7 +90,7 @@ class ProgramContext:
             Op.CTL_ARM_EV_CQ: self._arm_ev_cq, Op.CTL_DESTROY_EV_CQ: self._destroy_ev_cq,
         }  # fmt: skip
 
-    def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Answer:
+    def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Response:
         """Execute a program's call; VerbsError if it is refused. Descriptors that are kept leave the list."""
         if op != Op.HELLO and self._memory < 0:
             raise VerbsError("EPROTO", "a program must introduce itself first")
@@ -105,7 +104,7 @@ class ProgramContext:
 
     # --- the program itself -------------------------------------------------------------------------------------------
 
-    def _hello(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+    def _hello(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Response:
         if numbers[0] != wire.VERSION:
             raise VerbsError("EPROTO", f"lib_mrc.so speaks version {numbers[0]}, this agent {wire.VERSION}")
         if len(descriptors) != 4 or self._memory >= 0:
@@ -119,7 +118,7 @@ class ProgramContext:
         guid = int(ipaddress.IPv6Address(config.host.address)) & (1 << 64) - 1
         return [len(config.ports), config.path_mtu, guid], self._name.encode()
 
-    def answered(self) -> None:
+    def on_doorbell(self) -> None:
         """Clear the doorbell: from now on the program rings again."""
         assert self._page is not None
         with contextlib.suppress(OSError):
@@ -138,7 +137,7 @@ class ProgramContext:
         with contextlib.suppress(OSError):
             os.write(self._events, wire.EVENT.pack(kind, handle))
 
-    def _depart(self) -> None:
+    def _on_exit(self) -> None:
         """The program's memory ended before its connection: silence its QPs at once."""
         for qp in self.qps.values():
             qp.silence()
@@ -176,11 +175,11 @@ class ProgramContext:
 
     # --- queries ------------------------------------------------------------------------------------------------------
 
-    def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         able = _CAPABILITIES if isinstance(self._endpoint, MrcEndpoint) else 0
         return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, able], b""
 
-    def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         state = self._port(numbers[0])
         return [state["up"], state["enabled"], state["carrier"]], b""
 
@@ -189,7 +188,7 @@ class ProgramContext:
             raise VerbsError("EINVAL", f"this host has no port {number}")
         return self._endpoint.ports.state(number)
 
-    def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _query_gid(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         """Return the one address of all ports for every index, so that programs for other NICs find it."""
         self._port(numbers[0])
         if numbers[1] >= _GIDS:
@@ -198,13 +197,13 @@ class ProgramContext:
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _alloc_pd(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _alloc_pd(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         self._pds.check_room()
         pd = self._verbs.alloc_pd()
         self._pds[pd] = pd
         return [pd], b""
 
-    def _dealloc_pd(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _dealloc_pd(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         pd = self._pds.find(numbers[0])
         if any(qp.pd == pd for qp in self.qps.values()):
             raise VerbsError("EBUSY", f"protection domain {pd} still has QPs; destroy them first")
@@ -212,18 +211,18 @@ class ProgramContext:
         del self._pds[pd]
         return _EMPTY
 
-    def _reg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _reg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         pd, address, length, iova, access = numbers
         self._regions.check_room()
         if iova + length > 1 << 64:
             raise VerbsError("EINVAL", f"{length} bytes do not fit behind {iova:#x}")
         rights = Access(access & (wire.ACCESS_LOCAL_WRITE | wire.ACCESS_REMOTE_WRITE))
-        view = RegionView(self._memory, address, length, self._depart)
+        view = RegionView(self._memory, address, length, self._on_exit)
         region = view.region = self._verbs.memory.enter(view, self._pds.find(pd), rights, iova)
         self._regions[region.lkey] = view
         return [region.lkey, region.rkey], b""
 
-    def _dereg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _dereg_mr(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         self._regions.find(numbers[0])
         self._verbs.dereg_mr(numbers[0])
         del self._regions[numbers[0]]
@@ -231,7 +230,7 @@ class ProgramContext:
 
     # --- completion queues --------------------------------------------------------------------------------------------
 
-    def _create_channel(self, _numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+    def _create_channel(self, _numbers: list[int], _data: bytes, descriptors: list[int]) -> Response:
         self._channels.check_room()
         handle = next(self._handles)
         self._channels[handle] = Channel(self._descriptor(descriptors))
@@ -242,7 +241,7 @@ class ProgramContext:
         """Return a channel; None for 0, which means none."""
         return self._channels.find(handle) if handle else None
 
-    def _destroy_channel(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _destroy_channel(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         channel = self._channels.find(numbers[0])
         if channel.users:
             raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {channel.users} queues")
@@ -250,7 +249,7 @@ class ProgramContext:
         channel.close()
         return _EMPTY
 
-    def _create_cq(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+    def _create_cq(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Response:
         entries = power_of_two(numbers[0], MAX_CQE, "entries")
         channel, descriptor = self._channel(numbers[1]), self._descriptor(descriptors)
         self._cqs.check_room()
@@ -262,7 +261,7 @@ class ProgramContext:
             channel.users += 1
         return [handle], b""
 
-    def _destroy_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _destroy_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         queue = self._cqs.find(numbers[0])
         if queue.owners:
             raise VerbsError("EBUSY", f"completion queue {numbers[0]} serves QPs; destroy them first")
@@ -275,7 +274,7 @@ class ProgramContext:
 
     # --- queue pairs --------------------------------------------------------------------------------------------------
 
-    def _create_qp(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Answer:
+    def _create_qp(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Response:
         pd, send, recv, sends, receives, signal_all = numbers
         self.qps.check_room()
         rings = QpRings(
@@ -288,17 +287,17 @@ class ProgramContext:
         self.qps[qp.number] = qp
         return [qp.number], b""
 
-    def _modify_qp(self, numbers: list[int], data: bytes, _fds: list[int]) -> Answer:
+    def _modify_qp(self, numbers: list[int], data: bytes, _fds: list[int]) -> Response:
         given = dict(zip(NUMBERS, numbers, strict=True))
         if given["vmask"] & wire.V.AV and len(data) != 16:
             raise VerbsError("EINVAL", "an address vector needs a GID")
         self.qps.find(given["qp"]).modify(given, data)
         return _EMPTY
 
-    def _query_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _query_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         return self.qps.find(numbers[0]).query()
 
-    def _destroy_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _destroy_qp(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         qp = self.qps.find(numbers[0])
         qp.destroy()
         del self.qps[qp.number]
@@ -318,7 +317,7 @@ class ProgramContext:
 
     # --- EV events ----------------------------------------------------------------------------------------------------
 
-    def _create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         check_controller(self.is_controller)
         channel = self._channel(numbers[1])
         if not 1 <= numbers[0] <= MAX_CQE:
@@ -331,14 +330,14 @@ class ProgramContext:
             channel.users += 1
         return [handle], b""
 
-    def _poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         return [], b"".join(self._ev_cqs.find(numbers[0]).take(numbers[1]))
 
-    def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         self._ev_cqs.find(numbers[0]).arm()
         return _EMPTY
 
-    def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Answer:
+    def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         queue = self._ev_cqs.find(numbers[0])
         self._control.remove(queue)
         del self._ev_cqs[numbers[0]]

@@ -1,4 +1,4 @@
-"""Endpoint for programs: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
+"""Server for programs: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Answer, Control, ProgramCtl, check_controller
+from mrclab.hosts.agent.provider.control import Control, ProgramCtl, Response, check_controller
 from mrclab.hosts.agent.provider.program import ProgramContext
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -35,7 +35,7 @@ class Provider:
         self._path, self._endpoint, self._loop = path, endpoint, loop
         self._control = ProgramCtl(endpoint, loop) if isinstance(endpoint, MrcEndpoint) else Control()
         self._programs: dict[int, ProgramContext] = {}  # by connection
-        self._bells: dict[int, ProgramContext] = {}  # by doorbell
+        self._by_doorbell: dict[int, ProgramContext] = {}
         self._ports = {port.number: True for port in endpoint.config.ports}
         check_length(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -45,7 +45,7 @@ class Provider:
         self._poll = select.epoll()
         self._poll.register(self._socket.fileno(), select.EPOLLIN)
         endpoint.events.subscriber = self._event
-        loop.every(_PORT_INTERVAL_S, self._look_at_ports)
+        loop.every(_PORT_INTERVAL_S, self._check_ports)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when there is work."""
@@ -56,8 +56,8 @@ class Provider:
         for descriptor, _ in self._poll.poll(0):
             if descriptor == self._socket.fileno():
                 self._accept()
-            elif descriptor in self._bells:
-                self._bells[descriptor].answered()
+            elif descriptor in self._by_doorbell:
+                self._by_doorbell[descriptor].on_doorbell()
             elif descriptor in self._programs:
                 self._serve(self._programs[descriptor])
 
@@ -92,7 +92,7 @@ class Provider:
         if not data:
             self._drop(program)
             return
-        bell = program.doorbell
+        doorbell = program.doorbell
         try:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(data) < wire.HEAD.size:
                 raise VerbsError("E2BIG", "a call has one packet and four descriptors at most")
@@ -104,15 +104,15 @@ class Provider:
             if op == Op.CTL_PROBE:
                 self._probe(program, numbers, data[end:])
                 return
-            answer = program.handle(op, numbers, data[end:], descriptors)
-            self._answer(program, 0, answer)
+            response = program.handle(op, numbers, data[end:], descriptors)
+            self._respond(program, 0, response)
         except VerbsError as error:
-            self._answer(program, error.errno, ([], str(error).encode()))
+            self._respond(program, error.errno, ([], str(error).encode()))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        if program.doorbell != bell:
-            self._bells[program.doorbell] = program
+        if program.doorbell != doorbell:
+            self._by_doorbell[program.doorbell] = program
             self._poll.register(program.doorbell, select.EPOLLIN)
 
     def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
@@ -120,12 +120,12 @@ class Provider:
         check_controller(program.is_controller)
         if len(numbers) != 2:
             raise VerbsError("EINVAL", "a batch of probes has a traffic class and a timeout")
-        self._control.probe(numbers, data, lambda answer: self._answer(program, 0, answer))
+        self._control.probe(numbers, data, lambda response: self._respond(program, 0, response))
 
-    def _answer(self, program: ProgramContext, error: int, answer: Answer) -> None:
+    def _respond(self, program: ProgramContext, error: int, response: Response) -> None:
         if program.connection.fileno() < 0:
             return  # it disconnected while its probes were running
-        numbers, data = answer
+        numbers, data = response
         packet = wire.ANSWER.pack(error, len(numbers)) + b"".join(map(wire.U64.pack, numbers)) + data
         try:
             program.connection.send(packet, socket.MSG_NOSIGNAL)
@@ -138,7 +138,7 @@ class Provider:
         if self._programs.pop(program.connection.fileno(), None) is None:
             return
         self._poll.unregister(program.connection.fileno())
-        if self._bells.pop(program.doorbell, None) is not None:
+        if self._by_doorbell.pop(program.doorbell, None) is not None:
             self._poll.unregister(program.doorbell)
         program.close()
 
@@ -148,7 +148,7 @@ class Provider:
         for program in self._programs.values():
             program.event(event)
 
-    def _look_at_ports(self, _now: float) -> None:
+    def _check_ports(self, _now: float) -> None:
         for number, known in self._ports.items():
             up = self._endpoint.ports.state(number)["up"]
             if up != known:
