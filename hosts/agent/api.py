@@ -3,73 +3,60 @@
 Arguments and results are JSON. Every operation's arguments are checked against its signature; a bad one is named.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from mrclab.hosts.agent.sampling import Sampler
 from mrclab.hosts.nic.interface import HostNic
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError, loads
+from mrclab.topo.config.nodeconfig import loads
 from mrclab.topo.input import sentences
+
+if TYPE_CHECKING:
+    from mrclab.hosts.agent.host import RunningHost
 
 Result = dict[str, Any]
 API_VERSION = 1
 
 
 class HostOperations:
-    """Methods without underscore are operations. `use_config` applies a newer node config."""
+    """Methods without underscore are operations."""
 
-    def __init__(
-        self, config: NodeConfig, nic: HostNic, sampler: Sampler, use_config: Callable[[NodeConfig], None]
-    ) -> None:
-        self._config = config
+    def __init__(self, host: RunningHost, nic: HostNic) -> None:
+        self._host = host
         self._nic = nic
-        self._sampler = sampler
-        self._use_config = use_config
 
     def hello(self) -> Result:
         """Return the host's name and the state of its ports."""
-        host = self._config.host
+        config = self._host.config
         ports = [{"port": port.number, "interface": port.config.name, "up": port.up} for port in self._nic.ports]
         return {
-            "host": host.name,
-            "address": host.address,
+            "host": config.host.name,
+            "address": config.host.address,
             "api": API_VERSION,
-            "config_version": self._config.version,
+            "config_version": config.version,
             "now": self._nic.now,
             "ports": ports,
         }
 
     def update_config(self, config: dict[str, Any]) -> Result:
         """Apply a whole node config if it is newer; return the version in force."""
-        return self._update(lambda: loads(json.dumps(config), "update_config"))
+        return self._host.update(lambda: loads(json.dumps(config), "update_config"))
 
     def stats(self) -> Result:
         """Return a sample as of now."""
-        return self._sampler.current()
+        return self._host.sampler.current()
 
     def samples(self, since: float = 0.0) -> Result:
         """Return the kept samples taken after a time."""
-        return {"samples": self._sampler.since(since)}
-
-    def _directory(self) -> dict[str, str]:
-        return self._config.directory
-
-    def _update(self, read: Callable[[], NodeConfig]) -> dict[str, int]:
-        try:
-            config = read()
-            if config.version > self._config.version:
-                self._use_config(config)
-                self._config = config
-        except (NodeConfigError, ValueError) as error:
-            raise RpcError("EINVAL", str(error)) from error
-        return {"version": self._config.version}
+        return {"samples": self._host.sampler.since(since)}
 
 
 def exact_fields(name: str, given: Mapping[str, int], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _BATCHES_KEPT = 64  # finished batches of probes that were not polled are forgot
 
 
 class CtlOperations:
-    """Methods without underscore are operations. `directory` maps host names to addresses; `record` keeps an event."""
+    """Methods without underscore are operations. `address` is as in `VerbOperations`; `record` keeps an event."""
 
     def __init__(
         self,

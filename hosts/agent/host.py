@@ -7,8 +7,9 @@ bytes of regions, `record` takes events for the history. The agent's process is 
 from __future__ import annotations
 
 import functools
+import ipaddress
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrclab.hosts.agent.api import HostOperations, checked
@@ -24,7 +25,7 @@ from mrclab.hosts.transports import WIRE, Codecs, endpoint
 from mrclab.hosts.workloads.api import WorkloadOperations
 from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.rpc.errors import RpcError
-from mrclab.topo.config.nodeconfig import NodeConfig
+from mrclab.topo.config.nodeconfig import NodeConfig, NodeConfigError
 from mrclab.topo.economy import Secrets
 
 Record = dict[str, Any]
@@ -56,12 +57,12 @@ class RunningHost:
         shared_digests: SharedDigests | None = None,
     ) -> None:
         self.name = config.host.name
+        self.config = config
         self._write, self._publish_at, self._began = record, publish, began
         self.nic: HostNic | None = None
         self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
-        self._base = HostOperations(config, nic, self.sampler, self._use_config)
         self.operations = checked(self._parts(nic, memory, config.link.time_scale, shared_digests))
         if sampled:
             nic.call_soon(self.sampler.take)  # counts start at 0 however early traffic begins
@@ -82,7 +83,28 @@ class RunningHost:
 
     def update(self, read: Callable[[], NodeConfig]) -> dict[str, int]:
         """Apply the node config that `read` returns, if it is newer; return the version in force."""
-        return self._base._update(read)  # noqa: SLF001 - underscored: not an operation
+        assert self.nic is not None
+        try:
+            config = read()
+            if config.version > self.config.version:
+                self.nic.configure(config)
+                self.transport.update_config(config, self._now)
+                self.record({"kind": "agent.configured", "config_version": config.version})
+                self.config = config
+        except (NodeConfigError, ValueError) as error:
+            raise RpcError("EINVAL", str(error)) from error
+        return {"version": self.config.version}
+
+    def address(self, peer: str) -> str:
+        """Return the inner address of a host, given by name or address; RpcError for an unknown one."""
+        directory = self.config.directory
+        try:
+            return str(ipaddress.IPv6Address(directory.get(peer, peer)))
+        except ValueError:
+            known = ", ".join(directory)
+            raise RpcError(
+                "EINVAL", f"peer {peer!r} is neither a known host nor an IPv6 address; known: {known}"
+            ) from None
 
     @property
     def _now(self) -> float:
@@ -98,15 +120,17 @@ class RunningHost:
     def _parts(
         self, nic: HostNic, memory: Memory, time_scale: float, shared_digests: SharedDigests | None
     ) -> list[object]:
-        directory = self._base._directory  # noqa: SLF001 - underscored: not an operation
-        verbs = VerbOperations(self.transport, nic, memory, directory)
+        verbs = VerbOperations(self.transport, nic, memory, self.address)
         workloads = WorkloadOperations(
-            self.transport, nic, memory, directory, self.record, self._publish, time_scale, shared_digests
+            self.transport, nic, memory, self._directory, self.record, self._publish, time_scale, shared_digests
         )
-        parts: list[object] = [self._base, verbs, workloads]
+        parts: list[object] = [HostOperations(self, nic), verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):
-            parts.append(CtlOperations(self.transport, nic, verbs._address, self.record))  # noqa: SLF001
+            parts.append(CtlOperations(self.transport, nic, self.address, self.record))
         return parts
+
+    def _directory(self) -> Mapping[str, str]:
+        return self.config.directory
 
     def _probe_links(self, config: NodeConfig, nic: HostNic) -> None:
         """Start Clustermapper's probes if the node config has them."""
@@ -119,9 +143,3 @@ class RunningHost:
 
     def _log_mapper_report(self, host: str, record: Record) -> None:
         self.record({**record, "host": host})
-
-    def _use_config(self, config: NodeConfig) -> None:
-        assert self.nic is not None
-        self.nic.configure(config)
-        self.transport.update_config(config, self._now)
-        self.record({"kind": "agent.configured", "config_version": config.version})

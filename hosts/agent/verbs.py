@@ -6,9 +6,8 @@ name that the headers give for it and one sentence. Without a `pd` or `cq` the h
 
 from __future__ import annotations
 
-import ipaddress
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from heapq import merge
 from itertools import count, islice
 from typing import Any
@@ -22,25 +21,18 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
-from mrclab.rpc.errors import RpcError
 
 Result = dict[str, Any]
 
 
 class VerbOperations:
-    """Methods without underscore are operations. `directory` maps host names to inner addresses, as of now."""
+    """Methods without underscore are operations. `address` returns the address of a host, given by name or address."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        loop: Loop,
-        memory: Memory,
-        directory: Callable[[], Mapping[str, str]],
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, loop: Loop, memory: Memory, address: Callable[[str], str]) -> None:
         self._verbs: Verbs[Any] = endpoint.verbs
         self._loop = loop
         self._memory = memory
-        self._directory = directory
+        self._address = address
         self._buffers: dict[int, Buffer] = {}
         self._completions = UnreadCompletions()
 
@@ -165,16 +157,6 @@ class VerbOperations:
     def post_recv(self, qp: int, wr_id: int) -> None:
         """Post a receive for one RDMA_WRITE_WITH_IMM."""
         self._verbs.post_recv(qp, wr_id, self._loop.now)
-
-    def _address(self, peer: str) -> str:
-        directory = self._directory()
-        try:
-            return str(ipaddress.IPv6Address(directory.get(peer, peer)))
-        except ValueError:
-            known = ", ".join(directory)
-            raise RpcError(
-                "EINVAL", f"peer {peer!r} is neither a known host nor an IPv6 address; known: {known}"
-            ) from None
 
 
 def _as_result(completions: list[WorkCompletion]) -> Result:
