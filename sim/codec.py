@@ -1,7 +1,7 @@
 """The transport's frames as objects: path, header fields as the receiver reads them, and the payload by reference.
 
-What a wire form costs is left out: packing and parsing, checksums, and a copy of the payload. What the receiver would
-find is the same, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes.
+The cost of the wire form is left out: packing and parsing, checksums, and a copy of the payload. The receiver reads the
+same values, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes.
 Packets of MRC are read before they are sent; headers of RoCEv2, which has few, are packed.
 """
 

@@ -230,7 +230,7 @@ class Fingerprint:
         tokens += [packet.seq, state.name, self._ranks.get(id(packet)), min(packet.sends, 2), packet.sampled]
         if packet.seq < 0:
             return
-        tokens += [packet.settled, packet.exposed, packet.offset, packet.size, packet.op, packet.nominal]
+        tokens += [packet.settled, packet.disproved, packet.offset, packet.size, packet.op, packet.nominal]
         if state is _FLIGHT:
             tokens.append(max(round((packet.sent_at - self._now) * 1e12), _STUCK_TIMES * self._old))
         else:
@@ -398,7 +398,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
 }
 _NOT_IGNORED: Final = frozenset({("MrcMessage", "sent")})
 _OF_PACKETS: Final = frozenset({
-    "seq", "state", "order", "sends", "sampled", "settled", "exposed", "offset", "size", "op", "nominal", "sent_at",
+    "seq", "state", "order", "sends", "sampled", "settled", "disproved", "offset", "size", "op", "nominal", "sent_at",
     "ts", "previous_ts", "lost_by", "ev", "lost_ev", "message",
 })  # fmt: skip
 

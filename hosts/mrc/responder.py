@@ -31,7 +31,7 @@ _BITMAP_MASK: Final = (1 << h.BITMAP_BITS) - 1
 _MIN_COUNTED: Final = 1024  # bytes that even a small packet adds to the SACK trigger
 _ALL_EVERY: Final = 4  # of SACKs that show older packets, every fourth also shows a range without a gap
 _MAX_AT_ONCE: Final = 128  # SACKs for gaps when the packets stop coming
-_QUIET_RTTS: Final = 16.0  # base RTTs without a packet after which a QP gives up its share of the host's bitmaps
+_INACTIVE_RTTS: Final = 16.0  # base RTTs without a packet after which a QP gives up its share of the host's bitmaps
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
 _REQUESTS_SACK: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
@@ -51,7 +51,7 @@ class _DelayedSackTimer(Timer):
 
     @override
     def fire(self, now: float) -> None:
-        self._responder.on_idle(now)
+        self._responder.on_delayed_sack(now)
 
 
 class _InactivityTimer(Timer):
@@ -65,7 +65,7 @@ class _InactivityTimer(Timer):
 
     @override
     def fire(self, now: float) -> None:
-        self._responder.on_quiet(now)
+        self._responder.on_inactivity(now)
 
 
 _NO_STREAKS: Final[dict[int, int]] = {}  # stays empty
@@ -79,6 +79,7 @@ class MrcResponder(ReceiveHalf):
         "_all_at",
         "_always_skip_after",
         "_delayed_entropy",
+        "_delayed_sack_timer",
         "_delayed_seq",
         "_delayed_since",
         "_delayed_timestamp",
@@ -87,13 +88,12 @@ class MrcResponder(ReceiveHalf):
         "_ends",
         "_gap_at",
         "_grants_credit",
-        "_idle",
         "_idle_after",
+        "_inactivity_timer",
         "_limits",
         "_memory",
         "_pd",
         "_penalised",
-        "_quiet",
         "_receiving",
         "_restoring_until",
         "_sack_delayed",
@@ -145,10 +145,10 @@ class MrcResponder(ReceiveHalf):
         self._sack_delayed = False  # a SACK is delayed; the fields that it will reflect:
         self._delayed_entropy = self._delayed_timestamp = self._delayed_seq = 0
         self._delayed_since = 0.0
-        self._idle: _DelayedSackTimer | None = None
+        self._delayed_sack_timer: _DelayedSackTimer | None = None
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
         self._receiving = False  # packets came recently: it has a share of the host's bitmaps
-        self._quiet: _InactivityTimer | None = None
+        self._inactivity_timer: _InactivityTimer | None = None
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -309,12 +309,12 @@ class MrcResponder(ReceiveHalf):
 
     def _await_more(self, now: float) -> None:
         """Arm the timer of the delayed SACK: it fires when no packet has come for a while."""
-        idle = self._idle
-        if idle is None:
-            idle = self._idle = _DelayedSackTimer(self)
-        idle.arm(now + self._idle_after)
+        timer = self._delayed_sack_timer
+        if timer is None:
+            timer = self._delayed_sack_timer = _DelayedSackTimer(self)
+        timer.arm(now + self._idle_after)
 
-    def on_idle(self, now: float) -> None:
+    def on_delayed_sack(self, now: float) -> None:
         """Send the delayed SACK, its timestamp advanced by the delay, and the gaps: no packet arrived for a while."""
         if not self._sack_delayed:
             self._show_gaps(self._delayed_entropy)
@@ -343,8 +343,8 @@ class MrcResponder(ReceiveHalf):
         if self.highest - self.base >= h.BITMAP_BITS:  # there may be gaps that it does not show
             self._delayed_entropy = packet.entropy
             self._await_more(now)
-        elif self._idle is not None:
-            self._idle.cancel()
+        elif self._delayed_sack_timer is not None:
+            self._delayed_sack_timer.cancel()
         mark = self._mark(packet) if packet.ce and self._echo else _NO_MARK
         self._queue_sack(SackItem(self.qp, mark, packet.entropy, packet.timestamp, seq, None))
         self._acknowledge()
@@ -489,22 +489,22 @@ class MrcResponder(ReceiveHalf):
         if not self._receiving:
             self._receiving = True
             limits.receivers += 1
-            if self._quiet is None:
-                self._quiet = _InactivityTimer(self)
-            self._quiet.arm(now + _QUIET_RTTS * self.qp.settings.base_rtt)
+            if self._inactivity_timer is None:
+                self._inactivity_timer = _InactivityTimer(self)
+            self._inactivity_timer.arm(now + _INACTIVE_RTTS * self.qp.settings.base_rtt)
         return min(most, limits.share())
 
-    def on_quiet(self, now: float) -> None:
+    def on_inactivity(self, now: float) -> None:
         """Give up the share if nothing has come for a while."""
-        due = self.last_placed + _QUIET_RTTS * self.qp.settings.base_rtt
-        if due > now and self._quiet is not None:
-            self._quiet.arm(due)
+        due = self.last_placed + _INACTIVE_RTTS * self.qp.settings.base_rtt
+        if due > now and self._inactivity_timer is not None:
+            self._inactivity_timer.arm(due)
         else:
             self._release_share()
 
     def _release_share(self) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
+        if self._inactivity_timer is not None:
+            self._inactivity_timer.cancel()
         if self._receiving and self._limits is not None:
             self._limits.receivers -= 1
         self._receiving = False
@@ -513,6 +513,6 @@ class MrcResponder(ReceiveHalf):
         """Cancel timers and release limits: the QP ends."""
         self._release_bitmaps(0)
         self._release_share()
-        if self._idle is not None:
-            self._idle.cancel()
+        if self._delayed_sack_timer is not None:
+            self._delayed_sack_timer.cancel()
         self._sack_delayed = False

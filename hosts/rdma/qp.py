@@ -98,7 +98,7 @@ NO_ARRIVALS: Final = {"last_placed": 0.0, "max_gap": 0.0}
 class QueuePair(Generic[SendT, ReceiveT]):
     """One QP. Made by the verbs, driven by the endpoint. A transport's subclass has settings, counters and paths.
 
-    Each half is made at its first use: most QPs only send or only receive, and a half takes more than all the rest.
+    Each half is made at its first use: most QPs only send or only receive, and a half is larger than all the rest.
     """
 
     __slots__ = (

@@ -14,9 +14,9 @@ NEVER: Final = inf
 
 
 class Timer:
-    """A deadline. It can be armed and cancelled at any time, and fires once per arming: a subclass says what then.
+    """A deadline. It can be armed and cancelled at any time, and fires once per arming; a subclass has the action.
 
-    What has one timer for each QP is a subclass itself: a bound method for each would be another object.
+    Timers that each QP has are subclasses of their own: a bound method for each would be another object.
     """
 
     __slots__ = ("_queued", "_wheel", "deadline")

@@ -24,8 +24,8 @@ class RoceResponder(ReceiveHalf):
     """Expected PSN, and the current message."""
 
     __slots__ = (
-        "_cnp_at", "_cnp_interval", "_early", "_in_message", "_keeps", "_left", "_length", "_nak_sent", "_rkey", "_va",
-        "expected", "qp",
+        "_cnp_at", "_cnp_interval", "_early", "_in_message", "_keeps_early", "_left", "_length", "_nak_sent", "_rkey",
+        "_va", "expected", "qp",
     )  # fmt: skip
 
     def __init__(self, qp: RoceQueuePair) -> None:
@@ -34,7 +34,7 @@ class RoceResponder(ReceiveHalf):
         self.expected = 0  # seq
         self._nak_sent = False  # for the gap at `expected`
         self._early = _NONE_EARLY  # with selective repeat: early packets by seq
-        self._keeps = qp.settings.recovery == "selective_repeat"
+        self._keeps_early = qp.settings.recovery == "selective_repeat"
         self._in_message = False
         self._va = self._rkey = self._left = self._length = 0  # of the current message
         self._cnp_interval = qp.settings.dcqcn.cnp_interval_rtts * qp.settings.base_rtt
@@ -49,14 +49,14 @@ class RoceResponder(ReceiveHalf):
             self._notify(packet, now)
         seq = unwrap(packet.psn - self.first_psn, self.expected)
         if seq != self.expected:
-            self._out_of_turn(packet, seq)
+            self._out_of_order(packet, seq)
             return
-        self._in_turn(packet, seq, now)
+        self._in_order(packet, seq, now)
         while self._early and self.expected in self._early and self.expected > seq:
             seq = self.expected
-            self._in_turn(self._early.pop(seq), seq, now)
+            self._in_order(self._early.pop(seq), seq, now)
 
-    def _in_turn(self, packet: RocePacket, seq: int, now: float) -> None:
+    def _in_order(self, packet: RocePacket, seq: int, now: float) -> None:
         """Handle the expected packet."""
         qp = self.qp
         stats = qp.stats
@@ -85,14 +85,14 @@ class RoceResponder(ReceiveHalf):
         if packet.ack_request and qp.state is not QpState.ERROR:
             qp.acknowledge(packet.port)
 
-    def _out_of_turn(self, packet: RocePacket, seq: int) -> None:
+    def _out_of_order(self, packet: RocePacket, seq: int) -> None:
         """Acknowledge a duplicate again; send one NAK per gap for an early packet."""
         if seq < self.expected:
             self.qp.stats.duplicate_packets += 1
             self.qp.acknowledge(packet.port)
             return
         self.qp.stats.out_of_order += 1
-        if self._keeps and not self._nak_sent:
+        if self._keeps_early and not self._nak_sent:
             self._keep(packet, seq)
         elif not self._nak_sent:
             self._nak_sent = True

@@ -1,12 +1,12 @@
 """Selective repeat of RoCEv2, as in IRN: only missing packets are retransmitted.
 
-Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018), §3.1: the receiver keeps what comes early and
-answers it with a NAK that names, besides the PSN that it expects, the one that came. At the first NAK the sender
-begins a recovery that lasts until all that was sent by then is acknowledged; in it, a packet below the highest one that
-came is lost, and goes before new ones. Each is retransmitted once; a retransmission that is lost as well waits for the
-timer, after which every ACK that does not end the recovery has the next packet retransmitted.
-A NAK here has four bytes behind its AETH for the PSN that came, and packets that came early wait in the receiver
-until they can be placed in order, where IRN's NIC places them at once.
+Mittal et al., "Revisiting Network Support for RDMA" (SIGCOMM 2018), §3.1: the receiver keeps early packets and answers
+each with a NAK that names the PSN that it expects and the one that arrived. At the first NAK the sender begins a
+recovery, which ends when all packets sent by then are acknowledged; in it, packets below the highest one that arrived
+are lost unless they arrived, and are retransmitted before new ones. Each is retransmitted once; a lost retransmission
+waits for the timer, after which each ACK that does not end the recovery triggers one more.
+Here a NAK has four bytes behind its AETH for the PSN that arrived, and early packets wait in the receiver until they
+can be placed in order, where IRN's NIC places them at once.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class RunningDigest(Protocol):
         """Return the digest of all bytes so far."""
 
 
-class _Both:
+class _Common:
     """Digest of the bytes that both ends have, and the views of those that only the sender has yet."""
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class _Both:
 class SentDigest:
     """The sender's digest. Sent bytes must not change before they have arrived."""
 
-    def __init__(self, both: _Both) -> None:
-        self._both = both
+    def __init__(self, common: _Common) -> None:
+        self._common = common
 
     def update(self, data: memoryview, /) -> None:
         """Take in more bytes."""
-        if self._both.equal:
-            self._both.ahead.append(data)
+        if self._common.equal:
+            self._common.ahead.append(data)
         else:
-            self._both.hash.update(data)
+            self._common.hash.update(data)
 
     def digest(self) -> bytes:
         """Return the digest of all bytes so far."""
-        made = self._both.hash.copy()
-        for data in self._both.ahead:
+        made = self._common.hash.copy()
+        for data in self._common.ahead:
             made.update(data)
         return made.digest()
 
@@ -52,20 +52,21 @@ class SentDigest:
 class ReceivedDigest:
     """The receiver's digest."""
 
-    def __init__(self, both: _Both) -> None:
-        self._both = both
-        self._own = both.hash  # another one from the first difference on
+    def __init__(self, common: _Common) -> None:
+        self._common = common
+        self._own = common.hash  # another one from the first difference on
 
     def update(self, data: memoryview, /) -> None:
         """Take in more bytes."""
-        both = self._both
-        if both.equal:
-            if both.ahead and both.ahead[0].tobytes() == data.tobytes():  # views themselves are compared byte by byte
-                both.hash.update(both.ahead.popleft())
+        common = self._common
+        if common.equal:
+            # views themselves are compared byte by byte
+            if common.ahead and common.ahead[0].tobytes() == data.tobytes():
+                common.hash.update(common.ahead.popleft())
                 return
-            both.equal, self._own = False, both.hash.copy()
-            while both.ahead:
-                both.hash.update(both.ahead.popleft())
+            common.equal, self._own = False, common.hash.copy()
+            while common.ahead:
+                common.hash.update(common.ahead.popleft())
         self._own.update(data)
 
     def digest(self) -> bytes:
@@ -74,15 +75,15 @@ class ReceivedDigest:
 
 
 class SharedDigests:
-    """SharedDigests of both ends of a flow, by its name, if they share a process."""
+    """Digests of both ends of a flow, by its name, if they share a process."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], tuple[str, list[_Both]]] = {}  # role of the first one
+        self._waiting: dict[tuple[str, str], tuple[str, list[_Common]]] = {}  # role of the first one
 
     def digests(self, workload: str, flow: str, role: str, qps: int) -> list[RunningDigest]:
         """Return the digests of an end that sends ("send") or receives ("recv"), one for each QP."""
-        first, met = self._waiting.pop((workload, flow), (role, []))
+        first, made = self._waiting.pop((workload, flow), (role, []))
         if first == role:
-            met = [_Both() for _ in range(qps)]
-            self._waiting[workload, flow] = role, met
-        return [SentDigest(both) if role == "send" else ReceivedDigest(both) for both in met]
+            made = [_Common() for _ in range(qps)]
+            self._waiting[workload, flow] = role, made
+        return [SentDigest(common) if role == "send" else ReceivedDigest(common) for common in made]

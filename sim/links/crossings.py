@@ -37,19 +37,19 @@ class Crossings:
     def __init__(self, fabric: SimFabric, places: Iterable[int]) -> None:
         self._clock = fabric.clock
         self._seen: list[Crossing] = []
-        self._ways: dict[HalfLink, int] = {}
+        self._half_links: dict[HalfLink, int] = {}  # to their numbers
         for place in places:
             for side, half_link in enumerate(fabric.cable_at(place).half_links):
-                self._ways[half_link] = 2 * place + side
+                self._half_links[half_link] = 2 * place + side
                 half_link.watch = self
                 half_link.faults = (self, *half_link.faults)
 
     def close(self) -> None:
         """Stop observing."""
-        for half_link in self._ways:
+        for half_link in self._half_links:
             half_link.watch = None
             half_link.faults = tuple(fault for fault in half_link.faults if fault is not self)
-        self._ways = {}
+        self._half_links = {}
 
     def taken(self) -> list[Crossing]:
         """Return the crossings since the last call, in order of arrival."""
@@ -67,4 +67,4 @@ class Crossings:
         now = self._clock.now
         kind = TRIMMED if frame.trimmed else DATA if frame.size > _SMALL else FEEDBACK
         entered, left = (now - half_link.delay) / SECOND, now / SECOND
-        self._seen.append(Crossing(entered, left, self._ways[half_link], kind, arrives, frame))
+        self._seen.append(Crossing(entered, left, self._half_links[half_link], kind, arrives, frame))

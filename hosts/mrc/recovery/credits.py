@@ -60,10 +60,10 @@ class CreditState:
         "granted",
         "in_turn",
         "peer",
+        "received",
         "request_queued",
         "requested",
         "retry",
-        "seen",
         "target",
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ class CreditState:
         self.peer = peer
         self.retry = retry
         self.requested = 0  # of the peer, in all
-        self.seen = 0  # granted by the peer, in all
+        self.received = 0  # grants of the peer, in all
         self.target = 0  # that the peer requested
         self.granted = 0  # to the peer
         self.in_turn = False
@@ -128,9 +128,9 @@ class Credits:
         if window is None:
             return
         state = self._state(peer)
-        state.seen = max(state.seen, unwrap_bits(total, state.seen, 32))
+        state.received = max(state.received, unwrap_bits(total, state.received, 32))
         control = cast(Rccc, window.controller)
-        if control.grant(state.seen * h.RCVD_UNIT):
+        if control.grant(state.received * h.RCVD_UNIT):
             state.retry.cancel()
             self._endpoint.scheduler.on_window_open(window)
             self.request(peer, control, now)

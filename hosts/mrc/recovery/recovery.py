@@ -138,7 +138,7 @@ class LossRecovery:
         packet.state = _LOST
         packet.lost_ev = packet.ev
         packet.lost_by = rule
-        packet.settled = packet.exposed = False
+        packet.settled = packet.disproved = False
         if rule not in INFERRED or packet.sent_at < self._answered_from:
             return False
         self.loss.true_loss(now)
@@ -205,7 +205,7 @@ class LossRecovery:
                     newest.append(packet)
                 elif not packet.settled and now - packet.sent_at < TOO_SOON * (self.loss.rtt_base - self._lead(packet)):
                     self._spurious(packet)  # the answer came sooner than the last copy can have arrived
-                elif packet.lost_by == TAIL and not packet.exposed:
+                elif packet.lost_by == TAIL and not packet.disproved:
                     self.loss.true_loss(now)
                     verdict.find(packet, _TAIL_LOST)
             elif packet.state is _LOST:
@@ -218,9 +218,9 @@ class LossRecovery:
 
     def _spurious(self, packet: SentPacket) -> None:
         """A packet was declared lost and retransmitted, and the first copy arrived."""
-        if packet.exposed:
+        if packet.disproved:
             return
-        packet.exposed = packet.settled = True
+        packet.disproved = packet.settled = True
         self._not_lost(packet, _SPURIOUS)
 
     def _not_lost(self, packet: SentPacket, finding: LossFinding) -> None:

@@ -72,8 +72,8 @@ class SentPacket:
     """One PSN in the window. The objects are in a ring and are reused."""
 
     __slots__ = (
+        "disproved",
         "ev",
-        "exposed",
         "lost_by",
         "lost_ev",
         "message",
@@ -107,5 +107,5 @@ class SentPacket:
         self.lost_ev: Ev | None = None  # path on which it was last declared lost
         self.lost_by = ""  # rule that last declared it lost
         self.settled = False  # the copy that arrived is known
-        self.exposed = False  # its last loss is known to be none
+        self.disproved = False  # it is known that its last copy was not lost
         self.sampled = False  # its last copy gave a round-trip time

@@ -45,7 +45,7 @@ class SendWindow:
         packet.seq = seq
         packet.sends = 0
         packet.lost_ev = None
-        packet.settled = packet.exposed = False
+        packet.settled = packet.disproved = False
         return packet
 
     def get(self, seq: int) -> SentPacket | None:
