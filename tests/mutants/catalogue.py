@@ -79,7 +79,7 @@ MUTANTS: Final = (
     Mutant("an immediate without a receive is taken", _RESP, "        if ahead > len(self.receives):\n", "        if ahead > len(self.receives) + 1:\n", ("mrc_endpoint", "mrc_verbs", "mrc_responder")),
     Mutant("trims at the last hop are told as core trims", _RESP, "h.Reason.TRIMMED_LASTHOP if packet.dscp == h.Dscp.TRIMMED_LASTHOP else h.Reason.TRIMMED", "h.Reason.TRIMMED", ("mrc_responder",)),
     Mutant("marks are not told", _RESP, "        mark = self._mark(packet) if packet.ce and self._echo else _NO_MARK\n", "        mark = _NO_MARK\n", ("mrc_responder",)),
-    Mutant("no SACK follows when packets stop", _RESP, "        idle.arm(now + self._idle_after)", "        pass", ("mrc_responder",)),
+    Mutant("no SACK follows when packets stop", _RESP, "        timer.arm(now + self._idle_after)", "        pass", ("mrc_responder",)),
     Mutant("the threshold of SACKs counts packets double", _RESP, "        self._unreported += max(_MIN_COUNTED, size)", "        self._unreported += 2 * max(_MIN_COUNTED, size)", ("mrc_responder",)),
     Mutant("a delayed SACK's timestamp does not advance", _RESP, "            timestamp = timestamp + int((now - self._delayed_since) * 1e6) & h.TS_MASK", "            timestamp = timestamp & h.TS_MASK", ("mrc_responder",)),
     Mutant("bitmaps are not given back", _LIMITS, "            self._units += units", "            pass", ("mrc_receivelimits", "mrc_responder")),
