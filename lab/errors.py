@@ -74,7 +74,7 @@ def error_of(row: Mapping[str, Any]) -> str:
 
 
 _UNMAPPED = ("failed to map segment", "cannot allocate memory")  # as the dynamic linker says it, in an ImportError
-_THREADS = "can't start new thread"  # as CPython says it, in a RuntimeError without a number
+_NO_THREAD = "can't start new thread"  # as CPython says it, in a RuntimeError without a number
 _EXHAUSTED = {
     errno.EMFILE: "open files; allow more, for example with `ulimit -n 65536`",
     errno.ENFILE: "open files; allow more, for example with `sysctl fs.file-max`",
@@ -83,9 +83,9 @@ _EXHAUSTED = {
 }
 
 
-_LAST_WORDS = {  # of gRPC, CPython and the C++ library, in the logs of processes
+_LOGGED = {  # of gRPC, CPython and the C++ library, in the logs of processes
     "pthread_create failed": errno.EAGAIN,
-    _THREADS: errno.EAGAIN,
+    _NO_THREAD: errno.EAGAIN,
     "what():  Resource temporarily unavailable": errno.EAGAIN,
     "Too many open files": errno.EMFILE,
     "std::bad_alloc": errno.ENOMEM,
@@ -102,7 +102,7 @@ def exhausted(error: BaseException) -> str:
     unmapped = isinstance(error, ImportError) and any(words in str(error).lower() for words in _UNMAPPED)
     if unmapped or isinstance(error, MemoryError):
         number = errno.ENOMEM
-    elif isinstance(error, RuntimeError) and _THREADS in str(error):
+    elif isinstance(error, RuntimeError) and _NO_THREAD in str(error):
         number = errno.EAGAIN
     return f"this machine has run out of {_EXHAUSTED[number]}" if number in _EXHAUSTED else ""
 
@@ -113,26 +113,26 @@ def by_machine(error: BaseException) -> bool:
 
 
 def exhausted_by_log(log: Path) -> str:
-    """Return the same by the end of a process's log; empty where it says no such thing, or there is no log."""
+    """Return the resource that a process ran out of, by the end of its log; empty where that names none."""
     try:
         with log.open("rb") as file:
             file.seek(max(log.stat().st_size - _END_BYTES, 0))
             end = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    number = next((number for words, number in _LAST_WORDS.items() if words in end), None)
+    number = next((number for words, number in _LOGGED.items() if words in end), None)
     return "" if number is None else f"this machine has run out of {_EXHAUSTED[number]} (see log/{log.name})"
 
 
 def plain(error: BaseException) -> str:
-    """Return an error's text; of the operating system's the file, where it is known, and what is wrong."""
+    """Return the text of an error; of one of the operating system, the file, where known, and what is wrong with it."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
-def no_result(directory: Path, error: Exception) -> str:
-    """One sentence on a directory that is no run's, with the remedy."""
+def not_a_result(directory: Path, error: Exception) -> str:
+    """Return why a directory is not the result of a run, and the remedy."""
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         there = directory.is_dir()
         why = f"it has no {Path(error.filename).name}" if there else "there is no such directory"

@@ -13,22 +13,22 @@ from mrclab.lab.capture.pcapng import CapturedFrame
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.history import Record
 
-_LOOK = 0.05  # seconds between two reads of the history
-_LATE = 0.2  # seconds that a frame may wait in its socket
+_READ_S = 0.05  # seconds between two reads of the history
+_IN_SOCKET_S = 0.2  # seconds that a frame may wait in its socket
 _NANO = 1_000_000_000
-MARKS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
+VERBS = {"fault.begin": "begins", "fault.end": "ends", "fault.edge": "changes"}
 
 
 class Faults:
-    """Follows the faults in a running lab's history; times in nanoseconds since the epoch."""
+    """Faults that are being recorded in a running lab's history, with times in nanoseconds since the epoch."""
 
     def __init__(self, path: Path) -> None:
         self._tail = history.Tail(path, from_end=True)
         self.close = self._tail.close
 
     def new(self) -> list[tuple[int, Record]]:
-        """Return the faults recorded since the last call."""
-        records = [record for record in self._tail.records() if record.kind in MARKS]
+        """Return the begins, changes and ends of faults recorded since the last call."""
+        records = [record for record in self._tail.records() if record.kind in VERBS]
         offset = time.time_ns() - time.monotonic_ns()
         return [(round(record.t * _NANO) + offset, record) for record in records]
 
@@ -42,10 +42,10 @@ class _PendingFile:
     path: Path
 
 
-def phrase(record: Record) -> str:
-    """A comment: `core-link begins: cable t0-p1-1/t1-p1-2 down`."""
+def comment_on(record: Record) -> str:
+    """The text of a comment: `core-link begins: cable t0-p1-1/t1-p1-2 down`."""
     what = record.get("text") or record.get("link") or record.get("fault_kind", "")
-    return f"{record['fault']} {MARKS[record.kind]}: {what}".rstrip(": ")
+    return f"{record['fault']} {VERBS[record.kind]}: {what}".rstrip(": ")
 
 
 def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:
@@ -54,8 +54,8 @@ def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], b
         writer = pcapng.PcapngWriter(file, taps.interfaces)
         while not enough(writer.frames):
             for _, record in faults.new():
-                writer.comment(phrase(record))
-            for frame in sorted(taps.frames(_LOOK), key=lambda each: each.time):
+                writer.comment(comment_on(record))
+            for frame in sorted(taps.frames(_READ_S), key=lambda each: each.time):
                 writer.write(frame)
         return writer.frames
 
@@ -67,21 +67,22 @@ class AroundFaults:
         self._taps, self._faults, self._folder = taps, faults, folder
         self._before, self._after = round(before * _NANO), round(after * _NANO)
         self._ring: deque[CapturedFrame] = deque()
-        self._notes: deque[tuple[int, str]] = deque()
+        self._comments: deque[tuple[int, str]] = deque()
         self._pending: list[_PendingFile] = []
         self.files: list[Path] = []
 
     def step(self) -> None:
         """Read new frames and faults; write the files whose time span is complete."""
-        self._ring.extend(self._taps.frames(_LOOK))
+        self._ring.extend(self._taps.frames(_READ_S))
         for at, record in self._faults.new():
-            self._notes.append((at, phrase(record)))
+            self._comments.append((at, comment_on(record)))
             if record.kind == "fault.begin":
                 self._schedule(at, str(record["fault"]))
-        now = time.time_ns()
-        self._forget(now - self._before - self._after - 2 * round(_LATE * _NANO))
-        for due in [each for each in self._pending if each.until + round(_LATE * _NANO) < now]:
+        arrived = time.time_ns() - round(_IN_SOCKET_S * _NANO)  # all frames up to then have been read
+        for due in [each for each in self._pending if each.until < arrived]:
             self._write(due)
+        reported = arrived - self._after - round(_IN_SOCKET_S * _NANO)  # faults before that have been read
+        self._forget(min([reported, *(each.at for each in self._pending)]) - self._before)
 
     def finish(self) -> None:
         """Write the files still due, with the frames captured so far."""
@@ -98,13 +99,13 @@ class AroundFaults:
     def _forget(self, before: int) -> None:
         while self._ring and self._ring[0].time < before:
             self._ring.popleft()
-        while self._notes and self._notes[0][0] < before:
-            self._notes.popleft()
+        while self._comments and self._comments[0][0] < before:
+            self._comments.popleft()
 
     def _write(self, due: _PendingFile) -> None:
         begin = due.at - self._before
         frames = (frame for frame in self._ring if begin <= frame.time <= due.until)
-        notes = [(at, text) for at, text in self._notes if begin <= at <= due.until]
-        pcapng.store(due.path, self._taps.interfaces, frames, notes)
+        comments = [(at, text) for at, text in self._comments if begin <= at <= due.until]
+        pcapng.store(due.path, self._taps.interfaces, frames, comments)
         self._pending.remove(due)
         self.files.append(due.path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mrclab.lab import history
 from mrclab.lab.capture import packets, pcapng
-from mrclab.lab.capture.recorders import MARKS, phrase
+from mrclab.lab.capture.recorders import VERBS, comment_on
 from mrclab.lab.capture.where import cables
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class RunTrace:
         taps = self._taps
         assert taps is not None
         log = directory / "history.jsonl"
-        notes = []
+        comments = []
         if log.exists():
-            notes = [(round(record.t * 1e9), phrase(record)) for record in history.load(log).of(*MARKS)]
-        pcapng.store(directory / f"{NAME}.pcapng", taps.interfaces, taps.frames, notes)
+            comments = [(round(record.t * 1e9), comment_on(record)) for record in history.load(log).of(*VERBS)]
+        pcapng.store(directory / f"{NAME}.pcapng", taps.interfaces, taps.frames, comments)
         if importlib.util.find_spec("pyarrow") is not None:
             packets.write_parquet(directory / f"{NAME}.parquet", sorted(self._rows, key=lambda each: int(each[0])))
         if not self._rows:

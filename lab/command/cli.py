@@ -1,4 +1,4 @@
-"""The command `mrclab`: the module of each command, which is loaded when the command is called."""
+"""The command `mrclab`: the modules of its commands, each loaded when its command is called."""
 
 import importlib
 import sys
@@ -13,37 +13,37 @@ from mrclab.lab.command import ending
 from mrclab.lab.command.live import shortcut
 from mrclab.topo.linux.paths import RUN_DIR
 
-_HERE, _EXPERIMENTS = "mrclab.lab.command.", "mrclab.experiments."
+_LAB, _EXPERIMENTS = "mrclab.lab.command.", "mrclab.experiments."
 PANELS: dict[str, dict[str, str]] = {
     "Start here": {
-        "run": _HERE + "runs.scenarios",
-        "up": _HERE + "live.up",
-        "ui": _HERE + "live.ui",
-        "send": _HERE + "runs.send",
-        "train": _HERE + "runs.train",
-        "grade": _HERE + "grade",
-        "doctor": _HERE + "machine",
-        "clean": _HERE + "machine",
+        "run": _LAB + "runs.scenarios",
+        "up": _LAB + "live.up",
+        "ui": _LAB + "live.ui",
+        "send": _LAB + "runs.send",
+        "train": _LAB + "runs.train",
+        "grade": _LAB + "grade",
+        "doctor": _LAB + "machine",
+        "clean": _LAB + "machine",
     },
     "Scenarios and results": {
-        "plan": _HERE + "runs.scenarios",
-        "suite": _HERE + "runs.suitecli",
-        "report": _HERE + "runs.scenarios",
-        "compare": _HERE + "runs.suitecli",
-        "schema": _HERE + "runs.suitecli",
-        "slowdown": _HERE + "runs.slowdown",
-        "packets": _HERE + "runs.packets",
+        "plan": _LAB + "runs.scenarios",
+        "suite": _LAB + "runs.suitecli",
+        "report": _LAB + "runs.scenarios",
+        "compare": _LAB + "runs.suitecli",
+        "schema": _LAB + "runs.suitecli",
+        "slowdown": _LAB + "runs.slowdown",
+        "packets": _LAB + "runs.packets",
     },
     "Operate the lab that runs": {
         **dict.fromkeys(
             ("status", "map", "deny", "undeny", "drain", "undrain", "precheck", "p4sh", "exec"),
-            _HERE + "live.operations",
+            _LAB + "live.operations",
         ),
-        "capture": _HERE + "live.capture",
-        "watch": _HERE + "live.secondterminal",
-        "do": _HERE + "live.secondterminal",
+        "capture": _LAB + "live.capture",
+        "watch": _LAB + "live.secondterminal",
+        "do": _LAB + "live.secondterminal",
     },
-    "Commands of its prompt": dict.fromkeys(shortcut.NAMES, _HERE + "live.secondterminal"),
+    "Commands of its prompt": dict.fromkeys(shortcut.NAMES, _LAB + "live.secondterminal"),
     "Experiments": {
         "campaign": _EXPERIMENTS + "campaign.cli",
         "figure": _EXPERIMENTS + "campaign.figure",
@@ -51,22 +51,22 @@ PANELS: dict[str, dict[str, str]] = {
         "survey": _EXPERIMENTS + "survey.cli",
         "soak": _EXPERIMENTS + "soak.cli",
         "explore": _EXPERIMENTS + "explore.cli",
-        "bench": _HERE + "machine",
+        "bench": _LAB + "machine",
     },
 }
 """Command → module whose `app` has it, in the order of the help."""
 
 
 class _Commands(MutableMapping[str, Any]):
-    """Commands by name; each command's module is loaded when the command is looked up."""
+    """Commands by name; a module is loaded when a command of it is looked up."""
 
     def __init__(self) -> None:
-        self._places = {name: (panel, module) for panel, them in PANELS.items() for name, module in them.items()}
+        self._modules = {name: (panel, module) for panel, modules in PANELS.items() for name, module in modules.items()}
         self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            panel, module = self._places[name]
+            panel, module = self._modules[name]
             try:
                 group: Any = typer.main.get_group(importlib.import_module(module).app)
             except KeyError as error:  # a KeyError says that there is no such command
@@ -79,19 +79,19 @@ class _Commands(MutableMapping[str, Any]):
         self._loaded[name] = command
 
     def __delitem__(self, name: str) -> None:
-        del self._places[name]
+        del self._modules[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._places
+        return name in self._modules
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._modules)
 
 
-class _Anywhere(TyperGroup):
+class _CommandGroup(TyperGroup):
     """Accepts the global options behind the command as well, and loads only the command that is called."""
 
     def __init__(self, **settings: Any) -> None:
@@ -101,17 +101,17 @@ class _Anywhere(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move `--run-dir DIR` to the front from anywhere before a `--`."""
         end = args.index("--") if "--" in args else len(args)
-        words, found = args[:end], []
+        words, found = args[:end], list[str]()
         for at in [at for at, word in enumerate(words) if word.split("=")[0] == "--run-dir"][::-1]:
             size = 1 if "=" in words[at] else 2
-            found += words[at : at + size]
+            found[:0] = words[at : at + size]
             del words[at : at + size]
         return super().parse_args(ctx, [*found, *words, *args[end:]])
 
 
 app = typer.Typer(
     name="mrclab",
-    cls=_Anywhere,
+    cls=_CommandGroup,
     help="Emulates a multi-plane SRv6/P4 fabric, sprays MRC over it, and breaks it while it runs.",
     no_args_is_help=True,
     add_completion=False,
@@ -128,14 +128,14 @@ def _version(requested: bool) -> None:
 
 
 @app.callback()
-def place(
+def global_options(
     context: typer.Context,
     run_dir: Annotated[Path, typer.Option(help="where the running lab keeps sockets and files")] = RUN_DIR,
     version: Annotated[  # noqa: ARG001 - its callback does it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Options that go before every command."""
+    """Options of every command, before or behind its name."""
     context.obj = run_dir.absolute()
 
 

@@ -20,7 +20,7 @@ from mrclab.topo.linux import processes, state
 from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.linux.switches import targets
 
-_BUSY_S = 0.5  # seconds over which is seen what a hypervisor takes
+_BUSY_S = 0.5  # seconds of work during which the time that a hypervisor takes is measured
 _ONLY_ROOT = "only root can try"
 _SETUP = "run `sudo make setup`"
 
@@ -72,12 +72,12 @@ def try_faults() -> list[MachineCheck]:
 
 def backends(checks: list[MachineCheck]) -> dict[str, str]:
     """Return the implementation that the lab would use for each part."""
-    good = {check.name: check.ok for check in checks}
+    works = {check.name: check.ok for check in checks}
     return {
         "switches": targets.choose().name,
-        "loss, drop and corruption on cables": "nftables" if good["nftables netdev"] else "none",
+        "loss, drop and corruption on cables": "nftables" if works["nftables netdev"] else "none",
         "delay and reordering on cables": "relay process, whose draws follow the seed",
-        "p4c": "make p4" if good["p4c"] else "the committed p4src/build",
+        "p4c": "make p4" if works["p4c"] else "the committed p4src/build",
     }
 
 
@@ -129,7 +129,7 @@ def _program(name: str, package: str) -> MachineCheck:
 def _namespaces() -> MachineCheck:
     if os.geteuid() != 0:
         return MachineCheck("network namespaces", True, _ONLY_ROOT)
-    ok = Path("/proc/self/ns/net").exists() and _quiet("unshare", "--net", "true")
+    ok = Path("/proc/self/ns/net").exists() and _succeeds("unshare", "--net", "true")
     return MachineCheck(
         "network namespaces", ok, "can be made" if ok else "cannot be made here", "run as root, outside containers"
     )
@@ -143,14 +143,14 @@ def _nftables() -> MachineCheck:
         "add table netdev t; add chain netdev t c { type filter hook ingress device lo priority 0; };"
         " add rule netdev t c numgen random mod 100 < 1 drop; add rule netdev t c fwd to lo"
     )
-    ok = _quiet("unshare", "--net", "nft", rule)
+    ok = _succeeds("unshare", "--net", "nft", rule)
     return MachineCheck("nftables netdev", ok, "works" if ok else "does not work", "use a kernel with nf_tables_netdev")
 
 
 def _netem() -> MachineCheck:
     if os.geteuid() != 0:
         return MachineCheck("netem", True, _ONLY_ROOT, "", False)
-    ok = _quiet("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    ok = _succeeds("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     return MachineCheck(
         "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
     )
@@ -212,7 +212,7 @@ def _running(run_dir: Path) -> MachineCheck:
     return MachineCheck("other labs", not found, "; ".join(found) or "none", "; ".join(remedies), False)
 
 
-def _quiet(*argv: str) -> bool:
+def _succeeds(*argv: str) -> bool:
     try:
         return subprocess.run(argv, capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

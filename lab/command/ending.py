@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
-from mrclab.lab.run.interrupts import guarded, unsubscribe
+from mrclab.lab.run.interrupts import guarded, ignore_signals
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
 
@@ -39,9 +39,9 @@ def run(command: Callable[[], object]) -> NoReturn:
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):  # typer ends so, and is silent
             _print("mrclab: interrupted")
     except BaseException as error:
-        unsubscribe()
+        ignore_signals()
         status = _report(error)
-    unsubscribe()
+    ignore_signals()
     printed.flush()
     if printed.error:
         lost = f"mrclab: its output was lost: {printed.error}; its files were written"

@@ -1,4 +1,4 @@
-"""The program `mrclab`: errors while the command line is being loaded are one sentence, too."""
+"""The program `mrclab`: loads no more than the command needs; errors meanwhile are one sentence as well."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from mrclab import compiled, starting
 
 
 def main() -> None:
-    """Load the command line and run it; status 130 after Ctrl-C meanwhile, 2 where only plain Python would run."""
+    """Load the command line and run it; status 130 after Ctrl-C, 2 where compiled modules are asked for and missing."""
     starting.quickly()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # pictures multiply no matrices, and threads may be few
     try:

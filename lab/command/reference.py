@@ -31,7 +31,7 @@ def _lines() -> Iterator[str]:
     yield "`python -m mrclab.lab.command.reference`."
     for name in sorted(set(group.commands) - set(NAMES)):
         command = group.commands[name]
-        yield from ("", f"## mrclab {name}", "", _cell(command.help or ""), "")
+        yield from ("", f"## mrclab {name}", "", _one_line(command.help or ""), "")
         arguments = [_argument(param) for param in command.params if param.param_type_name == "argument"]
         yield "    " + " ".join(["mrclab", name, *arguments])
         rows = [row for row in map(_row, command.params) if row]
@@ -43,7 +43,7 @@ def _lines() -> Iterator[str]:
     commands = sorted(COMMANDS.values(), key=lambda each: each.name)
     typed = [(f"`{each.usage}`", f"{each.meaning}." + (f" {each.more}" if each.more else "")) for each in commands]
     typed += [(f"`{usage}`", f"{meaning} (only at the prompt itself)") for usage, meaning in LOCAL.items()]
-    yield from ("", markdown(("Command", "Does"), [tuple(map(_bar, cells)) for cells in typed]))
+    yield from ("", markdown(("Command", "Does"), [tuple(map(_escaped, cells)) for cells in typed]))
 
 
 def _argument(param: Any) -> str:
@@ -55,20 +55,20 @@ def _argument(param: Any) -> str:
 def _row(param: Any) -> tuple[str, str] | None:
     if param.name == "help" or getattr(param, "hidden", False):
         return None
-    text = _cell(getattr(param, "help", None) or "")
+    text = _one_line(getattr(param, "help", None) or "")
     if param.param_type_name == "argument":
-        return (f"`{_bar(_argument(param))}`", text) if text else None
+        return (f"`{_escaped(_argument(param))}`", text) if text else None
     names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
     kind = "" if param.is_flag else f" {(param.metavar or param.name).upper()}"
     default = "" if param.is_flag or param.default in {None, "", False} else f" (default: `{param.default}`)"
     return f"{names}{kind}", f"{text}{default}"
 
 
-def _cell(text: str) -> str:
-    return _bar(" ".join(text.split()))
+def _one_line(text: str) -> str:
+    return _escaped(" ".join(text.split()))
 
 
-def _bar(text: str) -> str:
+def _escaped(text: str) -> str:
     return text.replace("|", "\\|")
 
 

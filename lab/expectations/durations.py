@@ -212,7 +212,7 @@ class Latency(DurationExpectation):
 
 @EXPECTATIONS.register
 class Rtt(Selected, DurationExpectation):
-    """A percentile of the RTT that senders measured, which shows queueing delay."""
+    """A percentile of the smoothed RTT of senders, which shows queueing delay."""
 
     kind: Literal["rtt"]
     window: KnownWindow
@@ -231,6 +231,6 @@ class Rtt(Selected, DurationExpectation):
         return quantile(values, self.percentile / 100)
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The smoothed RTT of the senders' QPs."""
+        """The percentile over the samples of all sending QPs."""
         figure = f"percentile {self.percentile:g} of the RTT{self.subject}"
         return self.answer(measures, figure, self.measured_seconds(measures), "")

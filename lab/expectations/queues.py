@@ -55,7 +55,7 @@ class QueueDepth(BaseExpectation):
     kind: Literal["queue_depth"]
     window: KnownWindow | None = Field(default=None, description="default: from the first traffic to the last")
     element: str | None = Field(default=None, description="a switch, or a cable: the ports at its ends")
-    percentile: float = Field(default=100, ge=0, le=100, description="of a port's samples, four a second")
+    percentile: float = Field(default=100, ge=0, le=100, description="of a port's samples")
     at_least: DepthField | None = None
     at_most: DepthField | None = None
 

@@ -30,8 +30,8 @@ DEFAULT_KINDS = (
     "switch_reboot", "wrong_entry",
 )  # fmt: skip
 """Kinds drawn where none are named. Fixed, order included, so that a seed draws the same plan whatever is installed."""
-Planes = frozenset[int]  # in which a host's NIC cable is broken
-Uplinks = tuple[tuple[int, int], ...]  # (plane, uplink) that are broken at a T0 group, sorted
+Planes = frozenset[int]  # planes whose cable to a host's NIC is broken
+Uplinks = tuple[tuple[int, int], ...]  # (plane, uplink) of the broken uplinks of a T0 group, sorted
 
 if TYPE_CHECKING:
     DrawnKind: TypeAlias = str
@@ -55,7 +55,7 @@ class RunChaos(RunParts):
         Otherwise all faults due meanwhile would begin at once, and leave some hosts no path.
         """
         self._clock += min(max(0.0, now - self._began), _LONGEST_STEP)
-        self._began = now  # of the step that follows
+        self._began = now  # the next step counts from here
         done = self._line.advance(self._clock, {})
         self.finished = not self._line.pending and self._clock >= self.fault.duration
         self.due = min(self._line.next_due(), now + max(0.0, self.fault.duration - self._clock))
@@ -138,8 +138,7 @@ class Chaos(CompositeFault):
         probe.inject()
         probe.wait_until_over()
         begun, ended = probe.records("fault.begin"), probe.records("fault.end")
-        every = len(begun) > 1 and len(begun) == len(ended)
-        probe.expect(every, f"{len(begun)} faults began, {len(ended)} ended")
+        probe.expect(len(begun) > 1 and len(begun) == len(ended), f"{len(begun)} faults began, {len(ended)} ended")
 
 
 class IntactPaths:
@@ -163,41 +162,41 @@ class IntactPaths:
 
     def least(self, broken: Iterable[str]) -> int:
         """Count intact paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
-        missing, lost = self._by_place(broken)
+        nics, uplinks = self._broken(broken)
         inside: list[int] = []
-        places: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
+        groups: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
         for group, size in self._sizes.items():
-            hosts = list(missing[group].values())
-            kinds = {planes: hosts.count(planes) for planes in hosts}
+            hosts = list(nics[group].values())
+            counts = {planes: hosts.count(planes) for planes in hosts}
             if len(hosts) < size:
-                kinds[frozenset()] = kinds.get(frozenset(), 0) + size - len(hosts)
-            uplinks = tuple(sorted(lost[group]))
-            for planes in kinds:
-                places[uplinks, planes].add(group)
-            for one, other in combinations_with_replacement(kinds, 2):
-                if one != other or kinds[one] > 1:
+                counts[frozenset()] = counts.get(frozenset(), 0) + size - len(hosts)
+            for planes in counts:
+                groups[tuple(sorted(uplinks[group])), planes].add(group)
+            for one, other in combinations_with_replacement(counts, 2):
+                if one != other or counts[one] > 1:
                     inside.append(len(self._planes) - len(one | other))
         across = [
             self._between(one, other)
-            for one, other in combinations_with_replacement(places, 2)
-            if len(places[one] | places[other]) > 1
+            for one, other in combinations_with_replacement(groups, 2)
+            if len(groups[one] | groups[other]) > 1
         ]
         return min([*inside, *across], default=0)
 
-    def _by_place(self, broken: Iterable[str]) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
-        missing: dict[int, dict[str, Planes]] = defaultdict(dict)
-        lost: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        for link in broken:
+    def _broken(self, links: Iterable[str]) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
+        """Return by group the planes that hosts have lost, by host, and the (plane, uplink) of broken uplinks."""
+        nics: dict[int, dict[str, Planes]] = defaultdict(dict)
+        uplinks: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        for link in links:
             if link in self._nic:
                 host, group, plane = self._nic[link]
-                missing[group][host] = missing[group].get(host, frozenset()) | {plane}
+                nics[group][host] = nics[group].get(host, frozenset()) | {plane}
             elif link in self._up:
                 group, plane, uplink = self._up[link]
-                lost[group].add((plane, uplink))
-        return missing, lost
+                uplinks[group].add((plane, uplink))
+        return nics, uplinks
 
     def _between(self, one: tuple[Uplinks, Planes], other: tuple[Uplinks, Planes]) -> int:
         """Count the intact paths between two hosts of different groups."""
         planes = [plane for plane in self._planes if plane not in one[1] | other[1]]
-        gone = {entry for entry in (*one[0], *other[0]) if entry[0] in planes}
-        return len(planes) * self._uplinks - len(gone)
+        broken = {(plane, uplink) for plane, uplink in (*one[0], *other[0]) if plane in planes}
+        return len(planes) * self._uplinks - len(broken)

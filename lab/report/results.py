@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mrclab.lab import history, machine
-from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, no_result, plain
+from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, not_a_result, plain
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
@@ -163,9 +163,9 @@ def read_file(directory: Path, name: str) -> dict[str, Any]:
     try:
         found = json.loads(files.read_bytes(directory / name, follow=False))
     except (OSError, ValueError, RecursionError) as error:
-        raise LabError(no_result(directory, error)) from None
+        raise LabError(not_a_result(directory, error)) from None
     if not isinstance(found, dict):
-        raise LabError(no_result(directory, ValueError(f"{name} is not what a run writes")))
+        raise LabError(not_a_result(directory, ValueError(f"{name} is not what a run writes")))
     return found
 
 
@@ -214,7 +214,7 @@ def foreign(directory: Path) -> Iterator[None]:
         raise
     except _HOSTILE as error:
         what = ValueError(f"its history makes no sense ({type(error).__name__}: {' '.join(str(error).split())[:100]})")
-        raise LabError(no_result(directory, what)) from error
+        raise LabError(not_a_result(directory, what)) from error
 
 
 @contextmanager
@@ -248,7 +248,7 @@ def _load(directory: Path, known: Loaded | None) -> CollectedRun:
         if known is None:
             _check_fabric(directory / "fabric.yaml")
     except (OSError, ValueError, RecursionError) as error:
-        raise LabError(no_result(directory, error)) from None
+        raise LabError(not_a_result(directory, error)) from None
     source = str(directory / "scenario.yaml")
     if known is not None and known.text == text:
         loaded = Loaded(known.scenario, known.fabric, known.content, source)

@@ -1,4 +1,4 @@
-"""Signal handling: Ctrl-C, SIGTERM and SIGHUP end a lab once and in order, whenever they arrive.
+"""Signal handling: Ctrl-C, SIGTERM and SIGHUP end a lab once and in order, whenever they come.
 
 The first signal raises KeyboardInterrupt in the main thread; later ones are ignored, so that the clean-up it starts
 is never interrupted itself. After `shield` nothing is raised any more; the caller reads `pending` afterwards.
@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_AGAIN_S = 0.01  # seconds until a signal comes again
+_REPEAT_S = 0.01  # seconds until a signal comes again
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 class Interrupts:
     """State of the guard: the signal seen, and whether one may still raise."""
 
-    def __init__(self, *, again: bool = False) -> None:
+    def __init__(self, *, each_raises: bool = False) -> None:
         self.seen: int | None = None
-        self._again = again  # every signal raises, not only the first
+        self._each_raises = each_raises  # and not only the first
         self._shielded = False
-        self._to_note = 0  # signals that do not raise yet
+        self._deferred = 0  # signals to come that do not raise
         self._raised = False
-        self.noted: Callable[[], None] = lambda: None  # called by a signal that is only noted
+        self.on_deferred: Callable[[], None] = lambda: None  # called when one of them comes
 
     def defer(self) -> None:
         """From now on, record the first signal in `seen` only; the second one raises."""
-        self._to_note = 1
+        self._deferred = 1
 
     def shield(self) -> None:
         """From now on, record signals only."""
@@ -45,15 +45,15 @@ class Interrupts:
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Signal handler."""
         self.seen = self.seen or number
-        if self._to_note:
-            self._to_note -= 1
-            self.noted()
+        if self._deferred:
+            self._deferred -= 1
+            self.on_deferred()
         elif not (self._shielded or self._raised):
-            self._raised = not self._again
+            self._raised = not self._each_raises
             raise KeyboardInterrupt
 
-    def settle(self) -> None:
-        """Note that a signal ended the block inside, and this one with it: raise nothing any more."""
+    def stop_raising(self) -> None:
+        """Raise nothing from now on: a signal ended an inner block, and the process ends with it."""
         self._raised = True
 
     def swallowed(self, unraisable: "sys.UnraisableHookArgs") -> bool:
@@ -62,7 +62,7 @@ class Interrupts:
             return False
         if not self._shielded and self.seen is not None:
             self._raised = False
-            threading.Timer(_AGAIN_S, os.kill, (os.getpid(), self.seen)).start()
+            threading.Timer(_REPEAT_S, os.kill, (os.getpid(), self.seen)).start()
         return True
 
 
@@ -72,7 +72,7 @@ def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
 
     `outermost`: only Ctrl-C, each time that it comes, as Python does by itself.
     """
-    guard = Interrupts(again=outermost)
+    guard = Interrupts(each_raises=outermost)
     hook = sys.unraisablehook
     before = {number: signal.signal(number, guard.handle) for number in (_SIGNALS[:1] if outermost else _SIGNALS)}
     sys.unraisablehook = lambda args: None if guard.swallowed(args) else hook(args)
@@ -84,11 +84,11 @@ def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
         for number, handler in before.items():
             outer = getattr(handler, "__self__", None)
             if guard.seen is not None and isinstance(outer, Interrupts):
-                outer.settle()
+                outer.stop_raising()
             signal.signal(number, handler)
 
 
-def unsubscribe() -> None:
+def ignore_signals() -> None:
     """Ignore signals from now on: this process exits in a moment, with the status that is already decided."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

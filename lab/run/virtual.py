@@ -86,7 +86,7 @@ class VirtualWorld:
         self.snapshot, self.last_output = sim.snapshot, sim.last_output
         self.stuck, self.deadlocked, self.open_loop = sim.stuck, sim.deadlocked, sim.open_loop
         sim.check_interrupt = self._check_interrupt
-        interrupts.noted = self._sim.halt
+        interrupts.on_deferred = self._sim.halt
         self.injector: FaultInjector = self._sim.injector
         self.record(WorldBegin(world=NAME), 0.0)
 

@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import override
 
 from mrclab.lab import history
-from mrclab.lab.errors import LabError, no_result
+from mrclab.lab.errors import LabError, not_a_result
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.history import Record
 from mrclab.lab.report import results
@@ -87,9 +87,9 @@ class Replay(Source):
             records = history.load(directory / "history.jsonl").records
             result = results.read_file(directory, "result.json")
         except SpecError as error:
-            raise LabError(no_result(directory, ValueError(results.unreadable("fabric.yaml", error)))) from None
+            raise LabError(not_a_result(directory, ValueError(results.unreadable("fabric.yaml", error)))) from None
         except (OSError, ValueError, RecursionError) as error:
-            raise LabError(no_result(directory, error)) from None
+            raise LabError(not_a_result(directory, error)) from None
         with results.foreign(directory):
             super().__init__(directory.name, fabric, len(records) + _SHORT_FRAMES)
             judged = [

@@ -141,6 +141,7 @@ def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp
         ["status", "--run-dir", "DIR"],
         ["status", "--run-dir=DIR", "--json"],
         ["deny", "plane", "--run-dir", "DIR", "3"],
+        ["--run-dir", "other/lab", "status", "--run-dir", "DIR"],  # the last one counts, as of every option
     ],
 )
 def test_the_run_directory_may_be_named_behind_the_command_too(tmp_path, monkeypatch, words):
@@ -389,7 +390,7 @@ def test_a_command_whose_module_raises_a_key_error_is_not_called_unknown(tmp_pat
     (tmp_path / "broken_command.py").write_text("{}['left out']\n")
     monkeypatch.syspath_prepend(tmp_path)
     commands = cli._Commands()
-    commands._places["run"] = ("Run", "broken_command")
+    commands._modules["run"] = ("Run", "broken_command")
     with pytest.raises(ImportError, match="broken_command cannot be imported: KeyError 'left out'"):
         commands.get("run")
 

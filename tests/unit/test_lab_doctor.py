@@ -46,7 +46,7 @@ def test_a_lab_is_found_wherever_it_is_and_so_are_processes_that_a_killed_one_le
 
 def test_without_root_nothing_is_called_unfit_that_only_root_can_try(monkeypatch):
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(doctor, "_quiet", lambda *_: False)
+    monkeypatch.setattr(doctor, "_succeeds", lambda *_: False)
     checks = {check.name: check for check in doctor.examine()}
     for name in ("network namespaces", "nftables netdev", "netem"):
         assert (checks[name].ok, checks[name].found) == (True, "only root can try")

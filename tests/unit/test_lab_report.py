@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import re
 import statistics
@@ -244,6 +245,18 @@ def test_queues_that_were_empty_all_the_time_are_drawn_without_a_word_of_matplot
         gauge.add(m.start + number / 4, 0.0)
     fabric._depths(axes[0], m, {"t0-p1-1-1": gauge})
     assert axes[0].get_ylim()[1] > 1
+
+
+@pytest.mark.parametrize("every", [20e-6, 0.25, 2.0])
+def test_queues_have_no_line_while_their_switch_is_silent(every):
+    _, axes = style.panels([1.0])
+    m = measures()
+    gauge = Gauge()
+    for number in (0, 1, 2, 3, 7, 8, 9):
+        gauge.add(m.start + number * every, 1.0)
+    fabric._depths(axes[0], m, {"t0-p1-1-1": gauge})
+    values = list(axes[0].lines[0].get_ydata())
+    assert [math.isnan(value) for value in values] == [False] * 4 + [True] + [False] * 3
 
 
 def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):

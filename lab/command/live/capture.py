@@ -1,4 +1,4 @@
-"""The command `mrclab capture`: frames of the running lab into pcapng files. Parses arguments only."""
+"""The command `mrclab capture`: frames of the running lab into pcapng files."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.live.operations import err, out, running_lab
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, plain
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.input.quantities import parse_duration
@@ -69,8 +69,7 @@ def capture(
         target.mkdir(parents=True, exist_ok=True)
         taps = Taps(lab.run_dir, links)
     except OSError as error:
-        why = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-        raise LabError(f"cannot capture: {why}; it needs root and a place to write") from None
+        raise LabError(f"cannot capture: {plain(error)}; it needs root and a place to write") from None
     faults = Faults(lab.run_dir / "history" / "lab.jsonl")
     err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
     try:

@@ -15,7 +15,7 @@ from mrclab.lab.report.plots import style
 from mrclab.lab.scenario.units import show_seconds
 
 _MAX_LINES = 6
-_GAP_S = 0.6  # seconds between two samples of a queue, of which there are four a second, that are not joined by a line
+_GAP = 2.4  # sampling intervals between two samples of a queue that are not joined by a line: some are missing
 READING_S = 1.0  # seconds between two readings of the switches' counters
 
 
@@ -79,9 +79,11 @@ def _growth(counter: CountSeries) -> float:
 def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
     """Samples as they were taken, the deepest of each port in its label, and the thresholds of trimming near them."""
     ends, top = [], 1.0
+    intervals = sorted(after - before for gauge in lines.values() for before, after in pairwise(gauge.times))
+    interval = intervals[len(intervals) // 2] if intervals else math.inf
     for number, (name, gauge) in enumerate(lines.items()):
         colour = style.colour(number)
-        times, values = _with_gaps(gauge, measures.start)
+        times, values = _with_gaps(gauge, measures.start, _GAP * interval)
         axes.plot(times, values, color=colour, linewidth=1.1, marker=".", markersize=2.5)
         deepest = max(gauge.values)
         top = max(top, deepest)
@@ -92,17 +94,16 @@ def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
             axes.axhline(depth, color=style.FAINT, linestyle=":", linewidth=1)
             ends.append((float(depth), f"{where} at {depth}", style.FAINT))
     axes.set_ylim(0, 1.18 * max(1.0, *(y for y, *_ in ends)))
-    gaps = sorted(after - before for gauge in lines.values() for before, after in pairwise(gauge.times))
-    every = f", a sample every {show_seconds(gaps[len(gaps) // 2])}" if gaps else ""
+    every = f", a sample every {show_seconds(interval)}" if intervals else ""
     axes.set_title(f"packets in the data queue{every}")
     style.label_lines(axes, ends)
 
 
-def _with_gaps(gauge: Gauge, start: float) -> tuple[list[float], list[float]]:
-    """Samples, and no number between two of which others are missing: while a switch is silent there is no line."""
+def _with_gaps(gauge: Gauge, start: float, longest: float) -> tuple[list[float], list[float]]:
+    """Samples, and no number between two more than `longest` seconds apart: a silent switch has no line."""
     times, values = [], []
     for n, (t, value) in enumerate(zip(gauge.times, gauge.values, strict=True)):
-        if n and t - gauge.times[n - 1] > _GAP_S:
+        if n and t - gauge.times[n - 1] > longest:
             times.append(t - start)
             values.append(math.nan)
         times.append(t - start)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mrclab.lab.ui.web.server import LivePage
 
 _NICE = 5  # the page gives way to the lab
-_LAST = 10.0  # seconds to tell browsers how it ended, once its parent process is done
-_POLL = 0.05  # seconds
+_OUTCOME_S = 10.0  # seconds in which the outcome still reaches browsers, once the parent process is done
+_POLL_S = 0.05
 
 
 def serve(
@@ -27,7 +27,7 @@ def serve(
 ) -> None:
     """Serve a page; `notify` gets its address once it answers. LabError where the port is taken.
 
-    `attended`: end once standard input has ended, and the lab with it, and browsers are notified.
+    `attended`: end once standard input, and with it the lab, has ended, and browsers know how.
     """
     import uvicorn  # noqa: PLC0415 - slow to import
 
@@ -46,28 +46,28 @@ def serve(
 
     class PageServer(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            _release(page)
+            _end_streams(page)
             super().handle_exit(sig, frame)
 
     server = PageServer(config)
     if attended:
-        threading.Thread(target=_attend, args=(page, server), daemon=True).start()
+        threading.Thread(target=_end_with_input, args=(page, server), daemon=True).start()
     notify(address)
     if browser:
         webbrowser.open(address)
     server.run(sockets=[listener])
 
 
-def _attend(page: "LivePage", server: Any) -> None:
+def _end_with_input(page: "LivePage", server: Any) -> None:
     sys.stdin.read()
-    until = time.monotonic() + _LAST
+    until = time.monotonic() + _OUTCOME_S
     while page.source.outcome() is None and time.monotonic() < until:
-        time.sleep(_POLL)
-    _release(page)
+        time.sleep(_POLL_S)
+    _end_streams(page)
     server.should_exit = True
 
 
-def _release(page: "LivePage") -> None:
-    """Let followers go; a browser that lets go late is ignored."""
+def _end_streams(page: "LivePage") -> None:
+    """End the streams to browsers; an error of a browser that reads on is not logged."""
     page.ending = True
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

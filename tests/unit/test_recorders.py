@@ -1,0 +1,43 @@
+"""Frames around faults: the file of a fault has all of its time, however late it is written."""
+
+import json
+import time
+
+from mrclab.lab.capture import pcapng
+from mrclab.lab.capture.recorders import AroundFaults, Faults
+
+_SECOND = 1_000_000_000
+
+
+class Taps:
+    """Frames that are handed out at the next look."""
+
+    interfaces = (pcapng.Interface("h1-p1", "h1-p1"),)
+
+    def __init__(self):
+        self.come = []
+
+    def frames(self, _timeout):
+        frames, self.come = self.come, []
+        return frames
+
+
+def test_frames_before_a_fault_are_kept_until_its_file_is_written(tmp_path, monkeypatch):
+    history = tmp_path / "lab.jsonl"
+    history.touch()
+    taps = Taps()
+    faults = Faults(history)
+    ring = AroundFaults(taps, faults, tmp_path, before=1.0, after=0.1)
+    now = time.time_ns()
+    times = [now - round(0.9 * _SECOND), now - round(0.1 * _SECOND)]
+    taps.come = [pcapng.CapturedFrame(at, 0, pcapng.INBOUND, b"x" * 60, 60) for at in times]
+    fault = {"t": time.monotonic(), "node": "lab", "kind": "fault.begin", "fault": "cut", "text": "cable down"}
+    history.write_text(json.dumps(fault) + "\n")
+    ring.step()
+    assert ring.files == []
+    monkeypatch.setattr(time, "time_ns", lambda: now + 2 * _SECOND)  # other files were written meanwhile
+    ring.step()
+    assert ring.files == [tmp_path / "cut.pcapng"]
+    _, frames = pcapng.load(ring.files[0])
+    assert [frame.time for frame in frames] == times
+    faults.close()
