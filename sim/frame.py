@@ -15,7 +15,7 @@ from mrclab.topo import srv6
 from mrclab.topo.numbers import HOP_LIMIT, LINK_CHECK_ETHERTYPE, MRC_UDP_PORT
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64
+    from mypy_extensions import i16, i64, u8
 
     from mrclab.hosts.mrc.packets.packet import MrcPacket
     from mrclab.hosts.nic import interface
@@ -78,12 +78,13 @@ class SimFrame(ScheduledEvent):
     leave: i64  # when it leaves the queue it is in
     next_queued: SimFrame | None  # the next in that queue
     size: int  # bytes of the whole Ethernet frame, without FCS
-    dscp: int
-    ecn: int
-    at: int  # uSIDs that switches have shifted out
-    hops: int  # outer hop limit
-    fault: int  # why the first switch drops it, 0 for a good frame
+    dscp: u8
+    ecn: u8
+    at: u8  # uSIDs that switches have shifted out
+    hops: u8  # outer hop limit
+    fault: i16  # why the first switch drops it, 0 for a good frame
     ev: int  # flow label and UDP source port of the inner packet
+    telemetry: list[Hop] | None  # INT records of the switches, written as it leaves their data queues
     usids: tuple[Any, ...] | None  # numbers that paths share, of the outer destination as sent; None: plain IPv6
     trimmable: bool  # an inner IPv6 header and a BTH are there
     trimmed: bool  # the end is cut off
@@ -95,7 +96,6 @@ class SimFrame(ScheduledEvent):
     read: MrcPacket | None  # as its receiver will parse it
     payload: memoryview | None
     raw: bytes | None
-    telemetry: list[Hop] | None  # INT records of the switches, written as it leaves their data queues
 
     def fire(self) -> None:
         """Arrive at the far end of the half-link."""

@@ -95,32 +95,35 @@ class SimSwitchPort:
         rate: float | None,
     ) -> None:
         queue = spec.queue
+        unit = 1
+        if spec.link.rate is not None and rate is not None:  # as long in time as at the fabric's rate
+            unit = round((spec.path_mtu + FULL_HEADER_BYTES) * rate / spec.link.rate)
+        trim_at = 0  # never
+        if spec.trimming:
+            trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
+        interval, bits_per_second = _speed(spec.link.rate_pps, rate)
+        # what each packet needs comes first: compiled, an object's attributes lie in memory in this order
         self._clock = clock
         self.half_link = half_link
         self.next_leaves: i64 = NEVER
         self.register = 0
-        unit = 1
-        if spec.link.rate is not None and rate is not None:  # as long in time as at the fabric's rate
-            unit = round((spec.path_mtu + FULL_HEADER_BYTES) * rate / spec.link.rate)
-        self._trim_at = 0  # 0: never
-        if spec.trimming:
-            self._trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
-        self._trim_from = self._trim_at - (self._trim_at >> 2) if self._trim_at else NEVER  # least depth that may trim
-        interval, bits_per_second = _speed(spec.link.rate_pps, rate)
-        self._interval: i64 = interval
-        self._bits_per_second: i64 = bits_per_second
-        self._last: i64 = -interval
-        self._depth = unit * queue.depth
-        self._control_longest: i64 = _longest_control(queue.control_depth, rate)
-        self.waiting = 0
         self._backlog = 0  # depth of the data queue
+        self._bits_per_second: i64 = bits_per_second
+        self._trim_from = trim_at - (trim_at >> 2) if trim_at else NEVER  # least depth that may trim
+        self._depth = unit * queue.depth
+        self._last: i64 = -interval
+        self._interval: i64 = interval
         self._first: SimFrame | None = None
         self._newest: SimFrame | None = None
+        self.waiting = 0
         self._ecn_min = unit * queue.ecn_min
+        self._data = self._data_bytes = self._control = self._control_bytes = 0
+        self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
+        self._control_free: i64 = 0  # when the link has sent the last packet of the control queue, where bytes count
+        self._control_longest: i64 = _longest_control(queue.control_depth, rate)
+        self._trim_at = trim_at
         # 0: never
         self._ecn_span = unit * (queue.ecn_max - queue.ecn_min) if not to_host or spec.last_hop_ecn else 0
-        self._control_free: i64 = 0  # when the link has sent the last packet of the control queue, where bytes count
-        self.evs: dict[int, list[int]] = {}  # the switch's, of EVs that are watched
         self._others: dict[int, tuple[int, int]] | None = None  # of classes that are rare
         self._clear_counters()
         self.number = number
