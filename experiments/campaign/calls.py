@@ -1,8 +1,8 @@
 """Campaigns from Python: run them, and have their figures with intervals as a table or a picture."""
 
+import contextlib
 import math
 import multiprocessing
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ def campaign(
     if not isinstance(scenario, Scenario):
         raise LabError(f"campaign takes a Scenario, not {scenario!r:.60}; make one with mrclab.Scenario.from_yaml(…)")
     given = _seeds(seeds)
-    processes = (os.cpu_count() or 1) if workers is None else whole(workers, "workers", least=1)
+    processes = None if workers is None else whole(workers, "workers", least=1)
     if not isinstance(flows, bool):
         raise LabError(f"flows is True or False, not {flows!r:.60}")
     with arguments_named():
@@ -52,8 +52,9 @@ def campaign(
         planned = plan.make(scenario.loaded, given, swept, of_variants=own, flows=flows)
         worlds.check(*(setting.loaded() for setting in planned.settings))
         table = journal.Journal(path_of(directory, "directory"))
-        with table.owned():
-            work.do(table.begin(planned), planned, processes)
+        with table.owned(), contextlib.closing(work.done(table.begin(planned), planned, processes)) as rows:
+            for _ in rows:
+                pass
     return table.of(planned)
 
 

@@ -1,7 +1,6 @@
 """The command `mrclab campaign`."""
 
 import contextlib
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mrclab.experiments.campaign import journal, page, plan, work
 from mrclab.experiments.campaign.plan import CampaignPlan
-from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, Variant
@@ -95,12 +93,7 @@ def _work(planned: CampaignPlan, table: journal.Journal, workers: int | None, ra
         err.print(f"{done_before} of {total} runs are done already", highlight=False)
     if done_before == total:
         return
-    left = batch.missing(table, planned)
-    if ray:
-        rows = cluster.rows(left, ray, workers, work.run, work.killed)
-    else:
-        rows = processes.rows(left, workers or os.cpu_count() or 1, work.run, work.killed)
-    with progress.shown(err) as bar, contextlib.closing(batch.keep(table, rows)) as kept:
+    with progress.shown(err) as bar, contextlib.closing(work.done(table, planned, workers, ray)) as kept:
         notify = progress.notifier(bar)
         for number, (job, row) in enumerate(kept, 1):
             if row["state"] != "passed":

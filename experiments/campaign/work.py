@@ -1,16 +1,16 @@
 """A run of a campaign, and its row."""
 
-import contextlib
 import math
+import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.campaign.plan import Job
-from mrclab.experiments.runs import batch, processes
+from mrclab.experiments.runs import batch, cluster, processes
 from mrclab.experiments.runs.batch import MACHINE_FAILED
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import Interrupted, LabError, NoRoom, by_machine, exhausted
@@ -83,15 +83,17 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return f"{name} #{number + 1}" if number else name
 
 
-def do(table: Journal, jobs: Iterable[Job], workers: int, on_row: Callable[[Job, Row], None] = lambda *_: None) -> None:
-    """Do the jobs that have no row, on worker processes; `on_row` is called with each that is kept.
+def done(
+    table: Journal, jobs: Iterable[Job], workers: int | None = None, ray: str = ""
+) -> Generator[tuple[Job, Row], None, None]:
+    """Do the jobs that have no row, on worker processes (None: one per CPU) or a Ray cluster; yield each that is kept.
 
     Raises RunError where the machine kept a run from its end.
     """
     left = batch.missing(table, jobs)
-    with contextlib.closing(batch.keep(table, processes.rows(left, workers, run, killed))) as kept:
-        for job, row in kept:
-            on_row(job, row)
+    if ray:
+        return batch.keep(table, cluster.rows(left, ray, workers, run, killed))
+    return batch.keep(table, processes.rows(left, workers or os.cpu_count() or 1, run, killed))
 
 
 def killed(job: Job) -> Row:

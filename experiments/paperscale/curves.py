@@ -3,6 +3,7 @@
 Runs are those of `mrclab campaign`: a row is kept when its run is done, and no run is done twice.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -165,12 +166,10 @@ def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], Non
     loaded = scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
     planned = plan.make(loaded, sweep.seeds, sweep.swept)
     table = journal.Journal(directory / sweep.name).begin(planned)
-
-    def report(job: plan.Job, row: Row) -> None:
-        done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
-        notify(f"{done}: seed {job.seed}, {row['state']} {row['error']}".rstrip())
-
-    work.do(table, planned, workers, report)
+    with contextlib.closing(work.done(table, planned, workers)) as rows:
+        for job, row in rows:
+            done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
+            notify(f"{done}: seed {job.seed}, {row['state']} {row['error']}".rstrip())
     return table.of(planned)
 
 
