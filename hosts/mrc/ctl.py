@@ -95,7 +95,7 @@ class Ctl:
             raise VerbsError("EINVAL", f"an EV can be set to GOOD or DENIED, not to {state.value}")
         profile = self.ev_profile(number)
         met = entries = sum((entry.port, entry.value) == (port, value) for entry in profile.entries)
-        for qp in self._qps_of(number):
+        for qp in self.qps_of(number):
             for ev in qp.evs.by_value.values():
                 if not profile.same((ev.path.port, ev.api_value), (port, value)):
                     continue
@@ -127,7 +127,8 @@ class Ctl:
         """Events of a profile since the last call."""
         return self.ev_profile(number).poll_events()
 
-    def _qps_of(self, number: int) -> list[MrcQueuePair]:
+    def qps_of(self, number: int) -> list[MrcQueuePair]:
+        """QPs that were made with an EV profile."""
         return [
             qp
             for qp in self._endpoint.verbs.qps.values()

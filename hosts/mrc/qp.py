@@ -14,7 +14,7 @@ from mrclab.hosts.mrc.evs.evprofile import API_STATES, EvProfile
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.probing import Prober
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import AckItem, ControlItem
+from mrclab.hosts.mrc.packets.controlpackets import ControlItem, ReplyItem
 from mrclab.hosts.mrc.packets.packet import MrcPacket
 from mrclab.hosts.mrc.peers import NOMINAL_OVERHEAD, Peer
 from mrclab.hosts.mrc.recovery.sent import TAIL
@@ -258,10 +258,13 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         if not self.owner_died:
             self.endpoint.control.send(item, self.peer, port, besides)
 
+    def _send_nak(self, packet: MrcPacket, syndrome: int) -> None:
+        self.send_control(ReplyItem(self, h.MrcOpcode.ACK, packet.psn, h.Ack(syndrome, self.responder.msn)))
+
     def refuse(self, packet: MrcPacket, refusal: Refusal, now: float) -> None:
         """Fail: a write cannot be placed; notify the peer."""
         self.stats.access_errors += 1
-        self.send_control(AckItem(self, refusal.syndrome, packet.psn, self.responder.msn))
+        self._send_nak(packet, refusal.syndrome)
         self.fail("REM_ACCESS_ERR", refusal.reason, now, at_fault=False)
 
     # --- packets ----------------------------------------------------------------------------------
@@ -272,7 +275,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
             if self.state is _RTS or self.state is _RTR:
                 return self.responder.on_write(packet, now)
             if self.state is QpState.ERROR and not packet.trimmed:
-                self.send_control(AckItem(self, wire.Syndrome.NAK_REMOTE_OPERATION, packet.psn, self.responder.msn))
+                self._send_nak(packet, wire.Syndrome.NAK_REMOTE_OPERATION)
             return 0
         if packet.op == _SACK:  # most of the others
             self.on_sack(packet, now)

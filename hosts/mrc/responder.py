@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.controlpackets import AckItem, NackItem, SackItem
+from mrclab.hosts.mrc.packets.controlpackets import ReplyItem, SackItem
 from mrclab.hosts.mrc.receivelimits import units_of
 from mrclab.hosts.mrc.settings import IDLE_RTTS
 from mrclab.hosts.rdma.packets import wire
@@ -35,6 +35,8 @@ _INACTIVE_RTTS: Final = 16.0  # base RTTs without a packet after which a QP give
 _STREAKS: Final = 1024  # EVs whose marks in a row are counted
 _REQUESTS_SACK: Final = wire.FLAG_ACK_REQUEST | h.FLAG_RTX
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)  # writes above it end a message
+_ACK: Final = int(h.MrcOpcode.ACK)
+_NACK: Final = int(h.MrcOpcode.NACK)
 _NO_MARK: Final = int(h.Mark.NONE)
 _SKIP_ONCE: Final = int(h.Mark.SKIP_ONCE)
 _ERROR: Final = QpState.ERROR
@@ -370,10 +372,12 @@ class MrcResponder(ReceiveHalf):
         if self._ack_due:
             self._ack_due = False
             self._sack_requested = 0
-            self.qp.send_control(AckItem(self.qp, wire.Syndrome.ACK, wrap(self.base - 1 + self.first_psn), self.msn))
+            psn = wrap(self.base - 1 + self.first_psn)
+            self.qp.send_control(ReplyItem(self.qp, _ACK, psn, h.Ack(wire.Syndrome.ACK, self.msn)))
 
     def _nack(self, packet: MrcPacket, reason: h.Reason) -> None:
-        self.qp.send_control(NackItem(self.qp, reason, packet.entropy, packet.psn, packet.timestamp))
+        content = h.Nack(reason, packet.entropy, packet.psn, packet.timestamp)
+        self.qp.send_control(ReplyItem(self.qp, _NACK, 0, content))
 
     def on_probe(self, packet: MrcPacket, probe: h.Probe, now: float) -> None:
         """Respond to a reliability probe at once, with the current state."""

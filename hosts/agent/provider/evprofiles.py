@@ -264,10 +264,9 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def in_use(self, profile: ProgramEvProfile) -> dict[tuple[int, bytes], list[ApiState]]:
         """Return the EVs of all QPs of a profile, and the state of each."""
         found: dict[tuple[int, bytes], list[ApiState]] = {}
-        for qp in self._endpoint.verbs.qps.values():
-            if qp.ev_profile is not None and qp.ev_profile.number == profile.number_online:
-                for port, value, state in self._ctl.query_ev_state(qp.qpn):
-                    found.setdefault((port, value), []).append(state)
+        for qp in self._ctl.qps_of(profile.number_online):
+            for port, value, state in self._ctl.query_ev_state(qp.qpn):
+                found.setdefault((port, value), []).append(state)
         return found
 
     def array(self, profile: ProgramEvProfile) -> list[tuple[bytes, int, int]]:

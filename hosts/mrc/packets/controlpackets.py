@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 _CLASS: Final = h.TC_CONTROL
 _SACK: Final = int(h.MrcOpcode.SACK)
 _NACK: Final = int(h.MrcOpcode.NACK)
-_ACK: Final = int(h.MrcOpcode.ACK)
 
 
 class SackItem:
@@ -47,40 +46,24 @@ class SackItem:
         return path.packet(_CLASS, _SACK, qp.remote_qpn, 0, qp.responder.take_sack(self, now))
 
 
-class NackItem:
-    """A pending NACK."""
+class ReplyItem:
+    """A pending NACK (`op`), or a Transport ACK or NAK."""
 
-    __slots__ = ("entropy", "psn", "qp", "reason", "timestamp")
+    __slots__ = ("content", "op", "psn", "qp")
 
-    def __init__(self, qp: MrcQueuePair, reason: int, entropy: int, psn: int, timestamp: int) -> None:
+    def __init__(self, qp: MrcQueuePair, op: int, psn: int, content: h.Content) -> None:
         self.qp = qp
-        self.reason = reason
-        self.entropy = entropy
+        self.op = op
         self.psn = psn
-        self.timestamp = timestamp
+        self.content = content
 
     def frame(self, path: EvRoute, now: float) -> Frame:
         """Build the frame for a path."""
-        self.qp.stats.nacks_sent += 1
-        content = h.Nack(self.reason, self.entropy, self.psn, self.timestamp)
-        return path.packet(_CLASS, _NACK, self.qp.remote_qpn, 0, content)
+        if self.op == _NACK:
+            self.qp.stats.nacks_sent += 1
+        else:
+            self.qp.stats.acks_sent += 1
+        return path.packet(_CLASS, self.op, self.qp.remote_qpn, self.psn, self.content)
 
 
-class AckItem:
-    """A pending Transport ACK or NAK."""
-
-    __slots__ = ("msn", "psn", "qp", "syndrome")
-
-    def __init__(self, qp: MrcQueuePair, syndrome: int, psn: int, msn: int) -> None:
-        self.qp = qp
-        self.syndrome = syndrome
-        self.psn = psn
-        self.msn = msn
-
-    def frame(self, path: EvRoute, now: float) -> Frame:
-        """Build the frame for a path."""
-        self.qp.stats.acks_sent += 1
-        return path.packet(_CLASS, _ACK, self.qp.remote_qpn, self.psn, h.Ack(self.syndrome, self.msn))
-
-
-ControlItem = SackItem | NackItem | AckItem
+ControlItem = SackItem | ReplyItem
