@@ -15,9 +15,6 @@ from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 
-CYCLE_S = 0.5
-TIMEOUT_S = 0.25
-
 _SOURCE = slice(h.INNER_AT + 8, h.INNER_AT + 24)
 _DESTINATION = slice(h.INNER_AT + 24, h.INNER_AT + 40)
 _PSN_AT = h.BTH_AT + 9
@@ -67,15 +64,18 @@ class _Cycle:
 
 
 class Mapper:
-    """Probes of one host. `send` puts a frame on a port if that is up; `report` takes the record of a cycle."""
+    """Probes of one host. `send` puts a frame on a port if that is up; `report` takes the record of a cycle.
+
+    `cycle` and `timeout` in seconds.
+    """
 
     def __init__(
         self,
         config: NodeConfig,
         send: Callable[[int, Frame], None],
         report: Callable[[dict[str, Any]], object],
-        cycle: float = CYCLE_S,
-        timeout: float = TIMEOUT_S,
+        cycle: float,
+        timeout: float,
     ) -> None:
         self._paths = ProbePaths(config)
         self._own = srv6.to_bytes(srv6.from_text(config.host.address))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
 CONTROLS: Final[Registry] = CONGESTION_CONTROLS["mrc"]
+MAX_WINDOW_BDPS: Final = 1.5
+"""BDPs of the largest window, and the initial one, by default: the same for all controls, so that they start alike."""
 
 
 @dataclass(frozen=True)

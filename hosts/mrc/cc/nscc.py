@@ -17,13 +17,12 @@ from typing import Any, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
+from mrclab.hosts.mrc.cc import CONTROLS, MAX_WINDOW_BDPS, CongestionController, PathFacts
 from mrclab.topo.config.registry import Setting
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
 _NO_DELAY: Final = 0.08  # of a base RTT: less counts as none (1 µs of 12 µs)
 _EWMA: Final = 0.0125  # weight of one delay sample
-_MAX_WINDOW_BDP: Final = 1.5
 _MIN_RTT: Final = 1e-6  # seconds, unless the path is configured as shorter; without delay a sample may be 0
 _NEVER: Final = 1e9  # seconds; a threshold that no delay reaches
 _FULL_PENALTY_SHIFT: Final = 7  # penalty is in 1/128
@@ -148,7 +147,7 @@ def _parameters(facts: PathFacts, config: dict[str, Any]) -> NsccParameters:
 
 def _window_cap(facts: PathFacts, rtt: float) -> float:
     """The largest window of a path with this base RTT, in bytes."""
-    return max(_MAX_WINDOW_BDP * facts.bdp * rtt / facts.base_rtt, facts.mtu)
+    return max(MAX_WINDOW_BDPS * facts.bdp * rtt / facts.base_rtt, facts.mtu)
 
 
 # --- the algorithm ------------------------------------------------------------------------------

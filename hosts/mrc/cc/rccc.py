@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.mrc.cc import CONTROLS, CongestionController, PathFacts
+from mrclab.hosts.mrc.cc import CONTROLS, MAX_WINDOW_BDPS, CongestionController, PathFacts
 from mrclab.topo.config.registry import Setting
 
-_MAX_WINDOW_BDP = 1.5  # initial window, as of the other controls
 _REQUEST_WINDOWS = 0.125  # of the window by which the target moves until it is sent
 
 
@@ -35,7 +34,7 @@ class Rccc(CongestionController):
     def __init__(self, facts: PathFacts, now: float, max_cwnd: float = 0.0) -> None:
         self.mtu = facts.mtu
         self.base_rtt = facts.base_rtt
-        self.most = max(max_cwnd or _MAX_WINDOW_BDP * facts.bdp, float(facts.mtu))
+        self.most = max(max_cwnd or MAX_WINDOW_BDPS * facts.bdp, float(facts.mtu))
         self.credit = self.most
         self.granted = 0.0  # by the receiver, in all
         self.backlog = 0.0  # bytes that are posted or lost, and not sent

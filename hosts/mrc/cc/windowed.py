@@ -6,9 +6,7 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.mrc.cc import CongestionController, PathFacts
-
-_MAX_WINDOW_BDP = 1.5  # initial window as NSCC's, so that comparisons start alike
+from mrclab.hosts.mrc.cc import MAX_WINDOW_BDPS, CongestionController, PathFacts
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -18,7 +16,7 @@ class Windowed(CongestionController):
     def __init__(self, facts: PathFacts, max_cwnd: float) -> None:
         self.mtu = facts.mtu
         self.base_rtt = facts.base_rtt
-        self.max_cwnd = max(max_cwnd or _MAX_WINDOW_BDP * facts.bdp, float(facts.mtu))
+        self.max_cwnd = max(max_cwnd or MAX_WINDOW_BDPS * facts.bdp, float(facts.mtu))
         self.cwnd = self.max_cwnd
 
     def allows(self, size: int) -> bool:

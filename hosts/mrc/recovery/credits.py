@@ -13,6 +13,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from mrclab.hosts.mrc.cc import MAX_WINDOW_BDPS
 from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import OpItem
 from mrclab.hosts.mrc.packets import headers as h
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _PACKETS_A_GRANT: Final = 4
 _RETRY_RTTS: Final = 2.0  # until a sender without credit repeats its request
 _UNITS: Final = 0xFFFFFFFF
-_WINDOW_BDPS: Final = 1.5  # that a sender requests at most, by default
 _PLAUSIBLE_WINDOWS: Final = 8  # between two requests of one sender
 
 
@@ -156,7 +156,7 @@ class Credits:
         config = self._endpoint.config
         bdp = self._rate * config.all_ports * peer.template.base_rtt
         chosen = float(config.transport.cc_config.get("max_cwnd", 0.0)) / h.RCVD_UNIT
-        return 1 + int(max(_WINDOW_BDPS * bdp, chosen))
+        return 1 + int(max(MAX_WINDOW_BDPS * bdp, chosen))
 
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
         """A packet of a peer was trimmed: it will be retransmitted, and needs credit."""

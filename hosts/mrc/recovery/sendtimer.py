@@ -6,19 +6,17 @@ its QP leaves the window of the destination to the other QPs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from mrclab.hosts.mrc.recovery.loss import ROUNDING
 from mrclab.hosts.mrc.recovery.sent import TAIL
 from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
-from mrclab.hosts.rdma.timers import Timer
+from mrclab.hosts.rdma.timers import NEVER, Timer
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
-
-_NEVER: Final = float("inf")
 
 
 class SendTimer(Timer):
@@ -51,7 +49,7 @@ class SendTimer(Timer):
     def _tail_probe_at(self, oldest: float) -> float:
         """Return the time of the next tail loss probe; `oldest` is when the oldest packet in flight was sent."""
         requestor = self._requestor
-        return _NEVER if requestor.unresponsive else self.tail_probe.at(oldest, requestor.last_sent)
+        return NEVER if requestor.unresponsive else self.tail_probe.at(oldest, requestor.last_sent)
 
     @override
     def fire(self, now: float) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mrclab.hosts.rdma.timers import NEVER
+
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
 
-_NEVER: Final = float("inf")
 _STALL_RTTS: Final = 64.0  # base RTTs without progress after which a stall is reported
 
 
@@ -17,17 +18,17 @@ class StallReport:
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
-        self._since = _NEVER  # last progress before the reported stall
+        self._since = NEVER  # last progress before the reported stall
 
     def check(self, requestor: MrcRequestor, since: float, now: float) -> None:
         """Report the state of a requestor whose last progress, or first post, was at `since`."""
         qp = requestor.qp
-        if self._since != _NEVER:
+        if self._since != NEVER:
             if requestor.incomplete and since <= self._since:
                 return
             seconds = (since if requestor.incomplete else now) - self._since
             qp.log("qp.resumed", peer=qp.peer_text, seconds=round(seconds, 9))
-            self._since = _NEVER
+            self._since = NEVER
         if requestor.incomplete and now - since >= _STALL_RTTS * qp.settings.base_rtt:
             self._since = since
             qp.log("qp.stalled", peer=qp.peer_text, since=since, reason=_reason(requestor))

@@ -11,8 +11,8 @@ from typing import Final
 from mrclab.hosts.mrc.recovery.loss import LossDetector
 from mrclab.hosts.mrc.recovery.rtt import RttEstimator
 from mrclab.hosts.mrc.recovery.sent import SentPacket
+from mrclab.hosts.rdma.timers import NEVER
 
-_NEVER: Final = float("inf")
 _EARLIER_RTTS: Final = 0.5  # a packet so much older than the last one need not wait for that one's time
 _MAX_COPIES: Final = 8  # packets that one probe sends again
 _MAX_BACKOFF: Final = 1 << 20
@@ -37,7 +37,7 @@ class TailLossProbe:
         """Return the time of the next probe; `oldest` and `last_sent` are sending times of packets in flight."""
         pto = self._rtt.pto
         if not pto:
-            return _NEVER
+            return NEVER
         early = oldest + pto + _EARLIER_RTTS * self._rtt.srtt
         return max(min(early, last_sent + pto), self._last + pto * self._backoff)
 

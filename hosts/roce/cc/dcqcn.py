@@ -18,13 +18,13 @@ from typing import ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
+from mrclab.hosts.rdma.timers import NEVER
 from mrclab.hosts.roce.cc import CONTROLS, RateControl, RateFacts
 from mrclab.topo.config.nodeconfig import DcqcnSection
 from mrclab.topo.config.registry import Setting
 from mrclab.topo.economy import IdentityCache
 
 _AS_GOOD_AS_LINE: Final = 0.999  # of the line rate: the limiter is released
-_NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class DcqcnState:
     timer_stage: int = 0
     byte_stage: int = 0
     bytes_left: float = 0.0  # until the byte counter ticks
-    alpha_due: float = _NEVER
-    increase_due: float = _NEVER
+    alpha_due: float = NEVER
+    increase_due: float = NEVER
     cuts: int = 0
 
     @property
@@ -133,7 +133,7 @@ def _increase(s: DcqcnState, p: DcqcnParameters) -> None:
     if s.rate >= _AS_GOOD_AS_LINE * p.line_rate:
         s.rate = s.target = p.line_rate
         s.limited = False
-        s.alpha_due = s.increase_due = _NEVER
+        s.alpha_due = s.increase_due = NEVER
 
 
 _shared: Final[IdentityCache[DcqcnParameters]] = IdentityCache(64)  # of QPs with alike ports and destinations
