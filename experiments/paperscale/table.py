@@ -5,12 +5,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mrclab.experiments.runs.store import RunStore
+from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import error_of
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
@@ -38,24 +38,27 @@ def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loa
 
 def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:
     """Do the runs that have no line; return all that ended."""
-    store = _store(directory)
+    known = store(directory)
     made = Suite(directory, lambda *_: None, notify, report=False)
-    for number, loaded in enumerate(runs, 1):
-        if digest(loaded) in store:
-            continue
-        notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
-        entry = made.run_one(loaded, directory / _RUNS)
-        notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
-        if entry.state != "aborted":
-            assert entry.directory is not None
-            place = entry.directory.absolute().relative_to(directory.absolute())
-            store.append({"digest": digest(loaded), "entry": {**asdict(entry), "directory": str(place)}})
-    return _entries(store, directory, runs)
+    with known.owned():
+        known.open()
+        for number, loaded in enumerate(runs, 1):
+            if digest(loaded) in known:
+                continue
+            notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
+            entry = made.run_one(loaded, directory / _RUNS)
+            notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
+            if entry.state != "aborted":
+                assert entry.directory is not None
+                place = entry.directory.absolute().relative_to(directory.absolute())
+                known.append({"digest": digest(loaded), "entry": {**asdict(entry), "directory": str(place)}})
+    return _entries(known.rows, directory, runs)
 
 
 def write(directory: Path) -> None:
     """Write suite.json of all runs of the table that have a line."""
-    suitereport.write_json(SuiteResult(directory, _entries(_store(directory), directory, planned())))
+    rows = {str(row["digest"]): row for row in store(directory).read()}
+    suitereport.write_json(SuiteResult(directory, _entries(rows, directory, planned())))
 
 
 def digest(loaded: Loaded) -> str:
@@ -64,13 +67,14 @@ def digest(loaded: Loaded) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _store(directory: Path) -> RunStore:
-    return RunStore(directory / _ENTRIES, lambda row: str(row["digest"]), "a table of runs").open()
+def store(directory: Path) -> RunStore:
+    """Return the store of a directory's entries, by digest."""
+    return RunStore(directory / _ENTRIES, lambda row: str(row["digest"]), "a table of runs", "--results")
 
 
-def _entries(store: RunStore, directory: Path, runs: Sequence[Loaded]) -> list[SuiteEntry]:
+def _entries(rows: Mapping[str, Row], directory: Path, runs: Sequence[Loaded]) -> list[SuiteEntry]:
     """Return the entries of these runs, without those that are not done."""
-    found = (store.rows.get(digest(loaded)) for loaded in runs)
+    found = (rows.get(digest(loaded)) for loaded in runs)
     return [_entry(row["entry"], directory) for row in found if row is not None]
 
 

@@ -33,14 +33,15 @@ class RunStore:
     """Rows of one file, to read and to append to.
 
     `key` returns the run of a row, and raises ValueError, KeyError or TypeError for anything else; `what` is the noun
-    of that error's message.
+    of that error's message, `option` the one that names the directory.
     """
 
-    def __init__(self, path: Path, key: Callable[[Row], str], what: str) -> None:
+    def __init__(self, path: Path, key: Callable[[Row], str], what: str, option: str = "--output") -> None:
         self.path = path
         self.rows: dict[str, Row] = {}  # by key, in the order in which they were done
         self._key = key
         self._what = what
+        self._option = option
 
     def open(self) -> "RunStore":
         """Read existing rows, without an incomplete last line; return itself."""
@@ -58,7 +59,7 @@ class RunStore:
             return b""
         except OSError as error:
             why = f"{self.path} cannot be read: {error.strerror}"
-            raise LabError(f"{why}; name another directory with --output") from None
+            raise LabError(f"{why}; name another directory with {self._option}") from None
 
     def read(self) -> Iterator[Row]:
         """Yield the rows that are on the disk, each run once; LabError where a line is not a row."""
@@ -71,7 +72,7 @@ class RunStore:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 raise LabError(
                     f"{self.path}, line {number} is not a row of {self._what}; remove the line to repeat its run,"
-                    " or name another directory with --output"
+                    f" or name another directory with {self._option}"
                 ) from None
             if name not in seen:
                 seen.add(name)
@@ -95,7 +96,7 @@ class RunStore:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     other = f"another process adds runs to {place}"
-                    raise LabError(f"{other}; wait for it, or name another directory with --output") from None
+                    raise LabError(f"{other}; wait for it, or name another directory with {self._option}") from None
             yield
         finally:
             os.close(lock)

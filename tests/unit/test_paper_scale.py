@@ -13,6 +13,7 @@ from mrclab.experiments.campaign import plan
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.comparison import Chapter
 from mrclab.experiments.paperscale import curves, memory, models, table
+from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.report import suitereport
 from mrclab.lab.run import runner
@@ -176,3 +177,11 @@ def test_a_qp_with_more_evs_takes_more_memory_whether_or_not_compiled_modules_ru
     name = "transport.ev_profile.active_per_plane"
     few, many = memory.qp_memory({name: 2}), memory.qp_memory({name: 16})
     assert 20 < few < many < 400  # KiB
+
+
+def test_runs_that_another_process_adds_to_are_left_alone(tmp_path):
+    with (tmp_path / "entries.jsonl").open("w") as file:
+        file.write('{"dig')  # which it is about to complete
+    with table.store(tmp_path).owned(), pytest.raises(LabError, match=r"another process adds runs to .* --results"):
+        table.run([], tmp_path, print)
+    assert (tmp_path / "entries.jsonl").read_text() == '{"dig'
