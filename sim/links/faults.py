@@ -16,12 +16,10 @@ from mrclab.topo import srv6
 from mrclab.topo.cables.cablefaults import (
     Action,
     Corrupt,
-    EveryNth,
     LoadLoss,
     Loss,
     LossCycle,
     Match,
-    Packets,
     RateLimit,
     SeededLoss,
 )
@@ -154,13 +152,7 @@ def decider(action: Action, seed: str, clock: Clock) -> Decider:
     if isinstance(action, Loss | Corrupt):
         draw, share = random.Random(seed), action.probability
         return lambda _number: draw.random() < share
-    if isinstance(action, EveryNth):
-        period, first = action.n, action.first - 1
-        return lambda number: number % period == first
-    if isinstance(action, Packets):
-        listed = frozenset(number - 1 for number in action.numbers)
-        return lambda number: number in listed
-    if isinstance(action, SeededLoss) and action.probability < 1:
+    if isinstance(action, SeededLoss):
         action = LossCycle(*action.numbers())
     if isinstance(action, LossCycle):
         cycle, numbers = action.packets, frozenset(action.lost)

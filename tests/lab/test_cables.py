@@ -8,7 +8,7 @@ import pytest
 from topo_helpers import END, ETHERTYPE, Port, StandIn, across, ports, run_dir, small_fabric, wait_until_joined
 
 from mrclab.topo import srv6
-from mrclab.topo.cables.cablefaults import Corrupt, Drop, EveryNth, Loss, Match, Packets, RateLimit
+from mrclab.topo.cables.cablefaults import Corrupt, Drop, Loss, Match, RateLimit, every_nth, exactly
 from mrclab.topo.cables.cables import Count
 from mrclab.topo.linux import kernel
 from mrclab.topo.linux.emulation import Emulation
@@ -187,7 +187,7 @@ def test_drop_loses_everything_in_its_direction_only_with_carrier_up(lab, nic):
 
 def test_every_nth_loses_exactly_those_in_each_direction(lab, nic):
     one, other = nic
-    fault = lab.cables.inject(NIC, EveryNth(10, first=3), match=DATA_ONLY)
+    fault = lab.cables.inject(NIC, every_nth(10, first=3), match=DATA_ONLY)
     survivors = [number for number in range(100) if number % 10 != 2]
     assert numbers(across(one, other, numbered(100))) == survivors
     assert numbers(across(other, one, numbered(100))) == survivors
@@ -195,12 +195,12 @@ def test_every_nth_loses_exactly_those_in_each_direction(lab, nic):
 
 
 def test_every_first_is_everything(lab, nic):
-    lab.cables.inject(NIC, EveryNth(1), match=DATA_ONLY)
+    lab.cables.inject(NIC, every_nth(1), match=DATA_ONLY)
     assert across(*nic, numbered(10)) == []
 
 
 def test_a_list_of_packets_is_lost_and_nothing_else(lab, nic):
-    fault = lab.cables.inject(NIC, Packets((1, 5, 6, 40)), match=DATA_ONLY, direction="up")
+    fault = lab.cables.inject(NIC, exactly((1, 5, 6, 40)), match=DATA_ONLY, direction="up")
     got = numbers(across(*nic, numbered(60)))
     assert got == [number for number in range(60) if number + 1 not in {1, 5, 6, 40}]
     assert lab.cables.clear(fault).hit == 4
@@ -240,8 +240,8 @@ def test_rate_limit_lets_a_burst_through_and_drops_the_rest(lab, nic):
 
 
 def test_faults_on_one_cable_add_up_and_heal_one_by_one(lab, nic):
-    every_second = lab.cables.inject(NIC, EveryNth(2), match=DATA_ONLY, direction="up")
-    every_third = lab.cables.inject(NIC, EveryNth(3), match=DATA_ONLY, direction="up")
+    every_second = lab.cables.inject(NIC, every_nth(2), match=DATA_ONLY, direction="up")
+    every_third = lab.cables.inject(NIC, every_nth(3), match=DATA_ONLY, direction="up")
     assert len(across(*nic, numbered(60))) == 20  # 30 survive the first, 20 of these the second
     assert lab.cables.clear(every_second) == Count(60, 30)
     assert len(across(*nic, numbered(60))) == 40

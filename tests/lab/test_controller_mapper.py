@@ -25,7 +25,7 @@ def test_clustermapper_names_a_silent_cable_and_denies_a_lossy_nic_cable(target:
         assert verdict["state"] == "down"
         lab.emulation.cables.clear(silent)
         lab.wait_event("verdict.over", verdict["t"], element="t0-p1-1/t1-p1-2")
-        lab.emulation.cables.inject("h2-p2/t0-p2-1", cablefaults.EveryNth(8), direction="up")
+        lab.emulation.cables.inject("h2-p2/t0-p2-1", cablefaults.every_nth(8), direction="up")
         denied = lab.wait_event("denied", verdict["t"], element="h2-p2/t0-p2-1")
         assert denied["source"] == "clustermapper"
         assert {e["element"] for e in lab.events("verdict")} == {"t0-p1-1/t1-p1-2", "h2-p2/t0-p2-1"}

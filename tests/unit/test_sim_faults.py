@@ -14,12 +14,12 @@ from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,
     Drop,
-    EveryNth,
     Loss,
     Match,
-    Packets,
     RateLimit,
     SeededLoss,
+    every_nth,
+    exactly,
 )
 from mrclab.topo.cables.impairment import Impairer, Impairment
 
@@ -47,8 +47,8 @@ def test_a_seeded_loss_hits_the_numbers_that_the_kernel_is_given(probability):
 
 
 def test_every_nth_and_listed_packets_are_counted_from_one():
-    assert hits(EveryNth(4, first=3), 12) == [2, 6, 10]
-    assert hits(Packets((1, 5)), 12) == [0, 4]
+    assert hits(every_nth(4, first=3), 12) == [2, 6, 10]
+    assert hits(exactly((1, 5)), 12) == [0, 4]
     assert hits(SeededLoss(0.0, "s"), 50) == []
     assert hits(SeededLoss(1.0, "s"), 3) == hits(Drop(), 3) == [0, 1, 2]
     assert 150 < len(hits(Loss(0.2), 1000)) < 250
@@ -69,7 +69,7 @@ def test_a_rate_limit_lets_a_burst_and_then_the_rate_through():
 def test_both_directions_of_a_cable_lose_the_same_numbers_each_counting_its_own():
     sim = Sim(planes=1, t1s=1)
     write = Write(sim, "h1", "h3", 1 << 20)
-    action = EveryNth(10)
+    action = every_nth(10)
     made = broken(sim).inject([("h1-p1", action)], match=EVERY_PACKET, direction="both")
     finish(sim, write)
     assert write.received == write.sent
@@ -264,8 +264,8 @@ def test_under_faults_of_every_kind_packing_each_frame_still_gives_the_same_run(
         injector = broken(sim)
         links = [link.name for link in sim.model.links]
         actions = [
-            Corrupt(0.05, offset=draw.randrange(0, 200)), SeededLoss(0.02, "x"), EveryNth(30), Loss(0.02),
-            Packets((3, 9)), RateLimit(300),
+            Corrupt(0.05, offset=draw.randrange(0, 200)), SeededLoss(0.02, "x"), every_nth(30), Loss(0.02),
+            exactly((3, 9)), RateLimit(300),
         ]  # fmt: skip
         for action in actions:
             injector.inject([(draw.choice(links), action)], match=EVERY_PACKET, direction="both")

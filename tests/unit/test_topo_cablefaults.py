@@ -2,7 +2,7 @@ import pytest
 
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
-from mrclab.topo.cables.cablefaults import Corrupt, EveryNth, Loss, Match, Packets, RateLimit, SeededLoss
+from mrclab.topo.cables.cablefaults import Corrupt, Loss, Match, RateLimit, SeededLoss, every_nth, exactly
 
 
 def test_the_empty_match_is_every_packet():
@@ -35,10 +35,10 @@ def test_kinds_combine_and_alternatives_multiply():
         (lambda: Loss(1.1), "probability"),
         (lambda: Corrupt(probability=-1), "probability"),
         (lambda: Corrupt(flip=0), "bits"),
-        (lambda: EveryNth(0), "first"),
-        (lambda: EveryNth(3, first=4), "first 4 and n 3"),
-        (lambda: Packets(()), "numbers"),
-        (lambda: Packets((0,)), "numbers"),
+        (lambda: every_nth(0), "first"),
+        (lambda: every_nth(3, first=4), "first 4 and n 3"),
+        (lambda: exactly(()), "numbers"),
+        (lambda: exactly((0,)), "numbers"),
         (lambda: RateLimit(0), "rate"),
     ],
 )
@@ -80,3 +80,9 @@ def test_a_seeded_loss_of_nothing_and_of_everything():
     for probability, draws in ((1.1, 10), (0.5, 0)):
         with pytest.raises(ValueError, match=r"probability|draw"):
             SeededLoss(probability, "x", draws)
+
+
+def test_one_number_and_all_numbers_need_no_set_of_them():
+    assert every_nth(10, first=3).rule("c") == "numgen inc mod 10 2 c drop"
+    assert every_nth(1).rule("c") == SeededLoss(1.0, "s").rule("c") == "c drop"
+    assert exactly((5, 1)).rule("c") == "numgen inc mod 4294967295 { 0, 4 } c drop"

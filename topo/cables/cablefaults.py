@@ -12,7 +12,7 @@ headers.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from mrclab.topo import srv6
@@ -128,7 +128,7 @@ class SeededLoss:
 
     def rule(self, counter: str) -> str:
         """The action as an nft rule."""
-        return f"{counter} drop" if self.probability >= 1 else LossCycle(*self.numbers()).rule(counter)
+        return LossCycle(*self.numbers()).rule(counter)
 
 
 class LossCycle:
@@ -145,38 +145,25 @@ class LossCycle:
         """The action as an nft rule."""
         if not self.lost:
             return f"numgen inc mod {self.packets} >= {self.packets} {counter} drop"
-        return f"numgen inc mod {self.packets} {{ {', '.join(map(str, self.lost))} }} {counter} drop"
+        if len(self.lost) == self.packets:
+            return f"{counter} drop"
+        listed = ", ".join(map(str, self.lost))
+        return f"numgen inc mod {self.packets} {listed if len(self.lost) == 1 else f'{{ {listed} }}'} {counter} drop"
 
 
-class EveryNth:
+def every_nth(n: int, first: int = 1) -> LossCycle:
     """Lose packets number first, first + n, first + 2n… counted from 1: repeatable."""
-
-    __slots__ = ("first", "n")
-
-    def __init__(self, n: int, first: int = 1) -> None:
-        if not 1 <= first <= n:
-            raise ValueError(f"every n-th packet needs 1 ≤ first ≤ n, not first {first} and n {n}")
-        self.n, self.first = n, first
-
-    def rule(self, counter: str) -> str:
-        """The action as an nft rule."""
-        return f"numgen inc mod {self.n} {self.first - 1} {counter} drop" if self.n > 1 else f"{counter} drop"
+    if not 1 <= first <= n:
+        raise ValueError(f"every n-th packet needs 1 ≤ first ≤ n, not first {first} and n {n}")
+    return LossCycle(n, (first - 1,))
 
 
-class Packets:
+def exactly(numbers: Iterable[int]) -> LossCycle:
     """Lose exactly these packets, counted from 1 from the moment the fault begins: repeatable."""
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, numbers: tuple[int, ...]) -> None:
-        if not numbers or min(numbers) < 1:
-            raise ValueError("a list of packets to lose needs numbers from 1 on")
-        self.numbers = numbers
-
-    def rule(self, counter: str) -> str:
-        """The action as an nft rule."""
-        listed = ", ".join(str(number - 1) for number in sorted(set(self.numbers)))
-        return f"numgen inc mod {_MAX_COUNT} {{ {listed} }} {counter} drop"
+    lost = sorted(set(numbers))
+    if not lost or lost[0] < 1:
+        raise ValueError("a list of packets to lose needs numbers from 1 on")
+    return LossCycle(_MAX_COUNT, tuple(number - 1 for number in lost))
 
 
 class Corrupt:
@@ -229,7 +216,7 @@ class LoadLoss:
         raise ValueError("nft knows no load; run it in virtual time")
 
 
-Action = Drop | Loss | SeededLoss | LossCycle | EveryNth | Packets | Corrupt | RateLimit | LoadLoss
+Action = Drop | Loss | SeededLoss | LossCycle | Corrupt | RateLimit | LoadLoss
 
 EVERY_PACKET = Match()
 

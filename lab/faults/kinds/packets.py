@@ -77,7 +77,7 @@ class LossFault(LossyFault):
         if self.model is not None:
             return cycle(self.model, seed, max(_MIN_DRAWS, _DRAWS // cables))
         if self.rate is None:
-            return cablefaults.EveryNth(self.every or 1)
+            return cablefaults.every_nth(self.every or 1)
         if not self.rate:
             return cablefaults.LossCycle(2, ())
         if self.seeded and self.rate < 1:
@@ -325,7 +325,7 @@ class LosePackets(LossyFault, PacketFault):
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
-        return cablefaults.Packets(self.packets)
+        return cablefaults.exactly(self.packets)
 
     @override
     def text(self, fabric: Fabric) -> str:
