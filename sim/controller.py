@@ -70,7 +70,7 @@ class SimHosts:
 
     @property
     def unresponsive(self) -> dict[str, str]:
-        """Nobody: a host of virtual time is there and answers, or is gone."""
+        """Empty: a host of virtual time responds at once, or has ended."""
         return {}
 
     def publish(self) -> None:
@@ -163,7 +163,7 @@ class SimController:
         if not self.fleet.is_large:
             self._every(TELEMETRY_S * self.fabric.spec.telemetry_scale, self._sample)
         if self.mapper is not None:
-            self._every(self.mapper.interval, self._look)
+            self._every(self.mapper.interval, self._follow_mapper)
         self.fleet.begin()
 
     def end(self) -> None:
@@ -178,7 +178,7 @@ class SimController:
             self._page = None
 
     def begin_again(self) -> None:
-        """Another one is there, that takes up the denylist and the switches as they are."""
+        """Start another controller, which adopts the denylist and the switches as they are."""
         self.fleet.on = True
         if self.mapper is not None:
             self.mapper.begin()
@@ -276,6 +276,6 @@ class SimController:
         if self.mapper is not None and self.alive:
             self.mapper.event(host, record)
 
-    def _look(self) -> None:
+    def _follow_mapper(self) -> None:
         assert self.mapper is not None
         self.core.denials.apply_decisions(self.mapper, self.now)

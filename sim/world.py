@@ -55,10 +55,10 @@ PUBLISHED: Final = frozenset({
 })  # fmt: skip
 """Kinds of events that `run` hands over."""
 
-TOO_MANY: Final = frozenset({"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply"})
+FREQUENT: Final = frozenset({"agent.start", "agent.stop", "mapper.report", "port.state", "probe.lost", "probe.reply"})
 """Kinds of records that every host writes for every port or cycle: the history of a large fabric leaves them out."""
 
-OF_FIGURES: Final = frozenset({"messages", "pingpong", "process.died", "qp.state", "training.step"})
+KEPT_WITHOUT_HISTORY: Final = frozenset({"messages", "pingpong", "process.died", "qp.state", "training.step"})
 """Kinds of records, beside the lab's own, that are kept where no history is kept; of `qp.state` those to ERROR."""
 
 DEPTHS_S: Final = 0.25
@@ -325,12 +325,12 @@ class SimWorld:
 
     def _write(self, node: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
         whole = {"t": round(t, _DIGITS), "node": node, **record}
-        if self._has_history or node == LAB or _is_of_figures(record):
+        if self._has_history or node == LAB or _is_always_kept(record):
             self._lines.append(whole["t"], self._encode(whole))
         return whole
 
     def _host_record(self, name: str, t: float, record: dict[str, Any]) -> dict[str, Any]:
-        if self._is_large and record["kind"] in TOO_MANY:
+        if self._is_large and record["kind"] in FREQUENT:
             whole = {"t": round(t, _DIGITS), "node": name, **record}
         else:
             if self._is_large and record["kind"] == "sample":
@@ -406,8 +406,8 @@ class SimWorld:
                 history.writelines(line + "\n" for line in self._lines.by_time())
 
 
-def _is_of_figures(record: Mapping[str, Any]) -> bool:
-    return record["kind"] in OF_FIGURES and record.get("state", "ERROR") == "ERROR"
+def _is_always_kept(record: Mapping[str, Any]) -> bool:
+    return record["kind"] in KEPT_WITHOUT_HISTORY and record.get("state", "ERROR") == "ERROR"
 
 
 def _counted(port: dict[str, Any]) -> dict[str, Any]:

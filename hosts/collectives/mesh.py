@@ -301,9 +301,9 @@ class Mesh:
         """End an operation, because of a rank of its group if one is given, and break its group."""
         peer = None if rank is None else operation.group.ranks[rank]
         self.forget(operation)
-        operation.finish(self._failure(operation, peer, why, late))
-        text = f"{operation.name} failed on rank {self.rank} ({self.host}): {why}"
-        self._break(operation.group, self._error(text, peer))
+        failure = self._failure(operation, peer, why, late)
+        operation.finish(failure)
+        self._break(operation.group, self._error(str(failure), peer))
 
     def _break(self, group: Group, cause: CollectiveError, notify: bool = True, prefix: str = "") -> None:
         """Fail a group: end its operations, and notify its other ranks of the reason."""

@@ -87,8 +87,8 @@ def test_tables_of_records_say_that_there_are_none_rather_than_that_nothing_was_
 
 def test_records_of_qps_in_error_and_of_ends_are_kept():
     kept = [{"kind": "qp.state", "state": "ERROR"}, {"kind": "process.died"}, {"kind": "messages", "done": []}]
-    assert all(map(world._is_of_figures, kept))
-    assert not any(map(world._is_of_figures, [{"kind": "qp.state", "state": "RTS"}, {"kind": "sample"}]))
+    assert all(map(world._is_always_kept, kept))
+    assert not any(map(world._is_always_kept, [{"kind": "qp.state", "state": "RTS"}, {"kind": "sample"}]))
 
 
 @pytest.mark.parametrize("section", ["expect", "measure"])

@@ -237,15 +237,13 @@ class ProgramQp:
             self.rings.drop()
             self._set, self._peer = {}, b""
             self._enter(target)
-        elif self.made:
+            return
+        if self.made:
             self._error_requested = True
             self._verbs.modify_qp(self.number, "ERROR", self._loop.now)
             self._error_requested = False
-            self._enter(target)
-            self.pump()
-        else:
-            self._enter(target)
-            self.pump()
+        self._enter(target)
+        self.pump()
 
     def failed(self) -> bool:
         """The transport put the QP into ERROR; return False if the program requested that.
