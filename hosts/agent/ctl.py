@@ -119,7 +119,7 @@ class CtlOperations:
     # --- congestion control profiles ----------------------------------------------------------------------------------
 
     def create_cc_profile(self, algorithm: str, parameters: dict[str, Any] | None = None) -> Result:
-        """Make a congestion control profile, "none" or "uet-1.0-nscc" with fields of its config struct."""
+        """Make a profile of a congestion control, one of `cc_profiles` of `query_device`, with its settings."""
         return {"profile": self._ctl.create_cc_profile(algorithm, **(parameters or {}))}
 
     def query_cc_profile(self, profile: int) -> Result:
