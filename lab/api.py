@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from typing_extensions import Self
 
@@ -20,6 +20,7 @@ from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
+from mrclab.lab.kinds import TargetName, WorldName
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results as directories
 from mrclab.lab.run import runner, worlds
@@ -29,8 +30,6 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.session.lab import Lab, lab_up
 from mrclab.lab.tables import Table
 from mrclab.topo.linux.paths import RUN_DIR, folder_prefix
-
-WorldName = Literal["sim", "wire"]
 
 
 class Scenario:
@@ -228,7 +227,7 @@ def run(
     *,
     seed: int | None = None,
     results: str | Path | None = None,
-    target: Literal["soft", "bmv2"] | None = None,
+    target: TargetName | None = None,
 ) -> Run:
     """Run a scenario to its end.
 
@@ -255,8 +254,8 @@ def run(
 
 
 def _check_target(target: object) -> None:
-    if target not in (None, "soft", "bmv2"):
-        raise LabError(f"target: {target!r} is unknown; known here: soft, bmv2")
+    if target not in (None, *get_args(TargetName)):
+        raise LabError(f"target: {target!r} is unknown; known here: {', '.join(get_args(TargetName))}")
 
 
 def read(directory: str | Path) -> Run:
@@ -272,7 +271,7 @@ def up(
     world: WorldName = "sim",
     *,
     seed: int = 1,
-    target: Literal["soft", "bmv2"] | None = None,
+    target: TargetName | None = None,
     **options: Any,
 ) -> LabBlock:
     """Bring up a lab for the block, to be stepped live; it is gone after the block.

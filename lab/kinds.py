@@ -23,6 +23,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from mrclab.topo.config.registry import KindError, enter, import_entry_points, import_modules, modules
 
 WorldName = Literal["wire", "sim"]
+TargetName = Literal["soft", "bmv2"]  # P4 switches of the wire
 _KIND = b'\n    kind: Literal["'
 M = TypeVar("M", bound=BaseModel)
 

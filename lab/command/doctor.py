@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,10 @@ def examine(run_dir: Path = RUN_DIR) -> list[MachineCheck]:
         _root(),
         _packages(),
         _mininet(),
-        *(_program(name, package) for name, package in _PROGRAMS.items()),
-        _namespaces(),
-        _nftables(),
-        _netem(),
-        _bmv2(),
-        _p4c(),
+        *(_program(name, f"install the package {package}, or {_SETUP}") for name, package in _PROGRAMS.items()),
+        *_kernel(),
+        _program("BMv2", "none needed: the embedded target is used", False, targets.BMV2_PROGRAM),
+        _program("p4c", "needed only to change p4src/", False, "p4c", "p4c-bm2-ss"),
         _shell(),
         _size(),
         _steal(),
@@ -121,51 +120,29 @@ def _mininet() -> MachineCheck:
     return MachineCheck("Mininet", True, str(Path(str(module.__file__)).resolve().parent))
 
 
-def _program(name: str, package: str) -> MachineCheck:
-    path = shutil.which(name)
-    return MachineCheck(name, path is not None, path or "not found", f"install the package {package}, or {_SETUP}")
+def _program(name: str, remedy: str, needed: bool = True, *programs: str) -> MachineCheck:
+    """Look for the first of some programs that is installed, else for the one of this name."""
+    path = next(filter(None, map(shutil.which, programs or (name,))), None)
+    return MachineCheck(name, path is not None, path or "not installed", remedy, needed)
 
 
-def _namespaces() -> MachineCheck:
-    if os.geteuid() != 0:
-        return MachineCheck("network namespaces", True, _ONLY_ROOT)
-    ok = Path("/proc/self/ns/net").exists() and _succeeds("unshare", "--net", "true")
-    return MachineCheck(
-        "network namespaces", ok, "can be made" if ok else "cannot be made here", "run as root, outside containers"
-    )
-
-
-def _nftables() -> MachineCheck:
-    """Try the very rule that cables are made of, in a namespace that vanishes with the command."""
-    if os.geteuid() != 0:
-        return MachineCheck("nftables netdev", True, _ONLY_ROOT)
+def _kernel() -> Iterator[MachineCheck]:
+    """Try what cables are made of, in a namespace that vanishes with the command."""
     rule = (
         "add table netdev t; add chain netdev t c { type filter hook ingress device lo priority 0; };"
         " add rule netdev t c numgen random mod 100 < 1 drop; add rule netdev t c fwd to lo"
     )
-    ok = _succeeds("unshare", "--net", "nft", rule)
-    return MachineCheck("nftables netdev", ok, "works" if ok else "does not work", "use a kernel with nf_tables_netdev")
+    netem = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    yield _in_namespace("network namespaces", "run as root, outside containers", True, "true")
+    yield _in_namespace("nftables netdev", "use a kernel with nf_tables_netdev", True, "nft", rule)
+    yield _in_namespace("netem", "none needed: a relay process delays and reorders", False, *netem)
 
 
-def _netem() -> MachineCheck:
+def _in_namespace(name: str, remedy: str, needed: bool, *command: str) -> MachineCheck:
     if os.geteuid() != 0:
-        return MachineCheck("netem", True, _ONLY_ROOT, "", False)
-    ok = _succeeds("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-    return MachineCheck(
-        "netem", ok, "works" if ok else "the kernel has none", "none needed: a relay process delays and reorders", False
-    )
-
-
-def _bmv2() -> MachineCheck:
-    path = shutil.which(targets.BMV2_PROGRAM)
-    return MachineCheck(
-        "BMv2", path is not None, path or "not installed", "none needed: the embedded target is used", False
-    )
-
-
-def _p4c() -> MachineCheck:
-    path = shutil.which("p4c") or shutil.which("p4c-bm2-ss")
-    return MachineCheck("p4c", path is not None, path or "not installed", "needed only to change p4src/", False)
+        return MachineCheck(name, True, _ONLY_ROOT, "", needed)
+    works = _succeeds("unshare", "--net", *command)
+    return MachineCheck(name, works, "works" if works else "does not work", remedy, needed)
 
 
 def _shell() -> MachineCheck:

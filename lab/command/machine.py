@@ -29,7 +29,7 @@ _BENCHMARKS = {
 @app.command()
 def doctor(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: AsJson = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="try every kind of fault on this kernel; needs root")
     ] = False,

@@ -1,25 +1,22 @@
 """Options that several commands have."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
-from mrclab.lab.kinds import WorldName
+from mrclab.lab.kinds import TargetName, WorldName
 
 
-def _world(text: str) -> str:
-    known = get_args(WorldName)
-    if text not in known:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
-    return text
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
+        return text
 
-
-def _target(text: str) -> str:
-    if text not in _TARGETS:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(_TARGETS)}")
-    return text
+    return parse
 
 
 def _folder_name(text: str) -> str:
@@ -28,7 +25,6 @@ def _folder_name(text: str) -> str:
     return text
 
 
-_TARGETS = ("soft", "bmv2")
 _FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
@@ -36,8 +32,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output g
 World = Annotated[
     str | None,
     typer.Option(
-        parser=_world,
-        metavar="wire|sim",
+        parser=_one_of(get_args(WorldName)),
+        metavar="|".join(get_args(WorldName)),
         help="on the wire (namespaces and P4 switches, root), or simulated in virtual time; default: as the scenario"
         " says, else wire",
     ),
@@ -46,8 +42,8 @@ World = Annotated[
 Target = Annotated[
     str | None,
     typer.Option(
-        parser=_target,
-        metavar="soft|bmv2",
+        parser=_one_of(get_args(TargetName)),
+        metavar="|".join(get_args(TargetName)),
         help="the P4 switch of the wire (default: bmv2 where it is installed)",
     ),
 ]

@@ -30,8 +30,8 @@ class Integrity(BaseExpectation):
         ends = [end for name in names for end in _ends(measures, name)]
         missing = [name for name in names if not _ends(measures, name)]
         if missing or not ends:
-            several = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
-            return self.verdict(False, expected, f"the transfer did not end{several}", _ended(measures))
+            which = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
+            return self.verdict(False, expected, f"the transfer did not end{which}", _ended(measures))
         when = f"at {measures.time_text(max(end.t for end in ends))}"
         counted = {entry.name for entry in measures.scenario.traffic if entry.is_counted and entry.name in names}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
@@ -80,8 +80,8 @@ class QpErrors(BaseExpectation):
         where = f" on {self.host}" if self.host else ""
         expected = ("no QP" if bounds == Bounds(None, 0) else f"{bounds.text()} QPs") + f" in error{where}"
         expected += f" by {self.reason}" if self.reason else ""
-        named = (others or errors)[:1]
-        observed = f"{len(errors)}" + (f": {named[0].get('reason', '')}" if named else "")
+        example = (others or errors)[:1]
+        observed = f"{len(errors)}" + (f": {example[0].get('reason', '')}" if example else "")
         when = ", ".join(f"{e.node} at {measures.time_text(e.t)}" for e in errors[:3])
         return self.verdict(
             bounds.contain(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs"
@@ -96,13 +96,13 @@ class Health(BaseExpectation):
     kind: Literal["health"]
 
     def judge(self, measures: "Measures") -> Verdict:
-        """Processes and sockets during the traffic."""
+        """Unexpected exits of processes, and reasons for which the run is invalid."""
         problems = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
         top = measures.machine.processes[0] if measures.machine.processes else None
-        calm = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
+        well = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
         expected = "every process alive and keeping up"
         return self.verdict(
-            not problems, expected, "; ".join(problems[:3]) or calm, "", float(len(problems)), "problems"
+            not problems, expected, "; ".join(problems[:3]) or well, "", float(len(problems)), "problems"
         )
 
 
@@ -120,14 +120,14 @@ class Clean(BaseExpectation):
         problems += [f"{fault.name} was not cleared" for fault in measures.faults.values() if fault.end is None]
         last = measures.history.records[-1].t if measures.history.records else measures.end
         broken = {(error.node, error["qp"]) for error in measures.qp_errors}
-        bad = [
+        out_of_use = [
             key
             for key, state in measures.paths.state_at(last + 1).items()
             if state not in USABLE and key[:2] not in broken
         ]
-        if bad:
-            still = "one EV is" if len(bad) == 1 else f"{len(bad)} EVs are"
-            problems.append(f"{still} still out of use, such as one of {bad[0][0]} QP {bad[0][1]}")
+        if out_of_use:
+            still = "one EV is" if len(out_of_use) == 1 else f"{len(out_of_use)} EVs are"
+            problems.append(f"{still} still out of use, such as one of {out_of_use[0][0]} QP {out_of_use[0][1]}")
         for r in measures.history.of("faults.cleared"):  # cables probed and entries audited after the last fault
             if not r.get("verified", True):
                 problems.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")

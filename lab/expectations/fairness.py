@@ -24,13 +24,19 @@ class _BetweenFlows(BaseExpectation):
 
     _complete = model_validator(mode="after")(needs_one("at_least", "at_most", example="at_least: 0.95"))
 
+    @property
+    def workloads(self) -> list[str]:
+        """Names of the workloads concerned; none where all are."""
+        return [self.traffic] if isinstance(self.traffic, str) else self.traffic or []
+
     def rates(self, measures: "Measures") -> list[tuple[float, str]]:
-        """(goodput, flow) of the flows meant, lowest first; KeyError where a workload never ran.
+        """(goodput, flow) of the flows concerned, lowest first; KeyError where a workload never ran.
 
         NoEvidence where there is nothing to compare: one flow, or no byte.
         """
-        names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or [""]
-        flows: list[MeasuredFlow] = [flow for name in names for flow in measures.flows.select(Selection(traffic=name))]
+        flows: list[MeasuredFlow] = [
+            flow for name in self.workloads or [""] for flow in measures.flows.select(Selection(traffic=name))
+        ]
         begin, end = measures.window(self.window)
         rates = sorted((measures.goodput(begin, end, Selection(flow=flow.name)), flow.name) for flow in flows)
         if len(rates) < 2:
@@ -41,9 +47,8 @@ class _BetweenFlows(BaseExpectation):
 
     def on_ratio(self, measures: "Measures", figure: str, ratio: float, observed: str) -> Verdict:
         """The verdict on a ratio of the flows."""
-        names = [self.traffic] if isinstance(self.traffic, str) else self.traffic or []
         bounds = Bounds(self.at_least, self.at_most)
-        flows = f"flows of {', '.join(names)}" if names else "flows"
+        flows = f"flows of {', '.join(self.workloads)}" if self.workloads else "flows"
         expected = f"{figure} of {flows} {bounds.text()}"
         when = measures.span_text(*measures.window(self.window))
         return self.verdict(bounds.contain(ratio), expected, observed, when, ratio, "")
@@ -73,7 +78,7 @@ class Spread(_BetweenFlows):
         """The ratio, and which flows they are."""
         rates = self.rates(measures)
         (low, slow), (high, fast) = rates[0], rates[-1]
-        ratio = low / high if high else 0.0
+        ratio = low / high
         observed = f"{ratio:.3f}: {slow} {show_rate(low)}, {fast} {show_rate(high)}"
         return self.on_ratio(measures, "slowest to fastest", ratio, observed)
 
@@ -98,10 +103,11 @@ class PlaneBalance(Selected):
         when = measures.span_text(begin, end)
         if not mean:
             return self.verdict(False, expected, "nothing arrived", when)
-        off = {plane: rate / mean - 1 for plane, rate in rates.items()}
-        worst = max(off, key=lambda plane: abs(off[plane]))
-        observed = f"plane {worst} is {off[worst] * 100:+.1f}% off the mean of {show_rate(mean)}"
-        return self.verdict(abs(off[worst]) <= self.within, expected, observed, when, abs(off[worst]), "of mean")
+        distance = {plane: rate / mean - 1 for plane, rate in rates.items()}
+        worst = max(distance, key=lambda plane: abs(distance[plane]))
+        observed = f"plane {worst} is {distance[worst] * 100:+.1f}% off the mean of {show_rate(mean)}"
+        value = abs(distance[worst])
+        return self.verdict(value <= self.within, expected, observed, when, value, "of mean")
 
 
 @EXPECTATIONS.register

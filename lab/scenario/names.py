@@ -40,18 +40,19 @@ def _known(info: ValidationInfo, find: Callable[[], Host | Switch | Link]) -> st
         raise ValueError(str(error) if _may_hint(info) else error.plain) from None
 
 
-def _fabric(info: ValidationInfo) -> Fabric | None:
+def fabric_of(info: ValidationInfo) -> Fabric | None:
+    """Return the scenario's fabric; None without one, and while it is wrong itself."""
     fabric = (info.context or {}).get("fabric")
     return fabric if isinstance(fabric, Fabric) else None
 
 
 def _host(text: str, info: ValidationInfo) -> str:
-    fabric = _fabric(info)
+    fabric = fabric_of(info)
     return _known(info, lambda: fabric.host(text)) if fabric else text
 
 
 def _cable(text: str, info: ValidationInfo) -> str:
-    fabric = _fabric(info)
+    fabric = fabric_of(info)
     return _known(info, lambda: fabric.link(brief(text))) if fabric else text
 
 
@@ -60,12 +61,12 @@ def _cable_or_busiest(text: str, info: ValidationInfo) -> str:
 
 
 def _switch(text: str, info: ValidationInfo) -> str:
-    fabric = _fabric(info)
+    fabric = fabric_of(info)
     return _known(info, lambda: fabric.switch(text)) if fabric else text
 
 
 def _plane(number: int, info: ValidationInfo) -> int:
-    fabric = _fabric(info)
+    fabric = fabric_of(info)
     if fabric and not 1 <= number <= fabric.planes:
         raise ValueError(f"there is no plane {number}; the fabric has planes 1 to {fabric.planes}")
     return number

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from mrclab.lab.kinds import Kinds, WorldName, unsupported
 from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.files.inputfile import SourceFile
-from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
+from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName, fabric_of
 from mrclab.lab.scenario.sections.transport import MAX_QPS, QpAttributes, ScenarioTransport
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.model import Fabric
@@ -44,8 +44,7 @@ class Flow(NamedTuple):
 
 
 def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
-    fabric = (info.context or {}).get("fabric")
-    if isinstance(fabric, Fabric):
+    if fabric := fabric_of(info):
         for path in paths:
             if path.uplink > fabric.most_paths:
                 most = fabric.most_paths

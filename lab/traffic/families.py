@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from mrclab.lab.scenario.names import HostName
+from mrclab.lab.scenario.names import HostName, fabric_of
 from mrclab.lab.scenario.units import Duration, LineShare, Size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo.model import Fabric
@@ -43,8 +43,8 @@ def _some_hosts(value: object, info: ValidationInfo) -> object:
         else:
             _check_last(one, match[1] + match[3], info)
             found += [f"{match[1]}{number}" for number in range(int(match[2]), int(match[3]) + 1)]
-    fabric = (info.context or {}).get("fabric")
-    return _nics(found, fabric) if isinstance(fabric, Fabric) else found
+    fabric = fabric_of(info)
+    return _nics(found, fabric) if fabric else found
 
 
 def _check_last(one: str, name: str, info: ValidationInfo) -> None:
@@ -72,7 +72,7 @@ def _nics(names: list[object], fabric: Fabric) -> list[object]:
 
 
 def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
-    fabric = (info.context or {}).get("fabric")
+    fabric = fabric_of(info)
     if names == ["all"] and isinstance(fabric, Fabric):
         return list(fabric.host_names)
     known: set[str] = set()
@@ -84,8 +84,8 @@ def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
 
 
 def _named(name: str, info: ValidationInfo) -> str:
-    fabric = (info.context or {}).get("fabric")
-    return fabric.host(name).name if isinstance(fabric, Fabric) and name != "all" else name
+    fabric = fabric_of(info)
+    return fabric.host(name).name if fabric and name != "all" else name
 
 
 def _valid_name(name: str, info: ValidationInfo) -> str:

@@ -12,7 +12,7 @@ from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one
 from mrclab.lab.faults.families import CableFault, Share, between, random_link, random_nic_port, random_plane
 from mrclab.lab.faults.probe import CABLE, OTHER, UPLINK, FaultProbe
-from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PlaneNumber
+from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PlaneNumber, fabric_of
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.input.sentences import several
 from mrclab.topo.model import Fabric
@@ -133,7 +133,7 @@ class Flap(CableFault):
 
     @model_validator(mode="after")
     def _one_rhythm(self, info: ValidationInfo) -> "Flap":
-        fabric = (info.context or {}).get("fabric")
+        fabric = fabric_of(info)
         scale = fabric.spec.time_scale if fabric is not None else 1.0
         shortest, most = _SHORTEST_SWITCH * scale, _MAX_FLAPS / scale
         if (self.period is None) == (self.rate is None):
@@ -209,8 +209,7 @@ class NicPortDown(CarrierFault):
     @field_validator("port")
     @classmethod
     def _of_a_nic(cls, cable: str, info: ValidationInfo) -> str:
-        fabric = (info.context or {}).get("fabric")
-        if isinstance(fabric, Fabric) and fabric.link(cable).kind != "nic":
+        if (fabric := fabric_of(info)) and fabric.link(cable).kind != "nic":
             raise ValueError(f"{cable} is not a NIC port; name one, such as {fabric.hosts[0].ports[0].interface}")
         return cable
 

@@ -12,7 +12,7 @@ from mrclab.lab.faults.composite import CompositeFault
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.faults.kinds.switches import SwitchReboot
 from mrclab.lab.faults.probe import SWITCH
-from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.names import SwitchName, fabric_of
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
@@ -50,8 +50,7 @@ class LineCard(Domain):
 
     @model_validator(mode="after")
     def _there_is_one(self, info: ValidationInfo) -> "LineCard":
-        fabric = (info.context or {}).get("fabric")
-        if isinstance(fabric, Fabric) and self.card is not None and self.card > (cards := self._cards(fabric)):
+        if (fabric := fabric_of(info)) and self.card is not None and self.card > (cards := self._cards(fabric)):
             raise ValueError(f"{self.switch} has {cards} cards of {self.ports} ports; name one of them")
         return self
 
@@ -91,8 +90,7 @@ class PowerZone(Domain):
 
     @model_validator(mode="after")
     def _there_is_one(self, info: ValidationInfo) -> "PowerZone":
-        fabric = (info.context or {}).get("fabric")
-        if isinstance(fabric, Fabric) and self.zones > (racks := fabric.shape.counts[self.tier]):
+        if (fabric := fabric_of(info)) and self.zones > (racks := fabric.shape.counts[self.tier]):
             raise ValueError(
                 f"there are {racks} racks with a {self.tier.upper()}; share them out among at most as many"
             )

@@ -12,7 +12,7 @@ from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Inject
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.probe import FaultProbe
-from mrclab.lab.scenario.names import HostName, PlaneNumber
+from mrclab.lab.scenario.names import HostName, PlaneNumber, fabric_of
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo.linux.processes import HOST_VARIABLE
 from mrclab.topo.model import Fabric
@@ -141,8 +141,7 @@ class Background(LastingFault):
             raise ValueError("background traffic needs either rate_pps or load (such as 50%, of the link rate)")
         if self.source == self.destination:
             raise ValueError(f"background traffic goes from {self.source} to itself; name two hosts")
-        fabric = (info.context or {}).get("fabric")
-        if isinstance(fabric, Fabric) and self.path(fabric) not in fabric.paths(self.source, self.destination):
+        if (fabric := fabric_of(info)) and self.path(fabric) not in fabric.paths(self.source, self.destination):
             uplinks = sorted({uplink for _, uplink in fabric.paths(self.source, self.destination)})
             known = ", ".join(map(str, uplinks))
             raise ValueError(f"no uplink {self.uplink} leads from {self.source} to {self.destination}; choose {known}")

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.composite import CompositeFault
+from mrclab.lab.scenario.names import fabric_of
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Percent
 from mrclab.topo.input import sentences
@@ -33,8 +34,7 @@ class Population(CompositeFault, LastingFault):
     @field_validator("fault")
     @classmethod
     def _of_a_cable(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        fabric = (info.context or {}).get("fabric")
-        if isinstance(fabric, Fabric):
+        if fabric := fabric_of(info):
             _part(given, fabric, "one", fabric.links[0].name)
         return given
 

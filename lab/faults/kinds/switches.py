@@ -13,7 +13,7 @@ from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
 from mrclab.lab.faults.families import KillProcess, SwitchFault, heads, random_switch
 from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of, running_of
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
-from mrclab.lab.scenario.names import SwitchName
+from mrclab.lab.scenario.names import SwitchName, fabric_of
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 
@@ -240,8 +240,8 @@ class WrongEntry(SwitchFault):
     @field_validator("port", "to")
     @classmethod
     def _exists(cls, port: int, info: ValidationInfo) -> int:
-        fabric, switch = (info.context or {}).get("fabric"), info.data.get("switch")
-        if isinstance(fabric, Fabric) and switch and port:
+        fabric, switch = fabric_of(info), info.data.get("switch")
+        if fabric and switch and port:
             count = len(fabric.switch(switch).ports)
             if port > count:
                 raise ValueError(f"{switch} has no port {port}; it has ports 1 to {count}")

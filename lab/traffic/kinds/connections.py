@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from mrclab.lab.scenario.files.inputfile import FromFile, InputFile
+from mrclab.lab.scenario.names import fabric_of
 from mrclab.lab.scenario.units import Size, show_bytes
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
@@ -22,8 +23,8 @@ _SECONDS = {"ps": 1e-12, "us": 1e-6}
 
 
 def _enough_hosts(file: InputFile[Matrix], info: ValidationInfo) -> InputFile[Matrix]:
-    fabric, nodes = (info.context or {}).get("fabric"), file.content.nodes
-    if isinstance(fabric, Fabric) and nodes > (hosts := len(fabric.hosts)):
+    fabric, nodes = fabric_of(info), file.content.nodes
+    if fabric and nodes > (hosts := len(fabric.hosts)):
         raise ValueError(f"{file} has {nodes} nodes and the fabric {hosts} hosts; raise fabric.t0s or hosts_per_t0")
     return file
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mrclab.lab.kinds import WorldName
+from mrclab.lab.scenario.names import fabric_of
 from mrclab.lab.scenario.units import Duration, Percent, Size
 from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
@@ -45,8 +46,8 @@ class JobTraffic(TrafficBase):
     @field_validator("hosts")
     @classmethod
     def _in_order(cls, hosts: list[str], info: ValidationInfo) -> list[str]:
-        fabric = (info.context or {}).get("fabric")
-        if info.data.get("placement") != "spread" or not isinstance(fabric, Fabric):
+        fabric = fabric_of(info)
+        if info.data.get("placement") != "spread" or not fabric:
             return hosts
         groups: dict[int, list[str]] = {}
         for host in hosts:
