@@ -1,4 +1,4 @@
-"""Node configs of all hosts, made from the fabric. Pure, except for `write_all`.
+"""Node configs of all hosts, made from the fabric. Pure, except for `publish`.
 
 Sizes follow the ratios of the reference: windows in bandwidth-delay products, timeouts in round-trip times.
 """

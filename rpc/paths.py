@@ -1,5 +1,6 @@
 """Unix socket paths: validation, and listening on one that a dead process left behind."""
 
+import errno
 import socket
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def check_length(path: str | Path) -> str:
 def listen(path: str | Path) -> socket.socket:
     """Return a non-blocking listening socket, for the owner only; a file left by a dead server is replaced.
 
-    Raises RpcError EADDRINUSE when a living server holds the path, ENOENT when its directory does not exist.
+    Raises RpcError: EADDRINUSE when a living server holds the path, ENOENT when its directory does not exist, or the
+    kernel's own code.
     """
     text = check_length(path)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -34,7 +36,7 @@ def listen(path: str | Path) -> socket.socket:
         server.listen(64)
     except OSError as error:
         server.close()
-        code = "ENOENT" if isinstance(error, FileNotFoundError) else "EADDRINUSE"
+        code = errno.errorcode.get(error.errno or 0, "EIO")
         raise RpcError(code, f"cannot listen on {text}: {error.strerror}") from error
     except RpcError:
         server.close()

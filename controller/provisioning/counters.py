@@ -1,4 +1,4 @@
-"""Counters of one switch: meaning of the program's counter indices. Pure; `p4runtime.fleet` asks for them.
+"""Counters of one switch: meaning of the program's counter indices. Pure; `p4runtime.fleet` reads them.
 
 Indices are those of p4src/: `tx` by port × 8 + class, `rx`, `trims` and `ecn_marks` by port, `drops` by reason.
 """

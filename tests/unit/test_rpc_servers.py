@@ -15,6 +15,7 @@ from mrclab.rpc.client import Client
 from mrclab.rpc.dispatch import Operations
 from mrclab.rpc.errors import RpcError, RpcTimeout, RpcUnavailable
 from mrclab.rpc.framing import LineSplitter, decode
+from mrclab.rpc.paths import listen
 from mrclab.rpc.server import Server
 
 
@@ -291,3 +292,10 @@ def test_a_subscriber_that_does_not_read_loses_events_and_is_told(tmp_path, monk
 def test_operations_refuse_a_request_without_a_name():
     with pytest.raises(RpcError, match="no operation None"):
         Operations({}).invoke({"id": 1})
+
+
+def test_a_path_that_leads_through_a_file_is_not_called_in_use(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RpcError) as refused:
+        listen(tmp_path / "file" / "api.sock")
+    assert refused.value.code == "ENOTDIR"

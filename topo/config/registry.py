@@ -1,4 +1,4 @@
-"""Registries of algorithms by name: congestion controls and path selections, of this tree and of installed packages.
+"""Registries of algorithms by name: congestion controls, path selections and QP schedulers, of this tree and of others.
 
 An algorithm is one class in one module. It registers itself as its module is imported, and is looked up by `name`. A
 package outside this tree adds one by an entry point whose value names a module:
