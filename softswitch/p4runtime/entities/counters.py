@@ -114,12 +114,29 @@ class DirectHandler:
         """Return the entity of one entry."""
         raise NotImplementedError
 
+    def write(self, update_type: int, ref: EntryRef, message: Any) -> None:
+        """Write the resource of an entry that exists. Called in the data-plane thread."""
+        raise NotImplementedError
+
+    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
+        """Check an update; the function returned writes the resource."""
+        message = getattr(entity, f"direct_{self.kind}_entry")
+        ref = self._entry_ref(message)
+        check_update_type(update_type)
+
+        def apply() -> None:
+            self._check_entry_exists(ref)
+            self._check_table_has_it(ref.table)
+            self.write(update_type, ref, message)
+
+        return apply
+
     def _table(self, direct: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> P4InfoTable:
         if not direct.HasField("table_entry"):
             raise invalid(f"Missing table_entry field in Direct{self.kind.title()}Entry")
         return self._state.index.table(direct.table_entry.table_id)
 
-    def entry_ref(self, direct: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> EntryRef:
+    def _entry_ref(self, direct: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> EntryRef:
         """Return which entry a message names; refused where it names none."""
         table, message = self._table(direct), direct.table_entry
         if not message.is_default_action:
@@ -127,7 +144,7 @@ class DirectHandler:
         check_default_key(message)
         return EntryRef(table, (), 0, is_default=True)
 
-    def check_entry_exists(self, ref: EntryRef) -> None:
+    def _check_entry_exists(self, ref: EntryRef) -> None:
         """Refuse a reference to an entry that is not there. Called in the data-plane thread."""
         if ref.is_default or (ref.table.id, ref.match, ref.priority) in self._state.entries:
             return
@@ -136,7 +153,7 @@ class DirectHandler:
         except RuntimeApiError:
             raise invalid("Cannot map table entry to handle") from None
 
-    def check_table_has_it(self, table: P4InfoTable) -> None:
+    def _check_table_has_it(self, table: P4InfoTable) -> None:
         """Refuse a table without this direct resource."""
         if not getattr(table, f"has_{self.kind}"):
             raise invalid(f"Table has no direct {self.kind}s")
@@ -155,9 +172,9 @@ class DirectHandler:
                 Code.UNIMPLEMENTED, f"Reading all direct {self.kind}s for ALL tables is not supported yet"
             )
         table = self._table(direct)
-        self.check_table_has_it(table)
+        self._check_table_has_it(table)
         if message.match or message.is_default_action:
-            ref = self.entry_ref(direct)
+            ref = self._entry_ref(direct)
             yield self.to_entity(message, self._switch.run(lambda: self._get(ref)))
             return
         for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
@@ -166,7 +183,7 @@ class DirectHandler:
 
     def _get(self, ref: EntryRef) -> TableEntry:
         self.refuse_default(ref, f"Error when reading {self.kind} from target")
-        self.check_entry_exists(ref)
+        self._check_entry_exists(ref)
         return self._switch.table(ref.table.name).get(ref.match, ref.priority)
 
 
@@ -212,26 +229,17 @@ class DirectCounterHandler(DirectHandler):
 
     kind = "counter"
 
-    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update: MODIFY sets the entry's counter, DELETE clears it, as in PI."""
-        message = entity.direct_counter_entry
-        ref = self.entry_ref(message)
-        check_update_type(update_type)
-
-        def apply() -> None:
-            self.check_entry_exists(ref)
-            self.check_table_has_it(ref.table)
-            if update_type == INSERT:
-                raise invalid("INSERT update type not supported for counters")
-            self.refuse_default(ref, "Error when writing to direct counter")
-            info = self._state.index.direct_counter_of_table[ref.table.id]
-            with on_target("Error when writing to direct counter"):
-                entry = self._switch.table(ref.table.name).get(ref.match, ref.priority)
-                current = entry.counter or CounterValue(0, 0)
-                value = CounterValue(0, 0) if update_type == DELETE else merged(info, message.data, current)
-                self._switch.table(ref.table.name).set_counter(ref.match, ref.priority, value)
-
-        return apply
+    def write(self, update_type: int, ref: EntryRef, message: p4r.DirectCounterEntry) -> None:
+        """Set the entry's counter (MODIFY), or clear it (DELETE), as in PI."""
+        if update_type == INSERT:
+            raise invalid("INSERT update type not supported for counters")
+        self.refuse_default(ref, "Error when writing to direct counter")
+        info = self._state.index.direct_counter_of_table[ref.table.id]
+        with on_target("Error when writing to direct counter"):
+            entry = self._switch.table(ref.table.name).get(ref.match, ref.priority)
+            current = entry.counter or CounterValue(0, 0)
+            value = CounterValue(0, 0) if update_type == DELETE else merged(info, message.data, current)
+            self._switch.table(ref.table.name).set_counter(ref.match, ref.priority, value)
 
     def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
         """Return the entity of one entry."""
@@ -279,23 +287,13 @@ class DirectMeterHandler(DirectHandler):
 
     kind = "meter"
 
-    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Check an update: MODIFY sets the entry's configuration, or makes it always green if none is given."""
-        message = entity.direct_meter_entry
-        ref = self.entry_ref(message)
-        check_update_type(update_type)
-        failure = "Error when writing direct meter spec"
-
-        def apply() -> None:
-            self.check_entry_exists(ref)
-            self.check_table_has_it(ref.table)
-            _check_modify(update_type)
-            config = meter_from_proto(message.config) if message.HasField("config") else None
-            self.refuse_default(ref, failure)
-            with on_target(failure):
-                self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config)
-
-        return apply
+    def write(self, update_type: int, ref: EntryRef, message: p4r.DirectMeterEntry) -> None:
+        """Set the entry's configuration (MODIFY), or make it always green if none is given."""
+        _check_modify(update_type)
+        config = meter_from_proto(message.config) if message.HasField("config") else None
+        self.refuse_default(ref, "Error when writing direct meter spec")
+        with on_target("Error when writing direct meter spec"):
+            self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config)
 
     def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
         """Return the entity of one entry."""
