@@ -26,7 +26,7 @@ from mrclab.topo.errors import TopoError
 def run(job: Job) -> Row:
     """Do one run and keep nothing of it but its row."""
     row = row_of(job, lambda: scenario.with_seed(job.setting.loaded(), job.seed))
-    results.forget()
+    results.free_runs()
     return row
 
 

@@ -232,8 +232,8 @@ class FalseAlarms(BaseExpectation):
         begin, end = measures.window(self.window) if self.window else (-math.inf, math.inf)
         records = [r for r in measures.history.of("verdict") if begin <= r.t <= end]
         records = [r for r in records if self.state in {None, r.get("state")}]
-        hurt = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.faults.values()]
-        wrong = [r for r in records if not any(r.t >= since and r["element"] in named for since, named in hurt)]
+        faulty = [(s.begin, elements(set(s.links), measures.fabric) or set(s.links)) for s in measures.faults.values()]
+        wrong = [r for r in records if not any(r.t >= since and r["element"] in named for since, named in faulty)]
         names = sorted({str(r["element"]) for r in wrong})
         expected = f"Clustermapper blames ≤ {self.at_most} healthy elements"
         expected += f" as {self.state}" if self.state else ""

@@ -22,7 +22,7 @@ from mrclab.topo.errors import TopoError
 T = TypeVar("T")
 
 _PARTS = 1000  # of a whole, in which progress is reported
-_REST = 0.05  # seconds of the machine's clock between two steps
+_POLL_S = 0.05  # seconds of the machine's clock between two steps
 _SLICE = 0.01  # seconds of virtual time, at a speed of one, between two chances for commands
 _LONG = 0.25  # seconds of the machine's clock that a slice may take before the next is a shorter one
 
@@ -170,7 +170,7 @@ class LabSession:
                     self._anchor = time.monotonic(), self.world.now
                     step = step / 2 if self._anchor[0] - at > _LONG else min(2 * step, _SLICE)
                     continue
-            time.sleep(_REST / 5)
+            time.sleep(_POLL_S / 5)
 
     @contextmanager
     def open(self) -> Iterator["LabSession"]:
@@ -193,7 +193,7 @@ class LabSession:
                 except KeyboardInterrupt:
                     self.interrupted = True
                     return
-            self._ended.wait(_REST)
+            self._ended.wait(_POLL_S)
 
     def step(self) -> None:
         """Run due events; in virtual time advance it by the speed."""
@@ -215,7 +215,7 @@ class LabSession:
             self.speed = self._before[0]
         since, began = self._anchor
         target = began + (time.monotonic() - since) * self._speed
-        limit = time.monotonic() + _REST  # commands wait no longer than this
+        limit = time.monotonic() + _POLL_S  # commands wait no longer than this
         while self.world.now < target and time.monotonic() < limit:
             self.lab.advance_to(min(target, self.world.now + _SLICE * self._speed))
         if self.world.now < target:  # this machine is slower than the speed: restart from here

@@ -175,13 +175,13 @@ def load(directory: Path, known: Loaded | None = None) -> CollectedRun:
         return _load(directory, known)
 
 
-def settle() -> None:
+def freeze_loaded() -> None:
     """Exclude loaded objects from garbage collection, which would take longer than a small run."""
     if not gc.get_freeze_count():
         gc.freeze()
 
 
-def forget() -> None:
+def free_runs() -> None:
     """Free runs without a reference: their parts refer to each other, and `load` took them from the collector's sight.
 
     Pages that are free in the midst of the heap go back to the kernel where the C library can do that.

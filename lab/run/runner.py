@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # In times between two samples of a host:
-_LONGEST_REST = 1  # between two checks of faults that end by themselves, and updates of the progress display
+_LONGEST_STEP = 1  # between two checks of faults that end by themselves, and updates of the progress display
 _LINGER_POLL = 2  # between two checks of the EVs
 
 
@@ -169,7 +169,7 @@ class Run:
             for trigger in starts
             if trigger.fraction is None and (not trigger.moment or trigger.moment in moments)
         ]
-        return min([now + _LONGEST_REST * self._unit, self._lab.time_line.next_due(), *known])
+        return min([now + _LONGEST_STEP * self._unit, self._lab.time_line.next_due(), *known])
 
     def _wait_for_evs(self) -> None:
         """Wait until every EV is back in use, at most as long as the scenario says."""
@@ -235,7 +235,7 @@ def run_scenario(
     drawn, report_once = loaded.scenario.report, _once(on_verdict)
     with guarded() as interrupts:
         try:
-            results.forget()  # the world: its history is read into the memory that it had
+            results.free_runs()  # the world: its history is read into the memory that it had
             outcome = judge(directory)
         except OSError as error:
             moved = results.elsewhere(directory)
@@ -259,7 +259,7 @@ def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[
     check(loaded)
     references = _without_faults(loaded, parent, progress)
     lines, reason = _handed_over(loaded, parent, progress, notify, references)
-    results.forget()  # the world: its history is read into the memory that it had
+    results.free_runs()  # the world: its history is read into the memory that it had
     run = results.measured(lines, loaded, reason)
     return Outcome(run.measures, run.judge(), run.directory, run.error)
 
@@ -333,7 +333,7 @@ def _run_in_world(
     spec, reason, interrupted = loaded.scenario, "", False
     parent, target, run_dir = place
     taken: T | None = None
-    results.settle()
+    results.freeze_loaded()
     try:
         with world_up(
             spec.world,

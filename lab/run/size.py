@@ -15,7 +15,7 @@ from mrclab.topo.spec import FabricSpec
 
 _MIB = 1 << 20
 _SWITCH, _AGENT, _SHELL = 16 * _MIB, 28 * _MIB, _MIB // 2  # bytes each; of a switch some 4 MiB are rings of its ports
-_REST = 200 * _MIB  # the lab's own process, the controller, files of the run
+_OTHERS = 200 * _MIB  # the lab's own process, the controller, files of the run
 _PER_CABLE = 40 << 10  # bytes of the kernel's for a cable's interfaces and rules
 _SWITCH_THREADS = 11
 _SWITCH_S, _HOST_S = 100e-6, 110e-6  # CPU seconds per packet of a switch, and of the host at either end, at low rates
@@ -57,7 +57,7 @@ def need(spec: FabricSpec, load: Load = IDLE) -> Need:
     """Compute the need from the sizes alone."""
     switches, hosts = spec.planes * (spec.t0s + spec.t1s), spec.t0s * spec.hosts_per_t0
     cables = spec.planes * spec.t0s * (spec.hosts_per_t0 + spec.t1s)
-    memory = switches * (_SWITCH + _SHELL) + hosts * (_AGENT + _SHELL) + cables * _PER_CABLE + _REST
+    memory = switches * (_SWITCH + _SHELL) + hosts * (_AGENT + _SHELL) + cables * _PER_CABLE + _OTHERS
     hops = 3 if spec.t0s > 1 else 1
     line = spec.planes * spec.link.rate_pps  # packets a second of one host
     cpus = load.most * line * (hops * _SWITCH_S + 2 * _HOST_S)
@@ -92,7 +92,7 @@ def _too_large(required: Need, machine: MachineCapacity) -> str:
         lacks.append(f"{required.threads} processes and threads, of which the kernel allows {machine.threads} more")
     if not lacks:
         return ""
-    share = (_USABLE_SHARE * machine.memory - _REST) / (required.memory - _REST)
+    share = (_USABLE_SHARE * machine.memory - _OTHERS) / (required.memory - _OTHERS)
     fits = max(0, int(share * (required.switches + required.hosts)))
     what = f"{required.switches} switches and {required.hosts} hosts need {' and '.join(lacks)}"
     return f"{what}; this machine can hold some {fits} of them together: lower planes, t0s, t1s or hosts_per_t0"

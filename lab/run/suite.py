@@ -149,7 +149,7 @@ class Suite:
     def run_one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         """Run one scenario and return its result in any case; free its memory. Raises Interrupted."""
         entry = self._run(loaded, parent)
-        results.forget()
+        results.free_runs()
         return entry
 
     def _run(self, loaded: Loaded, parent: Path) -> SuiteEntry:

@@ -115,8 +115,8 @@ class VirtualWorld:
 
     def _pass_on(self, events: Iterable[Event]) -> None:
         for host, event in events:
-            for hearing in self._event_queues:
-                hearing.take(host, event)
+            for queue in self._event_queues:
+                queue.take(host, event)
 
     def _check_interrupt(self) -> None:
         """Report an interrupt, once."""
@@ -163,9 +163,9 @@ class VirtualWorld:
         self._event_queues.append(made)
         return made
 
-    def unsubscribe(self, hearing: "_EventQueue") -> None:
+    def unsubscribe(self, queue: "_EventQueue") -> None:
         """Remove a subscription."""
-        self._event_queues = [other for other in self._event_queues if other is not hearing]
+        self._event_queues = [other for other in self._event_queues if other is not queue]
 
     def on_notice(self, notify: Callable[[str], None]) -> None:
         """Do nothing: a world of one process has no process that could be stopped."""

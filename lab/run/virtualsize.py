@@ -129,7 +129,7 @@ def shortage(loaded: Loaded, free: int) -> str:
     )
 
 
-def idle(loaded: Loaded) -> str:
+def late_traffic(loaded: Loaded) -> str:
     """Return a warning where a run spends very many samples on waiting for its first traffic; else empty."""
     spec, scenario = loaded.fabric.spec, loaded.scenario
     began = min((entry.start.seconds for entry in scenario.traffic if not entry.start.name), default=0.0)

@@ -52,7 +52,7 @@ def check_size(*runs: Loaded, force: bool = False) -> list[str]:
     warnings = [size.check(loaded.fabric.spec, load(loaded), force=force) for loaded in wired]
     for loaded in runs:
         if loaded.scenario.world == "sim":
-            warnings += [virtualsize.check(loaded, force=force), virtualsize.idle(loaded)]
+            warnings += [virtualsize.check(loaded, force=force), virtualsize.late_traffic(loaded)]
     return [text for text in dict.fromkeys(warnings) if text]
 
 

@@ -39,7 +39,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import explain
 
 _LATE = 0.01  # seconds: the history records when time advanced further than requested
-_REST = 0.1  # seconds between two polls of what has no event, at most
+_POLL_S = 0.1  # seconds between two polls of what has no event, at most
 TIMEOUT = 60.0  # seconds that a transfer may take by default
 
 
@@ -269,17 +269,17 @@ class Lab:
         """Let time pass until something happened; RunError where it takes longer."""
         timeout = _seconds(timeout)
         deadline = self.now + timeout
-        rest = _REST * self.fabric.spec.time_scale
+        pause = _POLL_S * self.fabric.spec.time_scale
         while not happened():
             if self.now > deadline:
                 raise RunError(f"{what or 'what the test waits for'} did not happen within {timeout:g} s")
-            self.go_on(self.now + rest)
-            rest = min(2 * rest, _REST)
+            self.go_on(self.now + pause)
+            pause = min(2 * pause, _POLL_S)
 
     def go_on(self, until: float) -> None:
         """Apply due changes, then let time pass until an event comes or another change is due, at most until a time."""
         self.apply_due()
-        self.step(min(until, self.now + _REST, max(self.time_line.next_due(), self.now)))
+        self.step(min(until, self.now + _POLL_S, max(self.time_line.next_due(), self.now)))
 
     def apply_due(self) -> list[str]:
         """Inject and clear the faults that are due; return a phrase for each."""

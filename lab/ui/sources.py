@@ -26,7 +26,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec, SpecError
 
 _LOOK = 0.1  # seconds between two looks at growing files
-_LONGEST_REST = 0.3  # seconds without a frame while virtual time goes on
+_LONGEST_FRAME_S = 0.3  # seconds until the next frame while virtual time goes on
 _LAG = 0.05  # seconds that a process may take to write a record
 _SHORT, _SHORT_FRAMES = 100, 600  # a run of fewer sampling intervals gets that many frames
 _NEEDED = ("history.jsonl", "fabric.yaml")
@@ -153,7 +153,7 @@ class Live(Growing):
     def _add(self, made: list[Frame]) -> None:
         super()._add(made)
         if made:
-            self._due = time.monotonic() + _LONGEST_REST
+            self._due = time.monotonic() + _LONGEST_FRAME_S
 
     def _read(self) -> None:
         now = time.monotonic()

@@ -21,7 +21,7 @@ def test_the_demo_fits_into_a_small_machine_and_grows_with_its_sizes():
     demo = size.need(FabricSpec())
     assert (demo.switches, demo.hosts) == (16, 4)
     assert size.shortage(FabricSpec(), SMALL) == ""
-    assert size.need(LARGE).memory > 10 * demo.memory - size._REST * 10
+    assert size.need(LARGE).memory > 10 * demo.memory - size._OTHERS * 10
 
 
 def test_a_fabric_that_is_too_large_is_refused_with_what_it_needs_and_what_fits():

@@ -26,12 +26,12 @@ def _collector(monkeypatch):
 
 
 def test_a_run_is_freed_and_what_was_loaded_is_not_looked_through(monkeypatch):
-    results.settle()
+    results.freeze_loaded()
     loaded = gc.get_freeze_count()
     monkeypatch.setattr(results, "_MANY", loaded + 10_000)  # tests before may have loaded more than any command does
     run = weakref.ref(Part())
-    results.settle()
-    results.forget()
+    results.freeze_loaded()
+    results.free_runs()
     assert run() is None
     assert gc.get_freeze_count() > 0.9 * loaded > 10_000
 
@@ -40,7 +40,7 @@ def test_a_large_run_is_freed_that_was_out_of_sight(monkeypatch):
     monkeypatch.setattr(results, "_MANY", 10_000)
     run = weakref.ref(Part())
     gc.freeze()
-    results.forget()
+    results.free_runs()
     assert run() is None
 
 

@@ -163,7 +163,7 @@ def test_a_replay_of_a_run_of_an_earlier_version_has_the_present_names(tmp_path)
 
 
 def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
-    monkeypatch.setattr("mrclab.lab.ui.sources._LONGEST_REST", 0.0)
+    monkeypatch.setattr("mrclab.lab.ui.sources._LONGEST_FRAME_S", 0.0)
     place = tmp_path / "lab"
     place.mkdir()
     fabricfile.store(FABRIC.spec, place / "fabric.yaml")

@@ -33,7 +33,7 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     A command whose client hangs up is ended.
     """
     packets = PacketWatch(session)
-    session.observers.append(packets.rest)
+    session.observers.append(packets.close_unused)
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="command")
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "command": lambda line, width=_WIDTH: _command(session, str(line), int(width)),
@@ -65,7 +65,7 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        session.observers.remove(packets.rest)
+        session.observers.remove(packets.close_unused)
         packets.close()
         loop.call_soon_threadsafe(ended.set)
         thread.join()

@@ -50,7 +50,7 @@ class PacketWatch:
             seen = list(self._seen)[len(self._seen) - max(0, self._count - begin) :]
             return {"next": self._count, "now": world.now, "speed": speed, "slow": speed <= _SEEN, "seen": seen}
 
-    def rest(self) -> None:
+    def close_unused(self) -> None:
         """Stop watching where there was no request for a while."""
         if self._watch is not None and time.monotonic() - self._requested_at > _FORGOTTEN:
             self.close()

@@ -51,11 +51,11 @@ def ev_states(measures: Measures) -> Figure | None:
 
 def chosen(spans: Mapping[EvKey, list[Span]], evs: Mapping[EvKey, EvPath]) -> list[EvKey]:
     """The rows of the picture, by host, QP and path; the QPs that matter most where there are too many."""
-    hurt: dict[tuple[str, int], int] = {}
+    taken_out: dict[tuple[str, int], int] = {}
     for (host, qp, _), bars in spans.items():
-        hurt[host, qp] = hurt.get((host, qp), 0) + sum(state in OUT for *_, state in bars)
+        taken_out[host, qp] = taken_out.get((host, qp), 0) + sum(state in OUT for *_, state in bars)
     found: list[EvKey] = []
-    for host, qp in sorted(hurt, key=lambda key: (-hurt[key], _natural(key[0]), key[1])):
+    for host, qp in sorted(taken_out, key=lambda key: (-taken_out[key], _natural(key[0]), key[1])):
         rows = sorted((key for key in spans if key[:2] == (host, qp)), key=lambda key: (evs[key], key[2]))
         if found and len(found) + len(rows) > _MAX_ROWS:
             break
