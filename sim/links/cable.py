@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mrclab.sim.clock import Clock
     from mrclab.sim.frame import SimFrame
+    from mrclab.sim.links.crossings import Crossings
     from mrclab.sim.switches.port import SimSwitchPort
 
 _ALWAYS: Final = -NEVER
@@ -26,13 +27,6 @@ class HalfLinkFault(Protocol):
 
     def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
         """Return the frame that arrives now; None if it is lost, or arrives later by itself."""
-
-
-class HalfLinkWatch(Protocol):
-    """Observer of the frames in one direction of a cable. Its owner adds a fault there, which may do nothing."""
-
-    def observe(self, frame: SimFrame, half_link: HalfLink, arrives: bool) -> None:
-        """A frame arrives, or is lost on the cable. One that a detour holds is not reported."""
 
 
 class CableEnd:
@@ -74,7 +68,7 @@ class HalfLink:
         self.faults: tuple[HalfLinkFault, ...] = ()  # oldest first
         self.detour: HalfLinkFault | None = None  # applied last
         self.lost = 0  # for lack of carrier
-        self.watch: HalfLinkWatch | None = None
+        self.watch: Crossings | None = None
 
     def attach(self, far: CableEnd, port: int) -> None:
         """Set the receiver at the far end and its port."""

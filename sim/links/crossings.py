@@ -61,7 +61,7 @@ class Crossings:
         return frame
 
     def observe(self, frame: SimFrame, half_link: HalfLink, arrives: bool) -> None:
-        """Note a frame that arrives, or is lost."""
+        """Note a frame that arrives, or is lost on the cable; one that a detour holds is not reported."""
         if len(self._seen) >= _MAX_CROSSINGS:
             return
         now = self._clock.now

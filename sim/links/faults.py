@@ -7,8 +7,9 @@ the world's seed here.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from math import exp
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.frame import of_bytes
@@ -34,11 +35,8 @@ _ETHERNET: Final = 14
 _PATH_MASK: Final = srv6.ev(srv6.MAX_PLANE, srv6.MAX_INDEX, 0)
 
 
-class Decider(Protocol):
-    """Decision for each packet by its number; called once per packet that matches, in order."""
-
-    def __call__(self, number: int) -> bool:
-        """`number` counts from 0, from the start of the fault."""
+Decider = Callable[[int], bool]
+"""Decision for each packet that matches, by its number from 0 since the start of the fault; called in order."""
 
 
 class _Matches:

@@ -5,8 +5,8 @@ Ports, uSIDs and addresses are the pure model's. A switch without entries (it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.frame import (
     FOREIGN,
@@ -28,7 +28,7 @@ from mrclab.softswitch.objects import hashing
 from mrclab.topo import srv6
 
 if TYPE_CHECKING:
-    from mrclab.controller.provisioning.watchedevs import WatchedEvs
+    from mrclab.sim.fabric import SimFabric
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import HalfLink
     from mrclab.sim.switches.loadbalancing import Balancer
@@ -55,13 +55,6 @@ _NEXT: Final = {"t0": srv6.UsidType.DOWNLINK, "t1": srv6.UsidType.T0, "t2": srv6
 _FLOW_WIDTHS: Final = (128, 128, 20, 8, 16, 16)
 
 
-class Controlled(Protocol):
-    """Controller as seen by a switch: packet-ins, and watched EVs."""
-
-    packet_in: Callable[[SimSwitch, SimFrame, int], None] | None
-    watched: WatchedEvs
-
-
 class SimSwitch(CableEnd):
     """One switch of any tier. `ports` are in the model's order, each made when it is first used.
 
@@ -79,7 +72,7 @@ class SimSwitch(CableEnd):
         fabric: Fabric,
         model: Switch,
         ports: LazySequence[SimSwitchPort],
-        home: Controlled,
+        home: SimFabric,
         balancer: Balancer | None = None,
     ) -> None:
         self._fabric = fabric
