@@ -115,7 +115,7 @@ class SharedQueue(CompletionQueue):
         self._ring.close()
 
 
-class _Ring:
+class _RequestRing:
     """Agent's end of one ring of a queue pair: `tail` is the place of the program's counter among the words."""
 
     def __init__(self, name: str, words: memoryview[int], tail: int, slots: int) -> None:
@@ -155,8 +155,8 @@ class QpRings:
         self._receives_at = wire.QP_SLOTS + sends * wire.SEND.size
         self._memory = shared(descriptor, self._receives_at + receives * wire.RECV.size)
         self._words = counters(self._memory)
-        self.sends = _Ring("send", self._words, wire.QP_SQ_TAIL, sends)
-        self.receives = _Ring("receive", self._words, wire.QP_RQ_TAIL, receives)
+        self.sends = _RequestRing("send", self._words, wire.QP_SQ_TAIL, sends)
+        self.receives = _RequestRing("receive", self._words, wire.QP_RQ_TAIL, receives)
 
     def set_state(self, state: wire.IbvQpState) -> None:
         """Publish the QP's state to the program."""
