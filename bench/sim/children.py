@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +12,7 @@ from pathlib import Path
 
 from mrclab.lab.errors import RunError
 
+_LAUNCH = Path(__file__).with_name("launch.py")
 _KIB = 1024  # unit of ru_maxrss on Linux
 
 
@@ -42,20 +45,31 @@ def measure(command: Sequence[str], folder: Path | None = None) -> tuple[str, Si
 
     `folder`: where it runs; else here.
     """
-    import subprocess  # noqa: PLC0415 - a child imports this module, too, and starts none
+    import signal  # noqa: PLC0415 - a child imports this module, too, and starts none
+    import subprocess  # noqa: PLC0415
 
+    reader, writer = os.pipe()
+    launch = [sys.executable, "-IS", str(_LAUNCH), str(writer), *command]
     began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder) as process:
-        assert process.stdout is not None
+    with open(reader, "rb") as usage:  # noqa: PTH123 - a descriptor
         try:
-            output = process.stdout.read().decode(errors="replace")
-        except BaseException:
-            process.kill()
-            raise
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+            process = subprocess.Popen(
+                launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, pass_fds=[writer],
+                start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(writer)
+        with process:
+            assert process.stdout is not None
+            try:
+                output = process.stdout.read().decode(errors="replace")
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        found = usage.read()
     wall = time.perf_counter() - began
-    if process.returncode:
+    status, cpu, memory = json.loads(found) if found else (process.returncode, 0.0, 0)
+    if status:
         last = (output.strip().splitlines() or ["nothing"])[-1]
-        raise RunError(f"{command[0]} ended with status {process.returncode}; its last output: {last}")
-    return output, SimCost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB)
+        raise RunError(f"{command[0]} ended with status {status}; its last output: {last}")
+    return output, SimCost(wall, cpu, memory * _KIB)

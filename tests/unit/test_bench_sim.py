@@ -9,7 +9,7 @@ import pytest
 
 from mrclab.bench.sim import __main__ as command
 from mrclab.bench.sim import common, htsim, load, table, turns
-from mrclab.bench.sim.children import SimCost
+from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.lab.errors import RunError
@@ -124,6 +124,15 @@ def test_a_flow_that_begins_later_takes_what_lies_between(stand_in, tmp_path):
     assert all(at == round(at) for at in begun)
     stand_in(*(finished(place, at + 20) for place, at in enumerate(begun, 1)), "New: 1280 Rtx: 0 RTS: 0")
     assert htsim.run(late, tmp_path).completions == pytest.approx([20e-6] * 160)
+
+
+def test_the_memory_of_a_program_is_its_own_and_not_that_of_what_starts_it():
+    held = bytearray(b"x" * (100 << 20))
+    output, cost = measure(["sh", "-c", "echo done"])
+    assert (output, bool(held)) == ("done\n", True)
+    assert 0 < cost.memory < 40 << 20
+    with pytest.raises(RunError, match="sh ended with status 3; its last output: gone"):
+        measure(["sh", "-c", "echo gone; exit 3"])
 
 
 def test_a_run_that_did_not_end_is_no_result(stand_in, tmp_path, capsys):
