@@ -42,7 +42,7 @@ _IGNORED: Final = frozenset({
     "on_work", "_began", "_provider", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
     "placed_bytes", "parser", "_parser", "_address", "_control_paths", "_path", "_paths", "_ends", "source",
     "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked", "marked",
-    "retransmitted", "floor_hits", "skips_ignored", "changes", "callback", "_queued", "_wheel", "not_before",
+    "retransmitted", "floor_hits", "skips_ignored", "changes", "_queued", "_wheel", "not_before",
     "_serial", "_on_change", "_on_made", "_ports_sampled", "memory", "_memory", "_cqs", "send_cq", "recv_cq",
     "_by_number", "by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes",
     "template", "host", "cqs", "qps_", "base_rtt", "region", "view",
@@ -345,7 +345,7 @@ class Fingerprint:
                 if id(timer) in self._seen:
                     self._tokens.append(self._seen[id(timer)])
                 else:
-                    self._add(timer.callback)
+                    self._tokens.append(type(timer).__name__)
 
     def _flights(self, system: System) -> None:
         """Add frames in flight; their order counts within a traffic class and plane only."""
@@ -394,7 +394,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Prober", "tail_backoff"): Fingerprint.backoff,
     ("ProbeState", "probe_id"): Fingerprint.probe_id,
     ("Timers", "_heap"): Fingerprint.skip,
-    ("Recovery", "_newest"): Fingerprint.skip,  # empty between two packets
+    ("LossRecovery", "_newest"): Fingerprint.skip,  # empty between two packets
 }
 _NOT_IGNORED: Final = frozenset({("MrcMessage", "sent")})
 _OF_PACKETS: Final = frozenset({
