@@ -2,7 +2,7 @@
 
 The cost of the wire form is left out: packing and parsing, checksums, and a copy of the payload. The receiver reads the
 same values, to the last bit of every field; a frame that was turned into bytes on its way is read as bytes.
-Packets of MRC are read before they are sent; headers of RoCEv2, which has few, are packed.
+Packets of MRC are never packed; those of RoCEv2 carry packed headers.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ TRAFFIC: dict[str, Callable[[int, random.Random], _Pairs]] = {
     "whole-incast": whole_incast,
 }
 
-_DRAWN = ("poisson", "short-flows")
+_POISSON = ("poisson", "short-flows")
 
 
 def hosts_per_t0(hosts: int) -> int:
@@ -142,9 +142,9 @@ class SimLoad:
     flows: int = FLOWS
 
     @property
-    def drawn(self) -> bool:
+    def is_poisson(self) -> bool:
         """True if transfers begin at random times, as a Poisson process."""
-        return self.traffic in _DRAWN
+        return self.traffic in _POISSON
 
     @property
     def gap(self) -> float:
@@ -154,7 +154,7 @@ class SimLoad:
     def matrix(self) -> Matrix:
         """Return all transfers, with the start of each in microseconds."""
         rng = random.Random(self.seed)
-        if not self.drawn:
+        if not self.is_poisson:
             return matrix.of_pairs(self.hosts, TRAFFIC[self.traffic](self.hosts, rng), self.size)
         made = matrix.of_pairs(self.hosts, poisson(self.hosts, rng, self.flows), self.size)
         begun = (replace(one, start=float(at)) for one, at in zip(made.connections, starts(self), strict=True))
@@ -226,7 +226,7 @@ class SimLoad:
         """Return the other command-line options of uet-htsim."""
         senders = self.hosts if self.traffic == "whole-incast" else _GROUP
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
-        begun = round(2 * self.gap * self.flows) if self.drawn else 0  # µs in which all have begun
+        begun = round(2 * self.gap * self.flows) if self.is_poisson else 0  # µs in which all have begun
         if self.kind == "roce":
             return [
                 "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),

@@ -53,7 +53,7 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 
 
 class OwnSide:
-    """Common part of a host's paths to all its peers."""
+    """Parts common to a host's paths and QPs, whatever the peer."""
 
     __slots__ = ("address", "facts", "macs", "planes", "settings")
 
@@ -66,7 +66,7 @@ class OwnSide:
         self.planes = plane_mask(config)
 
     def usual_settings(self, config: NodeConfig, template: Template) -> MrcQpSettings:
-        """Return the settings of a QP without attributes of its own."""
+        """Return the settings of a QP without attributes of its own: those that all hosts share, found at once."""
         known = self.settings
         key = (id(config), id(template))
         entry = known.get(key)
