@@ -27,8 +27,8 @@ _VERDICT = {"ok", "value", "unit", "expected", "observed"}
 class Journal(RunStore):
     """The rows of one directory, to read and to append to."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory / ROWS, _checked_key, "a campaign")
+    def __init__(self, directory: Path, option: str = "--output") -> None:
+        super().__init__(directory / ROWS, _checked_key, "a campaign", option)
         self.directory = directory
 
     def begin(self, plan: CampaignPlan) -> "Journal":
@@ -47,19 +47,16 @@ class Journal(RunStore):
             known = _read_about(path)
             if known.get("digest") != plan.digest or known.get("fields") != about["fields"]:
                 fields = ", ".join(map(str, known.get("fields") or ["no field"]))
-                raise LabError(
-                    f"{self.directory} holds a campaign of another {known.get('scenario')}, sweeping {fields};"
-                    " name another directory with --output"
-                )
+                raise self._other(f"a campaign of another {known.get('scenario')}, sweeping {fields}")
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
-            raise LabError(f"{self.directory} holds a {ROWS} and no {ABOUT}; name another directory with --output")
+            raise self._other(f"a {ROWS} and no {ABOUT}")
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
         self.open()
         kept = [row for row in self.of(plan) if row["state"] in VALID]
         if plan.keeps_flows and not all("flows" in row for row in kept):
-            raise LabError(f"{self.directory} holds runs that kept no flows; name another directory with --output")
+            raise self._other("runs that kept no flows")
         return self
 
     def of(self, planned: Iterable[Job]) -> list[Row]:
@@ -70,8 +67,11 @@ class Journal(RunStore):
         """Return the digests of the files of all runs, old and new; LabError where a file has changed."""
         for name in known.keys() & files.keys():
             if known[name] != files[name]:
-                raise LabError(f"{self.directory} holds runs with another {name}; name another directory with --output")
+                raise self._other(f"runs with another {name}")
         return {**known, **files}
+
+    def _other(self, what: str) -> LabError:
+        return LabError(f"{self.directory} holds {what}; name another directory with {self._option}")
 
 
 def _read_about(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from mrclab import HOME
 from mrclab.experiments.campaign import journal, plan, work
 from mrclab.experiments.campaign.journal import ROWS, Journal
-from mrclab.experiments.campaign.plan import CampaignPlan
+from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.experiments.runs import batch, processes
 from mrclab.experiments.runs.store import Row, grouped
 from mrclab.experiments.training import branches
@@ -155,26 +155,27 @@ def run(
     workers: int,
     notify: Callable[[str], None],
     only: Collection[str] = (),
-) -> list[Row]:
-    """Do the runs that are missing, of `only` these variants where any are named.
-
-    Returns the rows of all that were ever done of this size and program.
-    """
+) -> None:
+    """Do the runs that are missing, of `only` these variants where any are named; LabError where another process is."""
     planned = size.plan(seeds, only)
-    table = Journal(directory / f"{size.nics}-{digest()}").begin(planned)
-    left = list(batch.missing(table, planned))
-    groups = grouped(left, lambda job: (transport_of(job.variant), job.seed))
-    # all transports with one seed, then with another
-    order = sorted(groups, key=lambda group: (group[1], size.variants.index(groups[group][0].variant)))
-    requested = [groups[group] for group in order]
-    done = 0
-    found = processes.rows(requested, workers, branches.run, lambda jobs: [work.killed(job) for job in jobs])
+    table = Journal(directory / f"{size.nics}-{digest()}", "--results")
+    with table.owned():
+        left = list(batch.missing(table.begin(planned), planned))
+        groups = grouped(left, lambda job: (transport_of(job.variant), job.seed))
+        # all transports with one seed, then with another
+        order = sorted(groups, key=lambda group: (group[1], size.variants.index(groups[group][0].variant)))
+        requested = [groups[group] for group in order]
+        found = processes.rows(requested, workers, branches.run, lambda jobs: [work.killed(job) for job in jobs])
+        with contextlib.closing(batch.keep(table, _by_job(found))) as rows:
+            for done, (job, row) in enumerate(rows, 1):
+                number = f"{size.nics} NICs, {done} of {len(left)}"
+                notify(f"{number}: {job.variant}, seed {job.seed}: {row.get('cpu', 0):.0f} s of CPU")
+
+
+def _by_job(found: Generator[tuple[list[Job], list[Row]], None, None]) -> Generator[tuple[Job, Row], None, None]:
+    """Yield each job with its row, given those of groups; a job without a row has lost its process."""
     with contextlib.closing(found):
         for jobs, rows in found:
             by_variant = {row["variant"]: row for row in rows}
-            pairs = [(job, by_variant.get(job.variant) or work.killed(job)) for job in jobs]
-            for job, row in batch.keep(table, (pair for pair in pairs)):
-                done += 1
-                number = f"{size.nics} NICs, {done} of {len(left)}"
-                notify(f"{number}: {job.variant}, seed {job.seed}: {row.get('cpu', 0):.0f} s of CPU")
-    return list(table.rows.values())
+            for job in jobs:
+                yield job, by_variant.get(job.variant) or work.killed(job)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from mrclab.experiments.campaign import plan, work
+from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.training import branches, costs, figures, page, sizes
+from mrclab.lab.errors import LabError
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report.plots import style
@@ -166,6 +168,17 @@ def test_plans_of_some_variants_continue_each_other(monkeypatch):
     assert "transport.ev_profile" in one.fields
     assert [job.variant for job in (*one, *other)] == ["mrc-flap", "roce-1-calm"]
     assert (one.fields, one.digest) == (other.fields, other.digest)
+
+
+def test_a_second_command_in_a_directory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(sizes.processes, "rows", lambda *_: (row for row in ()))
+    with (
+        Journal(tmp_path / f"64-{sizes.digest()}").owned(),
+        pytest.raises(LabError, match=r"another process adds runs to .*; wait for it, .* --results"),
+    ):
+        sizes.run(sizes.SIZES[0], [1], tmp_path, 1, print)
+    sizes.run(sizes.SIZES[0], [1], tmp_path, 1, print)
+    assert sizes.kept(sizes.SIZES[0], tmp_path) == []
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():
