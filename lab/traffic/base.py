@@ -5,6 +5,7 @@ A kind is one class in one module of `mrclab.lab.traffic.kinds` (or of another p
 several QPs; its `workload` is the part of a host's agent. Sizes are bytes of payload.
 """
 
+import pkgutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -57,9 +58,11 @@ class TrafficBase(OfKind):
 
     `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
     and do not wait between messages, `iterates` where its hosts record iterations, `keeps_qps` where the history has
-    its QPs, `keeps_messages` where it has the time of each message.
+    its QPs, `keeps_messages` where it has the time of each message. `driver` is the class that drives it in a world, a
+    name, as models load where nothing runs.
     """
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.flows:Running"
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
     bulk: ClassVar[bool] = False
     iterates: ClassVar[bool] = False
@@ -143,9 +146,8 @@ class TrafficBase(OfKind):
 
     def running(self, world: "World", qps: int, seed: int) -> "Running":
         """Return the driver of this traffic in a world that is up; nothing begins yet."""
-        from mrclab.lab.traffic.running.flows import Running  # noqa: PLC0415 - models load where nothing runs
-
-        return Running(world, self, qps, seed)
+        driver: type[Running] = pkgutil.resolve_name(self.driver)
+        return driver(world, self, qps, seed)
 
 
 TRAFFIC: Kinds[TrafficBase] = Kinds("traffic", "mrclab.traffic", "mrclab.lab.traffic.kinds")

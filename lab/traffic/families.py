@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -33,66 +34,44 @@ def _some_hosts(value: object, info: ValidationInfo) -> object:
         return ["all"]
     if not isinstance(value, list):
         return value
-    found: list[object] = []
-    for one in value:
-        match = _HOST_RANGE.fullmatch(one) if isinstance(one, str) else None
-        if match is None:
-            found.append(one)
-        elif int(match[3]) - int(match[2]) not in range(_MAX_NAMED):
-            raise ValueError(f"{one} is not a range of hosts: write the smaller number first, as in h1..h64")
-        else:
-            _check_last(one, match[1] + match[3], info)
-            found += [f"{match[1]}{number}" for number in range(int(match[2]), int(match[3]) + 1)]
     fabric = fabric_of(info)
-    return _nics(found, fabric) if fabric else found
+    return [name for one in value for name in (_names(one, fabric) if isinstance(one, str) else [one])]
 
 
-def _check_last(one: str, name: str, info: ValidationInfo) -> None:
-    """Raise ValueError once for a range of hosts that goes too far."""
+def _names(one: str, fabric: Fabric | None) -> list[str]:
+    """Return the names that an item of a list stands for; ValueError where the fabric has not all of them."""
     try:
-        if name.startswith("h"):
-            _named(name, info)
+        if match := _HOST_RANGE.fullmatch(one):
+            kind, first, last = match[1], int(match[2]), int(match[3])
+            if last - first not in range(_MAX_NAMED):
+                raise ValueError(f"{one} is not a range of hosts: write the smaller number first, as in h1..h64")
+            if fabric and kind == "h":
+                fabric.host(f"h{last}")
+            return [name for number in range(first, last + 1) for name in _names(f"{kind}{number}", fabric)]
+        if fabric and (match := _OF_SERVER.fullmatch(one)):
+            number = int(match[2])
+            return fabric.of_server(number) if match[1] == "s" else fabric.of_rail(number)
     except LookupError as error:
-        raise ValueError(f"{one}: {error}") from None
+        raise ValueError(f"{one}: {error}" if ".." in one else str(error)) from None
+    return [one]
 
 
-def _nics(names: list[object], fabric: Fabric) -> list[object]:
-    """Servers and rails among names as the hosts that they have."""
-    found: list[object] = []
-    for one in names:
-        match = _OF_SERVER.fullmatch(one) if isinstance(one, str) else None
-        if match is None:
-            found.append(one)
-        else:
-            try:
-                found += fabric.of_server(int(match[2])) if match[1] == "s" else fabric.of_rail(int(match[2]))
-            except LookupError as error:
-                raise ValueError(str(error)) from None
-    return found
+def _valid_name(name: str, info: ValidationInfo) -> str:
+    fabric = fabric_of(info)
+    try:
+        return fabric.host(name).name if fabric and name != "all" else name
+    except LookupError as error:
+        raise ValueError(str(error)) from None
 
 
 def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
     fabric = fabric_of(info)
-    if names == ["all"] and isinstance(fabric, Fabric):
+    if fabric and names == ["all"]:
         return list(fabric.host_names)
-    known: set[str] = set()
-    for name in names:
-        if name in known:
-            raise ValueError(f"{name} is named twice; name every host once")
-        known.add(name)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is named twice; name every host once")
     return names
-
-
-def _named(name: str, info: ValidationInfo) -> str:
-    fabric = fabric_of(info)
-    return fabric.host(name).name if fabric and name != "all" else name
-
-
-def _valid_name(name: str, info: ValidationInfo) -> str:
-    try:
-        return _named(name, info)
-    except LookupError as error:
-        raise ValueError(str(error)) from None
 
 
 HostList = Annotated[

@@ -1,6 +1,6 @@
 """Traffic of kinds `all_to_all`, `ring_all_reduce` and `send_recv_ring`, in which all hosts take part."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -8,10 +8,6 @@ from mrclab.hosts.workloads import schedules
 from mrclab.lab.traffic.base import TRAFFIC, Flow
 from mrclab.lab.traffic.families import CollectiveTraffic
 from mrclab.topo.model import Fabric
-
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
 
 
 @TRAFFIC.register
@@ -38,6 +34,7 @@ class AllToAll(CollectiveTraffic):
 class RingAllReduce(CollectiveTraffic):
     """All hosts reduce buffers of `size` bytes in 2(N−1) steps; each waits for the left neighbour's chunk."""
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.rings:RunningRing"
     kind: Literal["ring_all_reduce"]
     ahead: Annotated[int, Field(ge=1, le=64)] = Field(
         default=4, description="steps of a host that may be without acknowledgement at once; 1: each waits for its ACK"
@@ -60,12 +57,6 @@ class RingAllReduce(CollectiveTraffic):
     def text(self, fabric: Fabric, qps: int) -> str:
         """One phrase with the steps of an iteration."""
         return f"{super().text(fabric, qps)}, {2 * (len(self.hosts) - 1)} steps each"
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver that checks the reduced buffers."""
-        from mrclab.lab.traffic.running.rings import RunningRing  # noqa: PLC0415
-
-        return RunningRing(world, self, qps, seed)
 
 
 @TRAFFIC.register

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
@@ -14,10 +14,6 @@ from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import MESSAGE, Content, outstanding
 from mrclab.lab.traffic.matrix import Connection, Matrix
 from mrclab.topo.model import Fabric
-
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
 
 _SECONDS = {"ps": 1e-12, "us": 1e-6}
 
@@ -43,6 +39,7 @@ class ConnectionMatrix(TrafficBase):
     Start times count from the workload's; a trigger lets others begin when a connection is acknowledged or has arrived.
     """
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.connections:RunningMatrix"
     kind: Literal["matrix"]
     file: MatrixField = Field(description="path of the matrix, from the scenario's folder, e.g. permutation.cm")
     unit: Literal["ps", "us"] = Field(
@@ -98,9 +95,3 @@ class ConnectionMatrix(TrafficBase):
         """Count of connections and their bytes."""
         count, size = len(self.matrix.connections), sum(one.size for one in self.matrix.connections)
         return f"{count} connections of {self.file}, {show_bytes(size)} in all"
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver of the triggers."""
-        from mrclab.lab.traffic.running.connections import RunningMatrix  # noqa: PLC0415
-
-        return RunningMatrix(world, self, qps, seed)

@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -17,10 +17,6 @@ from mrclab.lab.training.job import JobError, TrainingJob
 from mrclab.lab.training.parallel import ParallelPlan
 from mrclab.topo.model import Fabric
 
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
-
 Degree = Annotated[int, Field(ge=1, le=65_536)]
 Algorithm = Literal["ring", "tree", "halving_doubling", "hierarchical"]
 _MIN_MESSAGE = 64  # bytes: one for each QP that a flow can have
@@ -29,6 +25,7 @@ _MIN_MESSAGE = 64  # bytes: one for each QP that a flow can have
 class JobTraffic(TrafficBase):
     """Common part of both kinds: ranks on hosts, and steps."""
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.jobs:RunningJob"
     keeps_messages: ClassVar[bool] = False
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
@@ -107,12 +104,6 @@ class JobTraffic(TrafficBase):
         first = self.placed[0]
         nodes = len(self.workload(fabric, first, qps)["program"].schedule.ops)
         return f"{often} of {len(self.placed)} ranks; {first} is rank 0, with {nodes} nodes in each"
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver that ends with the last step."""
-        from mrclab.lab.traffic.running.jobs import RunningJob  # noqa: PLC0415
-
-        return RunningJob(world, self, qps, seed)
 
 
 @TRAFFIC.register

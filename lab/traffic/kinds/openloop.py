@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,15 +15,12 @@ from mrclab.lab.traffic.families import HostList
 from mrclab.lab.traffic.flowsizes import FlowSizes, SizesField, published
 from mrclab.topo.model import Fabric
 
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
-
 
 @TRAFFIC.register
 class OpenLoop(TrafficBase):
     """Poisson arrivals: each flow has a size drawn from a distribution, and QPs of its own while it runs."""
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.openloop:RunningOpenLoop"
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     content: ClassVar[str] = "counted"
@@ -99,12 +96,6 @@ class OpenLoop(TrafficBase):
         sizes = self.distribution
         mean = show_bytes(round(sizes.mean))
         return f"{self.count:,} flows of {sizes} (mean {mean}) between {len(self.hosts)} hosts at {self.load:.0%}"
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver of the arrivals."""
-        from mrclab.lab.traffic.running.openloop import RunningOpenLoop  # noqa: PLC0415 - models load without a world
-
-        return RunningOpenLoop(world, self, seed)
 
 
 def capacity(fabric: Fabric, hosts: Collection[str]) -> float:

@@ -1,6 +1,6 @@
 """Traffic of kinds `write`, `stream` and `pingpong`: from one host to another."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -9,15 +9,12 @@ from mrclab.lab.traffic.base import TRAFFIC, Flow
 from mrclab.lab.traffic.families import BoundedTraffic, PairTraffic
 from mrclab.topo.model import Fabric
 
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
-
 
 @TRAFFIC.register
 class Write(PairTraffic):
     """One transfer of random bytes as one RDMA write; over several QPs, one part by each."""
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.writes:RunningWrite"
     kind: Literal["write"] = "write"
     bulk: ClassVar[bool] = True
 
@@ -30,12 +27,6 @@ class Write(PairTraffic):
     def text(self, fabric: Fabric, qps: int) -> str:
         """Size."""
         return f"{show_bytes(self.size)} as one RDMA write"
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver with files at both ends."""
-        from mrclab.lab.traffic.running.writes import RunningWrite  # noqa: PLC0415
-
-        return RunningWrite(world, self, qps, seed)
 
 
 @TRAFFIC.register

@@ -2,7 +2,7 @@
 
 import itertools
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,10 +12,6 @@ from mrclab.lab.scenario.names import HostName, RegularExpression
 from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
 from mrclab.topo.model import Fabric
-
-if TYPE_CHECKING:
-    from mrclab.lab.run.world import World
-    from mrclab.lab.traffic.running.flows import Running
 
 
 def _can_be_split(command: str) -> str:
@@ -57,6 +53,7 @@ class Programs(TrafficBase):
     """Programs on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
     receives; or the `ranks` of a job, such as training, which start together."""
 
+    driver: ClassVar[str] = "mrclab.lab.traffic.running.programs:RunningPrograms"
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})
     keeps_messages: ClassVar[bool] = False
 
@@ -114,9 +111,3 @@ class Programs(TrafficBase):
     def text(self, fabric: Fabric, qps: int) -> str:
         """Commands, each with its host."""
         return "; ".join(f"{one.host}: {one.command}" for one in self.commands)
-
-    def running(self, world: "World", qps: int, seed: int) -> "Running":
-        """Driver of the processes."""
-        from mrclab.lab.traffic.running.programs import RunningPrograms  # noqa: PLC0415
-
-        return RunningPrograms(world, self, seed)

@@ -16,6 +16,7 @@ from mrclab.lab.run.world import GONE, PROGRESS_KINDS, World
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo import srv6
 
+_MAX_ERRORS = 3  # errors kept in the workload's own record
 _GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
 _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, digest of the result
 
@@ -325,15 +326,21 @@ class Running:
             self._record_flow(state, answers, sent, received, ended)
         errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
         expected, actual = self._reduced()
-        self.outcome = {
-            "bytes": sum(self._bytes(state, answers) for state in self._flows.values()),
-            "sent_sha256": _joined([*digests[0], *expected]),
-            "received_sha256": _joined([*digests[1], *actual]),
-            "iterations": self._durations(),
-            "iteration_ends": [round(end, 9) for _, end in self._whole_iterations()],
-            **({"error": "; ".join(errors[:3])} if errors else {}),
-        }
-        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), ended)
+        self._record_end(
+            errors,
+            bytes=sum(self._bytes(state, answers) for state in self._flows.values()),
+            sent_sha256=_joined([*digests[0], *expected]),
+            received_sha256=_joined([*digests[1], *actual]),
+            iterations=self._durations(),
+            iteration_ends=[round(end, 9) for _, end in self._whole_iterations()],
+        )
+
+    def _record_end(self, errors: Sequence[str], **fields: Any) -> None:
+        """Record the end of the workload, at `ended`."""
+        known = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
+        failed = {"error": "; ".join(errors[:_MAX_ERRORS])} if errors else {}
+        self.outcome = {**known, **fields, **failed}
+        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), self.ended)
 
     def _status(self, host: str) -> dict[str, Any]:
         """Return the agent's status of every flow of a host; empty where it is gone."""

@@ -4,13 +4,12 @@ import gc
 from collections.abc import Collection
 from typing import Any
 
-from mrclab.events.traffic import FlowEnd, TrafficEnd
+from mrclab.events.traffic import FlowEnd
 from mrclab.lab.errors import RunError
 from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
 from mrclab.lab.traffic.running.flows import Running
 
-_MAX_ERRORS = 3  # errors kept in the workload's own record
 _COLLECTED = 1000
 """Flows that end between two collections of garbage: a QP's parts refer to each other, and while virtual time passes
 the collector is off."""
@@ -21,8 +20,8 @@ class RunningOpenLoop(Running):
 
     entry: OpenLoop
 
-    def __init__(self, world: World, entry: OpenLoop, seed: int) -> None:
-        super().__init__(world, entry, 1, seed)
+    def __init__(self, world: World, entry: OpenLoop, qps: int, seed: int) -> None:
+        super().__init__(world, entry, qps, seed)
         self._driver: Any = None
         self._carried = 0
         self._done = 0
@@ -89,13 +88,4 @@ class RunningOpenLoop(Running):
             self._driver.stop()
         self.ended = self._last
         errors = [error] if error else self._errors
-        self.outcome = {
-            "bytes": self._carried,
-            "flows": self._done,
-            "sent_sha256": "",
-            "received_sha256": "",
-            "iterations": [],
-            "iteration_ends": [],
-            **({"error": "; ".join(errors[:_MAX_ERRORS])} if errors else {}),
-        }
-        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), self.ended)
+        self._record_end(errors, bytes=self._carried, flows=self._done, iteration_ends=[])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrclab.events.traffic import FlowEnd, ProgramEnd, TrafficEnd
+from mrclab.events.traffic import FlowEnd, ProgramEnd
 from mrclab.events.workloads import TrainingStep
 from mrclab.hosts.collectives import steps
 from mrclab.lab.errors import RunError
@@ -48,8 +48,8 @@ class RunningPrograms(Running):
 
     entry: Programs
 
-    def __init__(self, world: World, entry: Programs, seed: int) -> None:
-        super().__init__(world, entry, 0, seed)
+    def __init__(self, world: World, entry: Programs, qps: int, seed: int) -> None:
+        super().__init__(world, entry, qps, seed)
         if not isinstance(world, LabClients):
             raise RunError(f"{entry.name}: programs need hosts that are processes; run it on the wire")
         self._lab: LabClients = world
@@ -196,14 +196,11 @@ class RunningPrograms(Running):
         error = self._error or error
         self._record_start(began, {flow: sorted(pairs) for flow, pairs in self._pairs.items()}, None)
         status = max((abs(one.process.returncode or 0) for one in self._processes), default=0)
-        wrong = {"error": error} if error else {}
         took = round(ended - began, 9)
         for flow in self._flows:
             end = FlowEnd(traffic=self.name, flow=flow, bytes=0, seconds=took, error=error, exit_status=status)
             self._world.record(end, ended)
-        empty = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
-        self.outcome = {**empty, "exit_status": status, **wrong}
-        self._world.record(TrafficEnd(traffic=self.name, **self.outcome), ended)
+        self._record_end([error] if error else [], exit_status=status)
 
     def _record_ends(self) -> None:
         """Record how each program ended: a negative exit status is the signal that ended it."""
