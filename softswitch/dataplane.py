@@ -19,7 +19,6 @@ from mrclab.softswitch.objects.runtime_api import (
     NotFoundError,
     PacketInCallback,
     PreconditionError,
-    ProgramInfo,
 )
 from mrclab.softswitch.traffic_manager import TrafficManager
 
@@ -149,7 +148,7 @@ class DataPlane:
         self.instance = instance
         self.instance.digests.callback = self.digest_callback
         self.traffic.needs_time = pipeline.enqueue_time
-        self._has_timers = self.instance.ages or bool(self.instance.info.digests)
+        self._has_timers = self.instance.ages or bool(pipeline.program.learn_lists)
         self.program_changed()
 
     def save(self, pipeline: Any) -> None:
@@ -166,11 +165,6 @@ class DataPlane:
             self.save(pipeline)
         assert self._saved is not None
         return self._saved
-
-    @property
-    def info(self) -> ProgramInfo | None:
-        """The running program's names, None before the first commit."""
-        return None if self.instance is None else self.instance.info
 
     def program(self) -> Instance:
         """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""

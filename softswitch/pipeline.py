@@ -21,9 +21,8 @@ from mrclab.softswitch.objects.runtime_api import (
     MeterConfig,
     NotFoundError,
     PipelineError,
-    ProgramInfo,
 )
-from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable, table_info
+from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
 from mrclab.softswitch.p4 import bmv2json, cache
 from mrclab.softswitch.p4 import program as p4
 
@@ -52,7 +51,6 @@ class Compiled:
     program: p4.Program
     code: CodeType
     enqueue_time: bool
-    info: ProgramInfo
     config: str | bytes
 
 
@@ -78,7 +76,7 @@ def _compile(config: str | bytes, drop_port: int) -> Compiled:
     key = cache.key(config, drop_port)
     kept = cache.load(key)
     if kept is not None:
-        return Compiled(program, *kept, _info(program), config)
+        return Compiled(program, *kept, config)
     from mrclab.softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
 
     with compiling():
@@ -94,7 +92,7 @@ def compile_source(program: p4.Program, generated: Generated, config: str | byte
     """Return a program with the code that was generated for it."""
     with compiling():
         code = compile(generated.source, "<p4>", "exec")
-        return Compiled(program, code, generated.enqueue_time, _info(program), config)
+        return Compiled(program, code, generated.enqueue_time, config)
 
 
 @contextlib.contextmanager
@@ -115,16 +113,6 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _info(program: p4.Program) -> ProgramInfo:
-    return ProgramInfo(
-        tables={table.name: table_info(program, table) for table in program.tables.values()},
-        profiles=frozenset(program.profiles),
-        counters=frozenset(counter.name for counter in program.counters.values() if not counter.direct),
-        meters=frozenset(meter.name for meter in program.meters.values() if not meter.direct),
-        digests=frozenset(learn.name for learn in program.learn_lists.values()),
-    )
-
-
 class ValueSet:
     """A parser value set: calling it with the select key returns whether the key is in."""
 
@@ -142,7 +130,6 @@ class Instance:
     def __init__(self, compiled: Compiled, host: DataPlane, sessions: dict[int, Any]) -> None:
         program = compiled.program
         self.compiled = compiled
-        self.info = compiled.info
         clock, seconds = host.now_us, host.clock.seconds
         self.profiles = {name: RuntimeProfile(program, profile) for name, profile in program.profiles.items()}
         self.tables: dict[str, RuntimeTable] = {}
@@ -150,9 +137,7 @@ class Instance:
             profile = self.profiles[table.profile] if table.profile is not None else None
             if profile is not None:
                 profile.use_by(table)
-            self.tables[table.name] = RuntimeTable(
-                program, table, self.info.tables[table.name], profile, clock, seconds
-            )
+            self.tables[table.name] = RuntimeTable(program, table, profile, clock, seconds)
         self.packets = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.bytes = {c.name: [0] * c.size for c in program.counters.values() if not c.direct}
         self.meters = {m.name: MeterArray(m.size, m.packets, clock) for m in program.meters.values() if not m.direct}

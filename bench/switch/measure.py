@@ -279,9 +279,8 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
 
 def _insert(switch: SoftSwitch, entry: IntendedEntry) -> None:
     """Insert an entry, its table and action found by their last names."""
-    info, (act,) = switch.info, entry.actions
-    assert info is not None
-    name = next(full for full in info.tables if full.rsplit(".", 1)[-1] == entry.table)
-    called = next(full for full in info.tables[name].actions if full.rsplit(".", 1)[-1] == act.name)
+    (act,), tables = entry.actions, switch.program().tables
+    table = next(table for name, table in tables.items() if name.rsplit(".", 1)[-1] == entry.table)
+    called = next(name for name in table.actions if name.rsplit(".", 1)[-1] == act.name)
     key = tuple(value for _, value in entry.match)
-    switch.table(name).insert(TableEntry(key, ActionCall(called, tuple(value for _, value in act.params))))
+    table.insert(TableEntry(key, ActionCall(called, tuple(value for _, value in act.params))))

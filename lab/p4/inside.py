@@ -52,8 +52,7 @@ class MrcSwitch(InProcess):
 
     def full_name(self, table: str) -> str:
         """Return the program's name of a table: `MrcIngress.usid_fib` for `usid_fib`. KeyError: it has none."""
-        assert self.runtime.info is not None
-        found = next((name for name in self.runtime.info.tables if table in (name, name.rsplit(".", 1)[-1])), None)
+        found = next((name for name in self.runtime.program().tables if table in (name, name.rsplit(".", 1)[-1])), None)
         if found is None:
             raise KeyError(table)
         return found
@@ -66,8 +65,7 @@ class MrcSwitch(InProcess):
 
     def full_action(self, table: str, action: str) -> str:
         """Return the program's name of an action of a table, whose full name is given."""
-        assert self.runtime.info is not None
-        return next(full for full in self.runtime.info.tables[table].actions if full.rsplit(".", 1)[-1] == action)
+        return next(full for full in self.runtime.table(table).actions if full.rsplit(".", 1)[-1] == action)
 
     def _call(self, table: str, act: intent.EntryAction) -> ActionCall:
         return ActionCall(self.full_action(table, act.name), tuple(value for _, value in act.params))

@@ -38,8 +38,8 @@ class ShellEntry:
 
     def __init__(self, device: "ShellDevice", table: str) -> None:
         self._device, self._table, self._what = device, table, ""
-        info = device.switch.runtime.table(_known(device.switch, table)).info
-        self._fields = [key.name for key in info.key]
+        known = device.switch.runtime.table(_known(device.switch, table)).table
+        self._fields = [key.name for key in known.key]
         self.match, self.action = _Values(), _Values()
 
     def __call__(self, action: str = "") -> "ShellEntry":
@@ -111,7 +111,7 @@ def _known(switch: MrcSwitch, table: str) -> str:
     try:
         return switch.full_name(table)
     except KeyError:
-        names = ", ".join(switch.runtime.info.tables) if switch.runtime.info else ""
+        names = ", ".join(switch.runtime.program().tables)
         raise LabError(f"the program has no table {table}; it has {names}") from None
 
 

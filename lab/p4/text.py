@@ -13,9 +13,9 @@ from mrclab.softswitch.objects.runtime_api import (
     MatchKey,
     RuntimeApiError,
     TableEntry,
-    TableInfo,
 )
 from mrclab.softswitch.objects.tables import RuntimeTable
+from mrclab.softswitch.p4.program import TableKey
 
 REASONS = {
     "malformed": "too short, or no IPv6 inside",
@@ -80,10 +80,10 @@ def headers(fields: dict[str, dict[str, int]]) -> dict[str, dict[str, str]]:
     }
 
 
-def match(info: TableInfo, key: MatchKey) -> str:
-    """An entry's key."""
+def match(fields: tuple[TableKey, ...], key: MatchKey) -> str:
+    """An entry's key, given the fields of the table's."""
     texts = []
-    for field, each in zip(info.key, key, strict=True):
+    for field, each in zip(fields, key, strict=True):
         if isinstance(each, tuple):
             texts.append(f"{value(each[0], field.width, field.name)}/{each[1]}")
         else:
@@ -91,9 +91,9 @@ def match(info: TableInfo, key: MatchKey) -> str:
     return ", ".join(texts)
 
 
-def matches(info: TableInfo, key: MatchKey, found: tuple[int, ...]) -> bool:
+def matches(fields: tuple[TableKey, ...], key: MatchKey, found: tuple[int, ...]) -> bool:
     """Return True if an entry's key matches these values."""
-    for field, each, at in zip(info.key, key, found, strict=False):
+    for field, each, at in zip(fields, key, found, strict=False):
         if isinstance(each, tuple):
             host_bits = field.width - each[1]
             if at >> host_bits != each[0] >> host_bits:
@@ -108,56 +108,47 @@ def longest_first(table: RuntimeTable) -> list[TableEntry]:
     return sorted(table.entries(), key=lambda entry: [-each[1] for each in entry.match if isinstance(each, tuple)])
 
 
-def action(switch: MrcSwitch, table: str, what: EntryAction) -> str:
+def action(table: RuntimeTable, what: EntryAction) -> str:
     """An entry's action with its parameters."""
     if isinstance(what, ActionCall):
-        params = ", ".join(f"{name}={value(number, width, name)}" for name, width, number in _params(switch, what))
+        params = ", ".join(f"{name}={text}" for name, text in _named(table, what).items())
         return f"{short(what.name)}({params})"
-    profile = switch.runtime.profile(switch.runtime.table(table).info.profile or "")
-    return " or ".join(action(switch, table, call) for call in profile.calls(what))
+    assert table.profile is not None
+    return " or ".join(action(table, call) for call in table.profile.calls(what))
 
 
-def _params(switch: MrcSwitch, call: ActionCall) -> list[tuple[str, int, int]]:
-    program = switch.runtime.program().compiled.program
-    known = next(each for each in program.actions.values() if each.name == call.name)
-    return [(name, width, number) for (name, width), number in zip(known.params, call.args, strict=True)]
+def _named(table: RuntimeTable, what: EntryAction) -> dict[str, str]:
+    """Parameters of an action by name; none of a member or group."""
+    if not isinstance(what, ActionCall):
+        return {}
+    params = zip(table.actions[what.name].params, what.args, strict=True)
+    return {name: value(number, width, name) for (name, width), number in params}
 
 
 def tables(switch: MrcSwitch) -> list[dict[str, Any]]:
     """All tables that entries can be written to: name, key fields, actions with their parameters, entries."""
     listed = []
     for name, table in switch.runtime.program().tables.items():
-        info = table.info
-        if info.const_entries or not info.key:
+        key = table.table.key
+        if table.table.entries is not None or not key:
             continue
         default = table.default_entry()
         listed.append({
             "table": short(name),
-            "key": [{"name": key.name, "width": key.width, "kind": key.kind} for key in info.key],
-            "actions": {short(each): [param for param, _ in _declared(switch, each)] for each in info.actions},
-            "direct": info.profile is None,
-            "default": action(switch, name, default.action) if default is not None else "nothing",
+            "key": [{"name": field.name, "width": field.width, "kind": field.kind} for field in key],
+            "actions": {short(each.name): [param for param, _ in each.params] for each in table.actions.values()},
+            "direct": table.profile is None,
+            "default": action(table, default.action) if default is not None else "nothing",
             "entries": [
                 {
-                    "key": match(info, entry.match),
-                    "action": action(switch, name, entry.action),
-                    "params": _named(switch, entry.action),
+                    "key": match(key, entry.match),
+                    "action": action(table, entry.action),
+                    "params": _named(table, entry.action),
                 }
                 for entry in longest_first(table)
             ],
         })  # fmt: skip
     return listed
-
-
-def _named(switch: MrcSwitch, what: EntryAction) -> dict[str, str]:
-    if not isinstance(what, ActionCall):
-        return {}
-    return {name: value(number, width, name) for name, width, number in _params(switch, what)}
-
-
-def _declared(switch: MrcSwitch, action_name: str) -> list[tuple[str, int]]:
-    program = switch.runtime.program().compiled.program
-    return list(next(each for each in program.actions.values() if each.name == action_name).params)
 
 
 def write(
@@ -169,40 +160,40 @@ def write(
         runtime = switch.runtime.table(switch.full_name(table))
     except KeyError:
         raise LabError(f"the program has no table {table}") from None
-    info = runtime.info
+    fields = runtime.table.key
     parts = [part.strip() for part in key.split(",")]
-    if len(parts) != len(info.key):
-        raise LabError(f"{table}: the key has {len(info.key)} fields: {', '.join(each.name for each in info.key)}")
-    found: MatchKey = tuple(_field(info, n, text) for n, text in enumerate(parts))
+    if len(parts) != len(fields):
+        raise LabError(f"{table}: the key has {len(fields)} fields: {', '.join(each.name for each in fields)}")
+    found: MatchKey = tuple(_field(field, text) for field, text in zip(fields, parts, strict=True))
     try:
         if kind == "delete":
             runtime.delete(found, 0)
             return f"{table}: {key} is deleted"
-        call = _call(switch, info, what, params or {})
+        call = _call(runtime, what, params or {})
         if kind == "modify":
             runtime.modify(TableEntry(found, call))
         else:
             runtime.insert(TableEntry(found, call))
     except RuntimeApiError as error:
         raise LabError(f"the switch refuses it: {error.code}: {error}") from None
-    return f"{table}: {match(info, found)} → {action(switch, info.name, call)}"
+    return f"{table}: {match(fields, found)} → {action(runtime, call)}"
 
 
-def _field(info: TableInfo, number: int, text: str) -> int | tuple[int, int]:
-    key = info.key[number]
+def _field(key: TableKey, text: str) -> int | tuple[int, int]:
     if key.kind != "lpm":
         return parsed(text, key.width, key.name)
     address, _, length = text.partition("/")
     return parsed(address, key.width, key.name), int(length) if length.isdigit() else key.width
 
 
-def _call(switch: MrcSwitch, info: TableInfo, what: str, params: Mapping[str, str]) -> ActionCall:
-    full = next((name for name in info.actions if short(name) == short(what)), None)
+def _call(table: RuntimeTable, what: str, params: Mapping[str, str]) -> ActionCall:
+    full = next((name for name in table.actions if short(name) == short(what)), None)
     if full is None:
-        raise LabError(f"{short(info.name)} has no action {what!r}; it has {', '.join(map(short, info.actions))}")
-    declared = _declared(switch, full)
-    if unknown := [name for name in params if name not in dict(declared)]:
-        raise LabError(f"{short(full)} has no parameter {unknown[0]}; it has {', '.join(dict(declared)) or 'none'}")
-    if missing := [name for name, _ in declared if name not in params]:
+        has = ", ".join(map(short, table.actions))
+        raise LabError(f"{short(table.table.name)} has no action {what!r}; it has {has}")
+    declared = dict(table.actions[full].params)
+    if unknown := [name for name in params if name not in declared]:
+        raise LabError(f"{short(full)} has no parameter {unknown[0]}; it has {', '.join(declared) or 'none'}")
+    if missing := [name for name in declared if name not in params]:
         raise LabError(f"{short(full)} needs {', '.join(missing)}")
-    return ActionCall(full, tuple(parsed(params[name], width, name) for name, width in declared))
+    return ActionCall(full, tuple(parsed(params[name], width, name) for name, width in declared.items()))

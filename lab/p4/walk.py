@@ -141,17 +141,17 @@ def _through(
 def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
     """A table lookup, in text."""
     table = switch.runtime.table(lookup.table)
-    info = table.info
-    entry = next((each for each in text.longest_first(table) if text.matches(info, each.match, lookup.key)), None)
+    fields = table.table.key
+    entry = next((each for each in text.longest_first(table) if text.matches(fields, each.match, lookup.key)), None)
     shown = entry if lookup.hit else table.default_entry()
     key = [
         f"{each.name} = {text.value(value, each.width, each.name)}"
-        for each, value in zip(info.key, lookup.key, strict=False)
+        for each, value in zip(fields, lookup.key, strict=False)
     ]
     return {
         "table": text.short(lookup.table),
         "key": key,
         "hit": lookup.hit,
-        "entry": text.match(info, entry.match) if entry is not None and lookup.hit else "",
-        "action": text.action(switch, lookup.table, shown.action) if shown is not None else "nothing",
+        "entry": text.match(fields, entry.match) if entry is not None and lookup.hit else "",
+        "action": text.action(table, shown.action) if shown is not None else "nothing",
     }

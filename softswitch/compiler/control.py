@@ -329,7 +329,7 @@ class ControlEmitter:
         self, table: p4.Table, entry: str, follow: Callable[[int], str | None], join: str | None
     ) -> list[tuple[str | None, Callable[[], list[End]]]]:
         """Return the arms for the actions of an entry; `follow` returns the node after each."""
-        numbers = tuple(dict.fromkeys(table.action_ids))
+        numbers = tuple(dict.fromkeys(action.id for action in table.actions))
         if not table.key and table.const_default_entry and table.default_action is not None:
             numbers = (table.default_action,)
         none = follow(-1) if table.default_action is None or not numbers else None

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mrclab.softswitch.objects.runtime_api import InvalidRequestError, KeyInfo, MatchKey
+from mrclab.softswitch.objects.runtime_api import InvalidRequestError, MatchKey
+from mrclab.softswitch.p4.program import TableKey
 
 Value = tuple[Any, ...]
 Key = Any  # an int or a tuple of ints
@@ -21,7 +22,7 @@ REMEMBER = 4096
 _UNKNOWN: Any = object()
 
 
-def check(table: str, keys: tuple[KeyInfo, ...], match: MatchKey) -> None:
+def check(table: str, keys: tuple[TableKey, ...], match: MatchKey) -> None:
     """Refuse a match that does not fit the table's key."""
     if len(match) != len(keys):
         raise InvalidRequestError(f"table {table}: {len(match)} match fields given, the key has {len(keys)}")
@@ -31,9 +32,9 @@ def check(table: str, keys: tuple[KeyInfo, ...], match: MatchKey) -> None:
             raise InvalidRequestError(f"table {table}: match field {info.name}: {problem}")
 
 
-def _problem(info: KeyInfo, field: Any) -> str:  # noqa: PLR0911 - one return per fault
+def _problem(info: TableKey, field: Any) -> str:  # noqa: PLR0911 - one return per fault
     top = (1 << info.width) - 1
-    if info.kind in {"exact", "valid", "optional"}:
+    if info.kind in {"exact", "optional"}:
         if field is None and info.kind == "optional":
             return ""
         return "" if isinstance(field, int) and 0 <= field <= top else f"{field} is not a value of {info.width} bits"
@@ -53,7 +54,7 @@ def _problem(info: KeyInfo, field: Any) -> str:  # noqa: PLR0911 - one return pe
 class ExactMatcher:
     """One dict; `find` is its own `get`."""
 
-    def __init__(self, keys: tuple[KeyInfo, ...]) -> None:
+    def __init__(self, keys: tuple[TableKey, ...]) -> None:
         self._single = len(keys) == 1
         self._values: dict[Key, Value] = {}
         self.find: Callable[[Key], Value | None] = self._values.get
@@ -81,7 +82,7 @@ Bucket = list[tuple[int, int, tuple[tuple[int, int], ...], Value]]
 class MaskedMatcher:
     """LPM, ternary, range and optional matches, and mixtures with exact ones. The larger rank wins, then the older."""
 
-    def __init__(self, keys: tuple[KeyInfo, ...]) -> None:
+    def __init__(self, keys: tuple[TableKey, ...]) -> None:
         self._keys = keys
         self._single = len(keys) == 1
         self._by_prefix = not any(key.kind in {"ternary", "range", "optional"} for key in keys)
@@ -126,7 +127,7 @@ class MaskedMatcher:
         masks, values, ranged, ranges, prefix = [], [], [], [], 0
         for number, (info, field) in enumerate(zip(self._keys, match, strict=True)):
             full = (1 << info.width) - 1
-            if info.kind in {"exact", "valid"} or (info.kind == "optional" and field is not None):
+            if info.kind == "exact" or (info.kind == "optional" and field is not None):
                 masks.append(full)
                 values.append(field)
             elif field is None:
@@ -194,8 +195,8 @@ class MaskedMatcher:
 Matcher = ExactMatcher | MaskedMatcher
 
 
-def matcher(keys: tuple[KeyInfo, ...]) -> Matcher:
+def matcher(keys: tuple[TableKey, ...]) -> Matcher:
     """Return the structure for a table with this key."""
-    if all(key.kind in {"exact", "valid"} for key in keys):
+    if all(key.kind == "exact" for key in keys):
         return ExactMatcher(keys)
     return MaskedMatcher(keys)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FieldMatch = int | tuple[int, int] | None
-"""One key field, by the match kind that `TableInfo.key` gives:
+"""One key field, by the match kind of its `p4.program.TableKey`:
 exact: value; lpm: (value, prefix length); ternary: (value, mask); range: (low, high), both inside;
 optional: value, or None for "any". Not-care fields are (0, 0) for lpm and ternary and the full range for range.
 Bits outside the mask or prefix must be zero."""
@@ -126,31 +126,6 @@ class TableEntry:
     is_const: bool = False
 
 
-@dataclass(frozen=True)
-class KeyInfo:
-    """One key field of a table: its control-plane name, width in bits and match kind."""
-
-    name: str
-    width: int
-    kind: str
-
-
-@dataclass(frozen=True)
-class TableInfo:
-    """Constant part of a table: key, actions by name with parameter widths, and its action profile."""
-
-    name: str
-    key: tuple[KeyInfo, ...]
-    actions: dict[str, tuple[int, ...]]
-    profile: str | None
-    const_entries: bool
-
-    @property
-    def has_priority(self) -> bool:
-        """True if entries are ordered by priority."""
-        return any(key.kind in {"ternary", "range", "optional"} for key in self.key)
-
-
 class Replica(NamedTuple):
     """One copy of a replicated packet: egress port and egress_rid."""
 
@@ -189,14 +164,3 @@ class DigestList:
 
 PacketInCallback = Callable[[bytes], None]
 DigestCallback = Callable[[DigestList], None]
-
-
-@dataclass(frozen=True)
-class ProgramInfo:
-    """Tables of the loaded program, and names of what else a control plane can name."""
-
-    tables: dict[str, TableInfo]
-    profiles: frozenset[str]
-    counters: frozenset[str]  # indirect ones
-    meters: frozenset[str]  # indirect ones
-    digests: frozenset[str]

@@ -22,14 +22,12 @@ from mrclab.softswitch.objects.runtime_api import (
     GroupRef,
     ImmutableError,
     InvalidRequestError,
-    KeyInfo,
     MatchKey,
     MemberRef,
     MeterConfig,
     NotFoundError,
     PreconditionError,
     TableEntry,
-    TableInfo,
 )
 from mrclab.softswitch.p4 import program as p4
 
@@ -112,7 +110,7 @@ class RuntimeProfile:
 
     def use_by(self, table: p4.Table) -> None:
         """Note that `table` uses this profile: its actions are the profile's."""
-        self.actions.update({self.program.actions[i].name: self.program.actions[i] for i in table.action_ids})
+        self.actions.update({action.name: action for action in table.actions})
 
     def _member(self, member_id: int) -> _Member:
         member = self._members.get(member_id)
@@ -206,7 +204,6 @@ class RuntimeTable:
         self,
         program: p4.Program,
         table: p4.Table,
-        info: TableInfo,
         profile: RuntimeProfile | None,
         clock: Callable[[], int],
         monotonic: Callable[[], float],
@@ -214,13 +211,12 @@ class RuntimeTable:
         self.program = program
         self.table = table
         self.profile = profile
-        self.info = info
         self._clock = clock
         self._monotonic = monotonic
-        self._actions = {program.actions[number].name: program.actions[number] for number in table.action_ids}
+        self.actions = {action.name: action for action in table.actions}
         self._has_cell = table.with_counters or table.support_timeout or table.direct_meter is not None
         self._entries: dict[tuple[MatchKey, int], _Entry] = {}
-        self._matcher = matcher(self.info.key)
+        self._matcher = matcher(table.key)
         self.find = self._matcher.find
         self.default: list[Value] = [NO_ACTION]
         self._default_action: EntryAction | None = None
@@ -231,13 +227,13 @@ class RuntimeTable:
         """Add the program's const entries. In the JSON a smaller priority wins; outside it is the other way round."""
         for const in self.table.entries or ():
             action = self.program.actions[const.action_id]
-            priority = 0x7FFFFFFF - const.priority if self.info.has_priority else 0
-            match = tuple(self._const_field(k, m) for k, m in zip(self.info.key, const.match, strict=True))
+            priority = 0x7FFFFFFF - const.priority if self.table.has_priority else 0
+            match = tuple(self._const_field(k, m) for k, m in zip(self.table.key, const.match, strict=True))
             entry = TableEntry(match, ActionCall(action.name, const.data), priority)
             self._store(entry, is_const=True, number=const.action_id)
 
     @staticmethod
-    def _const_field(key: KeyInfo, match: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
+    def _const_field(key: p4.TableKey, match: int | tuple[int, int] | None) -> int | tuple[int, int] | None:
         """Return a match without bits that the program wrote outside its mask or behind its prefix."""
         if isinstance(match, tuple) and key.kind == "ternary":
             return match[0] & match[1], match[1]
@@ -261,7 +257,7 @@ class RuntimeTable:
     def insert(self, entry: TableEntry) -> None:
         """Add an entry."""
         self._writable()
-        check(self.table.name, self.info.key, entry.match)
+        check(self.table.name, self.table.key, entry.match)
         if not entry.match:
             raise InvalidRequestError(f"table {self.table.name} has no key: only its default action can be set")
         if (entry.match, entry.priority) in self._entries:
@@ -280,7 +276,7 @@ class RuntimeTable:
         cell = [0, 0, self._monotonic(), None, None] if self._has_cell else None
         if self.table.direct_meter is not None:
             cell = self._new_cell(TableEntry(match, action))
-        number = self._actions[action.name].id
+        number = self.actions[action.name].id
         self._matcher.put(match, 0, (number, cell, *action.args))
         self._entries[place] = _Entry(match, 0, action, 0.0, cell)
 
@@ -304,7 +300,7 @@ class RuntimeTable:
             return self.profile.target(action).resolve, cell
         if not isinstance(action, ActionCall):
             raise InvalidRequestError(f"table {self.table.name} has no action profile: an entry must name an action")
-        value = build_call(self._actions, action, f"table {self.table.name}")
+        value = build_call(self.actions, action, f"table {self.table.name}")
         return (value[0] if number is None else number, cell, *value[2:])
 
     def _use(self, action: EntryAction, change: int) -> None:
@@ -314,7 +310,7 @@ class RuntimeTable:
     def modify(self, entry: TableEntry) -> None:
         """Replace action and idle timeout of an entry."""
         self._writable()
-        check(self.table.name, self.info.key, entry.match)
+        check(self.table.name, self.table.key, entry.match)
         stored = self._find(entry.match, entry.priority)
         value = self._value(entry.action, stored.cell)
         self._use(entry.action, 1)
@@ -331,7 +327,7 @@ class RuntimeTable:
     def delete(self, match: MatchKey, priority: int) -> None:
         """Remove an entry."""
         self._writable()
-        check(self.table.name, self.info.key, match)
+        check(self.table.name, self.table.key, match)
         stored = self._find(match, priority)
         self._matcher.remove(match, priority)
         self._use(stored.action, -1)
@@ -391,7 +387,7 @@ class RuntimeTable:
                 return
             raise ImmutableError(f"table {self.table.name} has a const default action")
         if isinstance(action, ActionCall):
-            value = build_call(self._actions, action, f"table {self.table.name}")
+            value = build_call(self.actions, action, f"table {self.table.name}")
             self.default[0] = value
         elif self.profile is not None:
             self.default[0] = self.profile.target(action).resolve(0)
@@ -418,16 +414,3 @@ class RuntimeTable:
         if self.table.direct_meter is None or stored.cell is None:
             raise InvalidRequestError(f"table {self.table.name} has no direct meter")
         stored.cell[METER + 1].configure(config)
-
-
-def table_info(program: p4.Program, table: p4.Table) -> TableInfo:
-    """Return the constant properties of a table."""
-    actions = {program.actions[i].name: tuple(w for _, w in program.actions[i].params) for i in table.action_ids}
-    keys = tuple(KeyInfo(key.name, key.width, "exact" if key.kind == "valid" else key.kind) for key in table.key)
-    return TableInfo(
-        name=table.name,
-        key=keys,
-        actions=actions,
-        profile=table.profile,
-        const_entries=table.entries is not None,
-    )

@@ -78,13 +78,14 @@ class PipelineReader:
         if kind not in {"simple", "indirect", "indirect_ws"}:
             raise PipelineError(f"table {name}{where(item)}: type {kind} is not supported")
         ids = self._action_ids(item)
+        actions = tuple(program.actions[number] for number in ids)
         following: dict[int | str, str | None] = {}
         for word, node in item["next_tables"].members():
             to = one_of(names, node)
             if word in {"__HIT__", "__MISS__"}:
                 following["hit" if word == "__HIT__" else "miss"] = to
             else:
-                following.update({number: to for number in ids if program.actions[number].name == word})
+                following.update({called.id: to for called in actions if called.name == word})
         default, entries, base = item.get("default_entry"), item.get("entries"), item.get("base_default_next")
         action = None if default is None else self._action(default["action_id"])
         if action is not None and action not in ids:
@@ -93,7 +94,7 @@ class PipelineReader:
             name=name,
             key=key,
             size=item["max_size"].whole(),
-            action_ids=ids,
+            actions=actions,
             next=following,
             base_default_next=None if base is None else one_of(names, base),
             with_counters=flag(item, "with_counters"),
@@ -168,7 +169,8 @@ class PipelineReader:
                 raise given.refused("a field that is a number")
         mask = element.get("mask")
         name = f"{target.header}.{target.name}" if named is None else named.text
-        return p4.TableKey(name, kind, width, target, None if mask is None else mask.hexstr)
+        kind = "exact" if kind == "valid" else kind
+        return p4.TableKey(name, width, kind, target, None if mask is None else mask.hexstr)
 
     def _entry(self, entry: JsonValue, key: tuple[p4.TableKey, ...], ids: tuple[int, ...]) -> p4.ConstEntry:
         fields = entry["match_key"].elements(len(key), len(key))
@@ -184,7 +186,7 @@ class PipelineReader:
     @staticmethod
     def _match(item: JsonValue, key: p4.TableKey) -> int | tuple[int, int] | None:
         kind, top = item["match_type"].text, (1 << key.width) - 1
-        if kind != key.kind:
+        if kind != key.kind and (kind, key.target.name) != ("valid", "$valid$"):
             raise item["match_type"].refused(key.kind)
 
         def number(name: str) -> int:

@@ -243,6 +243,11 @@ class Action:
     params: tuple[tuple[str, int], ...]
     primitives: tuple[Primitive, ...]
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of the parameters in bits."""
+        return tuple(width for _, width in self.params)
+
 
 @dataclass(frozen=True)
 class ParserOp:
@@ -277,11 +282,11 @@ class ParserState:
 
 @dataclass(frozen=True)
 class TableKey:
-    """One key field of a table; `mask` is a static mask over the field."""
+    """One key field of a table; `mask` is a static mask over the field. The validity of a header is matched exactly."""
 
     name: str
-    kind: str
     width: int
+    kind: str
     target: FieldRef
     mask: int | None = None
 
@@ -303,7 +308,7 @@ class Table:
     name: str
     key: tuple[TableKey, ...]
     size: int
-    action_ids: tuple[int, ...]
+    actions: tuple[Action, ...]
     next: dict[int | str, str | None]
     base_default_next: str | None
     with_counters: bool
@@ -316,6 +321,11 @@ class Table:
     const_default_action: bool
     const_default_entry: bool
     entries: tuple[ConstEntry, ...] | None
+
+    @property
+    def has_priority(self) -> bool:
+        """True if entries are ordered by priority."""
+        return any(key.kind in {"ternary", "range", "optional"} for key in self.key)
 
 
 @dataclass(frozen=True)

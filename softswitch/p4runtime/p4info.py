@@ -6,14 +6,16 @@ compiled program, so that no later request can trip over it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from finsy.proto import p4i, p4t
 
-from mrclab.softswitch.objects.runtime_api import KeyInfo, ProgramInfo, TableInfo
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid_id
+
+if TYPE_CHECKING:
+    from mrclab.softswitch.p4 import program as p4
 
 KINDS = {
     p4i.MatchField.EXACT: "exact",
@@ -133,7 +135,7 @@ class P4Index:
         raise invalid_id()
 
     @staticmethod
-    def build(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
+    def build(message: p4i.P4Info, program: p4.Program | None) -> P4Index:
         """Index `message` and check it against `program` (not, if None)."""
         index = _read(message, program)
         if program is not None:
@@ -146,11 +148,11 @@ class _WithPreamble(Protocol):
     def preamble(self) -> p4i.Preamble: ...
 
 
-def _read(message: p4i.P4Info, program: ProgramInfo | None) -> P4Index:
+def _read(message: p4i.P4Info, program: p4.Program | None) -> P4Index:
     _check_ids(message)
     compiled = program.tables if program is not None else {}
-    param_widths = {name: widths for table in compiled.values() for name, widths in table.actions.items()}
-    actions = {a.preamble.id: _action(a, param_widths.get(a.preamble.name, ())) for a in message.actions}
+    called = {action.name: action.widths for table in compiled.values() for action in table.actions}
+    actions = {a.preamble.id: _action(a, called.get(a.preamble.name, ())) for a in message.actions}
     left_out = {
         t.preamble.id
         for t in message.tables
@@ -223,7 +225,7 @@ def _action(message: p4i.Action, compiled: tuple[int, ...]) -> P4InfoAction:
     return P4InfoAction(message.preamble.id, name, _fields(f"action {name!r}", params))
 
 
-def _match_fields(message: p4i.Table, compiled: TableInfo | None) -> tuple[P4InfoField, ...]:
+def _match_fields(message: p4i.Table, compiled: p4.Table | None) -> tuple[P4InfoField, ...]:
     name, match_fields = message.preamble.name, message.match_fields
     for match in match_fields:
         if match.match_type not in KINDS:
@@ -236,7 +238,7 @@ def _match_fields(message: p4i.Table, compiled: TableInfo | None) -> tuple[P4Inf
     return _fields(f"table {name!r}", map(_compiled_field, match_fields, compiled.key))
 
 
-def _compiled_field(match: p4i.MatchField, key: KeyInfo) -> P4InfoField:
+def _compiled_field(match: p4i.MatchField, key: p4.TableKey) -> P4InfoField:
     kind = KINDS[match.match_type]
     as_ternary = (kind, key.kind) == ("optional", "ternary")
     if kind != key.kind and not as_ternary:
@@ -257,7 +259,7 @@ def _action_scopes(message: p4i.Table, actions: dict[int, P4InfoAction]) -> dict
 
 
 def _table(
-    message: p4i.Table, actions: dict[int, P4InfoAction], info: p4i.P4Info, compiled: TableInfo | None
+    message: p4i.Table, actions: dict[int, P4InfoAction], info: p4i.P4Info, compiled: p4.Table | None
 ) -> P4InfoTable:
     name = message.preamble.name
     fields = _match_fields(message, compiled)
@@ -314,17 +316,17 @@ def _digest(message: p4i.Digest, types: p4t.P4TypeInfo) -> Digest:
     return Digest(message.preamble.id, name, shape)
 
 
-def _check_program(index: P4Index, program: ProgramInfo) -> None:
+def _check_program(index: P4Index, program: p4.Program) -> None:
+    compiled = program.tables
     for table in index.tables.values():
-        compiled = program.tables.get(table.name)
-        if compiled is None:
+        if table.name not in compiled:
             raise P4InfoError(f"table {table.name!r} is not in the device configuration")
-        _check_table(index, table, compiled)
+        _check_table(index, table, compiled[table.name])
     named: tuple[tuple[str, Iterable[P4InfoActionProfile | P4InfoArray | Digest], Iterable[str]], ...] = (
         ("action profile", index.profiles.values(), program.profiles),
-        ("counter", index.counters.values(), program.counters),
-        ("meter", index.meters.values(), program.meters),
-        ("digest", index.digests.values(), program.digests),
+        ("counter", index.counters.values(), _indirect(program.counters)),
+        ("meter", index.meters.values(), _indirect(program.meters)),
+        ("digest", index.digests.values(), {learn.name for learn in program.learn_lists.values()}),
     )
     for what, required, present in named:
         for item in required:
@@ -332,10 +334,15 @@ def _check_program(index: P4Index, program: ProgramInfo) -> None:
                 raise P4InfoError(f"{what} {item.name!r} is not in the device configuration")
 
 
-def _check_table(index: P4Index, table: P4InfoTable, compiled: TableInfo) -> None:
+def _indirect(arrays: Mapping[str, p4.Counter | p4.Meter]) -> set[str]:
+    return {name for name, array in arrays.items() if not array.direct}
+
+
+def _check_table(index: P4Index, table: P4InfoTable, compiled: p4.Table) -> None:
+    widths_of = {action.name: action.widths for action in compiled.actions}
     for action_id in table.actions:
         action = index.actions[action_id]
-        widths = compiled.actions.get(action.name)
+        widths = widths_of.get(action.name)
         if widths is None:
             raise P4InfoError(f"table {table.name!r} has no action {action.name!r} in the device configuration")
         if len(widths) != len(action.params):

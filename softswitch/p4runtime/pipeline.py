@@ -131,7 +131,7 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> F
     check_p4info(config)
     try:
         compiled = switch.compile(device_json(config.p4_device_config))
-        index = P4Index.build(config.p4info, compiled.info)
+        index = P4Index.build(config.p4info, compiled.program)
     except (RuntimeApiError, P4InfoError) as error:
         raise _update_failed(str(error)) from error
     except Exception as error:  # whatever a damaged program leads to, it is the request's fault

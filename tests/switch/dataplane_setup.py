@@ -12,6 +12,7 @@ from finsy.proto import p4r
 from p4runtime_client import Client
 
 from mrclab.softswitch.objects import runtime_api as api
+from mrclab.softswitch.p4.program import TableKey
 from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux.switches import thrift
 
@@ -48,11 +49,11 @@ class Setup:
 # -- softswitch -------------------------------------------------------------------------------------------------------
 
 
-def soft_match(key: tuple[api.KeyInfo, ...], match: dict[str, Any]) -> api.MatchKey:
+def soft_match(key: tuple[TableKey, ...], match: dict[str, Any]) -> api.MatchKey:
     return tuple(_soft_field(info, match.get(info.name)) for info in key)
 
 
-def _soft_field(info: api.KeyInfo, value: Any) -> api.FieldMatch:
+def _soft_field(info: TableKey, value: Any) -> api.FieldMatch:
     full = (1 << info.width) - 1
     if info.kind == "range":
         return value or (0, full)
@@ -67,8 +68,7 @@ def _soft_field(info: api.KeyInfo, value: Any) -> api.FieldMatch:
 
 def soft_table(switch: SoftSwitch, name: str) -> str:
     """P4Info aliases are the shortest unique suffix of a name; here the suffix is enough."""
-    assert switch.info is not None
-    return next(table for table in switch.info.tables if table == name or table.endswith(f".{name}"))
+    return next(table for table in switch.program().tables if table == name or table.endswith(f".{name}"))
 
 
 def _soft_action(switch: SoftSwitch, table: str, action: tuple[str, Any]) -> api.EntryAction:
@@ -77,27 +77,30 @@ def _soft_action(switch: SoftSwitch, table: str, action: tuple[str, Any]) -> api
         return api.MemberRef(args)
     if name == "group":
         return api.GroupRef(args)
-    assert switch.info is not None
-    actions = switch.info.tables[table].actions
+    actions = switch.table(table).actions
     return api.ActionCall(next(a for a in actions if a == name or a.endswith(f".{name}")), tuple(args))
 
 
 def on_soft(switch: SoftSwitch, setup: Setup) -> None:
     """Do it to a switch of this process."""
-    info = switch.info
-    assert info is not None
+    program = switch.program()
     for profile, member, action, args in setup.members:
-        table = next(t for t in info.tables.values() if t.profile and t.profile.endswith(profile))
-        call = _soft_action(switch, table.name, (action, args))
+        name, table = next(
+            (name, table)
+            for name, table in program.tables.items()
+            if table.profile and table.profile.name.endswith(profile)
+        )
+        call = _soft_action(switch, name, (action, args))
         assert isinstance(call, api.ActionCall)
-        switch.profile(table.profile or "").insert_member(member, call)
+        assert table.profile is not None
+        table.profile.insert_member(member, call)
     for profile, group, weights in setup.groups:
-        name = next(p for p in info.profiles if p.endswith(profile))
+        name = next(p for p in program.profiles if p.endswith(profile))
         members = [member for member, weight in weights.items() for _ in range(weight)]
         switch.profile(name).insert_group(group, members)
     for name, match, action, priority in setup.entries:
         table_name = soft_table(switch, name)
-        key = soft_match(info.tables[table_name].key, match)
+        key = soft_match(program.tables[table_name].table.key, match)
         switch.table(table_name).insert(api.TableEntry(key, _soft_action(switch, table_name, action), priority))
     for name, action, args in setup.defaults:
         table_name = soft_table(switch, name)
@@ -107,10 +110,10 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
     for session, replicas in setup.clones.items():
         switch.copies().sessions[session] = api.CloneSession(tuple(api.Replica(*replica) for replica in replicas))
     for name, index, rates in setup.meters:
-        switch.program().meter_write(next(m for m in info.meters if m.endswith(name)), index, api.MeterConfig(*rates))
+        program.meter_write(next(m for m in program.meters if m.endswith(name)), index, api.MeterConfig(*rates))
     for name, match, rates in setup.direct_meters:
         table_name = soft_table(switch, name)
-        key = soft_match(info.tables[table_name].key, match)
+        key = soft_match(program.tables[table_name].table.key, match)
         switch.table(table_name).set_meter(key, 0, api.MeterConfig(*rates))
     for name, values in setup.value_sets.items():
         switch.program().value_sets[name].members = [((value, -1),) for value in values]

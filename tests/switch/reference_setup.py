@@ -10,14 +10,12 @@ from mrclab.softswitch.switch import SoftSwitch
 
 def on_reference(reference: Reference, switch: SoftSwitch, setup: Setup) -> None:
     """Do it to the reference; `switch` runs the same program and knows its names."""
-    info = switch.info
-    assert info is not None
     for name, table in reference.tables.items():
         for entry in table.get("entries", []):
             reference.entries[name].append(_const(entry))
     for name, match, (action, args), priority in setup.entries:
         table_name = soft_table(switch, name)
-        key = soft_match(info.tables[table_name].key, match)
+        key = soft_match(switch.table(table_name).table.key, match)
         number = action_id(reference, table_name, action)
         reference.entries[table_name].append((key, priority, number, tuple(args)))
     for name, action, args in setup.defaults:

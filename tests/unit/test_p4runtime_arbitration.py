@@ -130,7 +130,7 @@ def test_without_controllers_a_write_needs_no_election_id_and_must_not_have_one(
         request.config.p4_device_config = PROGRAM_JSON
         client.stub.SetForwardingPipelineConfig(request)
         client.stub.Write(p4r.WriteRequest(device_id=1))
-        assert running.switch.info is not None
+        assert running.switch.instance is not None
 
 
 def test_the_seventeenth_controller_is_refused(running: Running) -> None:

@@ -7,8 +7,9 @@ from finsy.proto import p4i, p4r
 from p4runtime_client import Client, RefusedError, SetRequest
 from p4runtime_fixtures import NAMES, P4INFO, PROGRAM_JSON, Running, primary, running
 
-from mrclab.softswitch.objects.runtime_api import CounterValue, ProgramInfo, RuntimeApiError
+from mrclab.softswitch.objects.runtime_api import CounterValue, RuntimeApiError
 from mrclab.softswitch.objects.tables import RuntimeTable
+from mrclab.softswitch.p4.program import Program
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
 
 __all__ = ["primary", "running"]
@@ -226,16 +227,16 @@ def test_translated_widths_are_the_data_planes(running: Running) -> None:
             for param in action.params:
                 param.bitwidth = 32
 
-    index = P4Index.build(without(translate), running.switch.compile(PROGRAM_JSON).info)
+    index = P4Index.build(without(translate), running.switch.compile(PROGRAM_JSON).program)
     assert [p.width for p in index.actions_by_name["IngressImpl.rewrite"].params] == [48, 48, 9]
 
 
 def test_a_translated_string_has_no_width(running: Running) -> None:
     strings = without(lambda i: [p.ClearField("bitwidth") for a in i.actions for p in a.params])
-    index = P4Index.build(strings, running.switch.compile(PROGRAM_JSON).info)
+    index = P4Index.build(strings, running.switch.compile(PROGRAM_JSON).program)
     assert [p.width for p in index.actions_by_name["IngressImpl.rewrite"].params] == [0, 0, 0]
 
 
 def test_every_object_must_be_in_the_program() -> None:
     with pytest.raises(P4InfoError, match="is not in the device configuration"):
-        P4Index.build(P4INFO, ProgramInfo({}, frozenset(), frozenset(), frozenset(), frozenset()))
+        P4Index.build(P4INFO, Program())

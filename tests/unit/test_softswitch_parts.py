@@ -9,9 +9,10 @@ from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.match import matcher
 from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
-from mrclab.softswitch.objects.runtime_api import InvalidRequestError, KeyInfo, MeterConfig, PipelineError
+from mrclab.softswitch.objects.runtime_api import InvalidRequestError, MeterConfig, PipelineError
 from mrclab.softswitch.p4 import cache
 from mrclab.softswitch.p4.bmv2json import MAX_CELLS
+from mrclab.softswitch.p4.program import FieldRef, TableKey
 from mrclab.softswitch.pipeline import compile_program
 from mrclab.softswitch.traffic_manager import TrafficManager
 
@@ -49,7 +50,7 @@ def test_meter_refuses_a_peak_below_the_committed_rate():
 
 
 def test_longest_prefix_wins_and_a_removed_one_is_forgotten():
-    table = matcher((KeyInfo("dst", 32, "lpm"),))
+    table = matcher((TableKey("dst", 32, "lpm", FieldRef("h", "dst")),))
     for length in (0, 8, 16):
         table.put(((0x0A0B0000 >> 32 - length << 32 - length if length else 0, length),), 0, (length,))
     assert [table.find(key) for key in (0x0A0B0C0D, 0x0A000001, 1)] == [(16,), (8,), (0,)]
@@ -58,7 +59,7 @@ def test_longest_prefix_wins_and_a_removed_one_is_forgotten():
 
 
 def test_larger_priority_wins_among_masks_and_ranges():
-    table = matcher((KeyInfo("a", 8, "ternary"), KeyInfo("b", 8, "range")))
+    table = matcher((TableKey("a", 8, "ternary", FieldRef("h", "a")), TableKey("b", 8, "range", FieldRef("h", "b"))))
     table.put(((0x10, 0xF0), (0, 255)), 1, ("wide",))
     table.put(((0x12, 0xFF), (10, 20)), 2, ("narrow",))
     assert table.find((0x12, 15)) == ("narrow",)

@@ -35,7 +35,7 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
             error = _run(path, socket, place)
             if error:
                 return [Check(False, "the controller runs to its end", error)]
-            if device.run(lambda: device.info is None):
+            if device.run(lambda: device.instance is None):
                 return routes.checks(part, None)
             return routes.checks(part, lambda port, data: device.run(lambda: device.answer(port, data)))
 

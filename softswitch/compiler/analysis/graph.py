@@ -73,7 +73,7 @@ def successors(node: p4.Node) -> list[str | None]:
         return [node.next_node]
     if "hit" in node.next or "miss" in node.next:
         return [node.next.get("hit"), node.next.get("miss")]
-    following = [node.next.get(action, node.base_default_next) for action in node.action_ids]
+    following = [node.next.get(action.id, node.base_default_next) for action in node.actions]
     if node.default_action is None:
         following.append(node.base_default_next)
     return following or [node.base_default_next]

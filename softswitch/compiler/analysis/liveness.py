@@ -112,16 +112,16 @@ class Reads:
         if isinstance(node, p4.Conditional):
             self.expr(node.condition)
         elif isinstance(node, p4.ActionCallNode):
-            self._action(node.action_id)
+            self._action(self.program.actions[node.action_id])
         else:
             self.all(key.target for key in node.key)
-            for action in node.action_ids:
+            for action in node.actions:
                 self._action(action)
             if node.profile is not None:
                 self.all(self.program.profiles[node.profile].inputs)
 
-    def _action(self, number: int) -> None:
-        for call in self.program.actions[number].primitives:
+    def _action(self, action: p4.Action) -> None:
+        for call in action.primitives:
             self.call(call)
 
     def lists(self) -> None:

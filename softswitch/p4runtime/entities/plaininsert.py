@@ -5,12 +5,17 @@ Updates of another form, or with any mistake, are left to the table's handler, w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from finsy.proto import p4r
 
-from mrclab.softswitch.objects.runtime_api import ActionCall, MatchKey, RuntimeApiError, TableInfo
+from mrclab.softswitch.objects.runtime_api import ActionCall, MatchKey, RuntimeApiError
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, target_error
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
+
+if TYPE_CHECKING:
+    from mrclab.softswitch.objects.tables import RuntimeTable
 
 _PLAIN = 3  # fields of a message: table, match, action
 Shape = tuple[tuple[int, int], ...]
@@ -29,7 +34,7 @@ class PlainInsert:
         self._state = state
         self._table = table
         self._key: Shape = tuple((field.id, field.width) for field in table.fields)
-        self._actions = _actions(state.index, table, state.switch.table(table.name).info)
+        self._actions = _actions(state.index, table, state.switch.table(table.name))
 
     def parse(self, entry: p4r.TableEntry) -> Apply | None:
         """Return the function that inserts the entry; None if it is not plain."""
@@ -80,18 +85,18 @@ class _Insert:
         entries[key] = EntryNotes()
 
 
-def _actions(index: P4Index, table: P4InfoTable, info: TableInfo) -> dict[int, tuple[str, Shape]]:
+def _actions(index: P4Index, table: P4InfoTable, target: RuntimeTable) -> dict[int, tuple[str, Shape]]:
     """Return name and parameters of the actions that plain entries may have: those that P4Info and program agree on.
 
     None where no entry of the table is plain.
     """
     widths = [field.width for field in table.fields]
     exact = all(field.kind == "exact" for field in table.fields) and not table.has_priority
-    if table.profile_id or not exact or widths != [key.width for key in info.key]:
+    if table.profile_id or not exact or widths != [key.width for key in target.table.key]:
         return {}
     allowed = [index.actions[number] for number, scope in table.actions.items() if scope.in_entries]
     return {
         made.id: (made.name, tuple((param.id, param.width) for param in made.params))
         for made in allowed
-        if info.actions.get(made.name) == tuple(param.width for param in made.params)
+        if made.name in target.actions and target.actions[made.name].widths == tuple(p.width for p in made.params)
     }
