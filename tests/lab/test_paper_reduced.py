@@ -23,10 +23,11 @@ LINK = re.compile(r"\{rate_pps: (\d+), delay: (\d+)ms\}")
 
 
 def slower(path: Path, directory: Path) -> Path:
-    """A copy of a scenario with as many packets in flight and twice the round trip: here other things run too."""
+    """A copy with as many packets in flight and in a sample, at twice the round trip: here other things run too."""
     copy = directory / path.name
     text, changed = LINK.subn(lambda m: f"{{rate_pps: {int(m[1]) // 2}, delay: {2 * int(m[2])}ms}}", path.read_text())
     assert changed == 1
+    text = text.replace("kind: recover,", "kind: recover, sample: 200ms,")  # of 0.1 s there
     copy.write_text(text.replace("duration: 20s", "duration: 13s"))  # of the permutation, judged from 8.6 s on
     return copy
 
