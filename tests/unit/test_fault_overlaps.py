@@ -51,6 +51,8 @@ def faults(*entries):
         (f"{FREEZE}, at: 25% of file, until: 75% of file", f"{CRASH}, at: 50% of file", "whether t1-p1-1 runs"),
         (f"{FREEZE}, at: 1s, until: 50% of file", f"{CRASH}, at: 3s", "whether t1-p1-1 runs"),
         (f"{STORM}, at: 1s", f"{CRASH}, at: 2s", "whether t1-p1-1"),
+        (f"{FREEZE}, at: 1s, until: f2", f"{CRASH}, at: 50% of file", "whether t1-p1-1 runs"),
+        (f"{WRONG}, at: 50% of file, until: 75% of file", "kind: controller_restart, at: f1", "the controller"),
     ],
 )  # fmt: skip
 def test_what_may_not_overlap_is_refused_with_both_names_and_the_reason(one, other, what):

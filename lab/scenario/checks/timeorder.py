@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
     from mrclab.lab.traffic.base import TrafficBase
 
-Mistake = tuple[tuple[int | str, ...], str]
+Place = tuple[int | str, ...]
+Mistake = tuple[Place, str]
 
 _AFTERMATH = 1.0  # seconds that a run lasts at least after its traffic and its `linger`
 
@@ -33,25 +34,19 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
         yield from _windows(scenario, times)
 
 
+def triggers(scenario: "Scenario") -> Iterator[tuple[Place, str, Trigger]]:
+    """Yield every triggered moment (a workload, a fault, `FAULT.end`) with its place in the file and its trigger."""
+    for index, traffic in enumerate(scenario.traffic):
+        yield ("traffic", index, "start"), traffic.name, traffic.start
+    for index, fault in enumerate(scenario.faults):
+        yield ("faults", index, "at"), fault.name, fault.at
+        if fault.ends_at is not None:
+            yield ("faults", index, "until"), f"{fault.name}.end", fault.ends_at
+
+
 def known_times(scenario: "Scenario") -> dict[str, float]:
     """Return the seconds of every known moment: names of workloads and faults, `NAME.end`, `start` and `end`."""
-    times: dict[str, float] = {}
-    lasting = {each.name: each.seconds for each in scenario.traffic if not each.together}  # they end what they began
-    waiting: dict[str, list[tuple[str, Trigger]]] = {}
-    found: list[tuple[str, float]] = []
-    for name, trigger in _triggers(scenario):
-        if trigger.moment:
-            waiting.setdefault(trigger.moment, []).append((name, trigger))
-        elif trigger.fraction is None:
-            found.append((name, trigger.seconds))
-    while found:
-        name, time = found.pop()
-        if name in times:
-            continue
-        times[name] = time
-        seconds = lasting.get(name)
-        found += [(f"{name}.end", time + seconds)] if seconds is not None else []
-        found += [(later, time + trigger.seconds) for later, trigger in waiting.get(name, ())]
+    times = {name: time for name, time in _moments(scenario).items() if time is not None}
     for moment, suffix, choose in (("start", "", min), ("end", ".end", max)):
         ends = [times.get(f"{traffic.name}{suffix}") for traffic in scenario.traffic]
         known = [end for end in ends if end is not None]
@@ -60,14 +55,33 @@ def known_times(scenario: "Scenario") -> dict[str, float]:
     return times
 
 
-def _triggers(scenario: "Scenario") -> Iterator[tuple[str, Trigger]]:
-    """Yield every triggered moment with its trigger."""
+def _moments(scenario: "Scenario") -> dict[str, float | None]:
+    """Return every moment that comes during a run, with its seconds where they are known."""
+    lasting: dict[str, float | None] = {fault.name: None for fault in scenario.faults if _ends_itself(fault)}
     for traffic in scenario.traffic:
-        yield traffic.name, traffic.start
-    for fault in scenario.faults:
-        yield fault.name, fault.at
-        if fault.ends_at is not None:
-            yield f"{fault.name}.end", fault.ends_at
+        lasting[traffic.name] = None if traffic.together else traffic.seconds  # they end what they began
+    waiting: dict[str, list[tuple[str, Trigger]]] = {}
+    coming: list[tuple[str, float | None]] = []
+    for _, name, trigger in triggers(scenario):
+        if trigger.name:
+            waiting.setdefault(trigger.moment or trigger.traffic, []).append((name, trigger))
+        else:
+            coming.append((name, trigger.seconds))
+    found: dict[str, float | None] = {}
+    while coming:
+        name, time = coming.pop()
+        if name in found and (time is None or found[name] is not None):
+            continue
+        found[name] = time
+        if name in lasting:
+            coming.append((f"{name}.end", _sum(time, lasting[name])))
+        for later, trigger in waiting.get(name, ()):
+            coming.append((later, _sum(time, None if trigger.fraction is not None else trigger.seconds)))
+    return found
+
+
+def _sum(time: float | None, seconds: float | None) -> float | None:
+    return None if time is None or seconds is None else time + seconds
 
 
 def _ends_itself(fault: FaultBase) -> bool:
@@ -76,34 +90,11 @@ def _ends_itself(fault: FaultBase) -> bool:
 
 def _stuck(scenario: "Scenario") -> Iterator[Mistake]:
     """Yield workloads and faults that wait for an event that does not come during the run."""
-    waiting: dict[tuple[int | str, ...], tuple[str, Trigger]] = {
-        ("traffic", i, "start"): (entry.name, entry.start) for i, entry in enumerate(scenario.traffic)
-    }
-    waiting |= {("faults", i, "at"): (fault.name, fault.at) for i, fault in enumerate(scenario.faults)}
-    waiting |= {
-        ("faults", i, "until"): (f"{fault.name}.end", fault.ends_at)
-        for i, fault in enumerate(scenario.faults)
-        if fault.ends_at is not None
-    }
-    by_cause: dict[str, list[tuple[int | str, ...]]] = {}
-    comes: list[str] = []
-    for place, (name, trigger) in list(waiting.items()):
-        if trigger.name:
-            by_cause.setdefault(trigger.moment or trigger.traffic, []).append(place)
-        else:
-            del waiting[place]
-            comes.append(name)
-    ending = {entry.name for entry in scenario.traffic} | {f.name for f in scenario.faults if _ends_itself(f)}
-    seen: set[str] = set()
-    while comes:
-        moment = comes.pop()
-        if moment in seen:
-            continue
-        seen.add(moment)
-        comes += [f"{moment}.end"] if moment in ending else []
-        comes += [waiting.pop(place)[0] for place in by_cause.get(moment, ())]
+    comes = _moments(scenario)
     open_ended = {fault.name for fault in scenario.faults if fault.ends_at is None and not _ends_itself(fault)}
-    for place, (_, trigger) in waiting.items():
+    for place, _, trigger in triggers(scenario):
+        if not trigger.name or (trigger.moment or trigger.traffic) in comes:
+            continue
         if trigger.moment.endswith(".end") and trigger.name in open_ended:
             text = f"{trigger.name} is cleared when the run ends, for which this would wait; give it an until"
         else:
