@@ -8,19 +8,11 @@ from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.bmv2items import naming, where
 from mrclab.softswitch.p4.jsonvalue import JsonValue
-from mrclab.softswitch.p4.kinds import ExpressionKinds
+from mrclab.softswitch.p4.kinds import OPERATORS, ExpressionKinds
 
 MAX_FIELD_BITS = 1 << 12
 """Widest field; p4c itself allows 2,048 bits."""
 MAX_AHEAD_BITS = 1 << 20
-
-OPERATORS = frozenset({
-    "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "~",
-    "==", "!=", ">", ">=", "<", "<=", "and", "or", "not", "?",
-    "valid", "valid_union", "d2b", "b2d", "two_comp_mod", "sat_cast", "usat_cast",
-    "dereference_header_stack", "dereference_stack", "dereference_union_stack", "last_stack_index", "size_stack",
-    "access_field", "access_union_header",
-})  # fmt: skip
 
 _NAMED = frozenset({"calculation", "meter_array", "counter_array", "register_array", "string"})
 
@@ -94,15 +86,15 @@ class ExpressionReader:
 
     def _expression(self, value: JsonValue) -> p4.Expr:
         if value.value is None:
-            return p4.BoolConst(False)
+            return p4.Const(0)
         if value.get("op") is None:
             return self._expr(value)
         op = value["op"].text
+        if op in {"access_field", "access_union_header"}:
+            return p4.Operation(op, self._expr(value["left"]), None, None, value["right"].whole())
         if op not in OPERATORS:
             raise PipelineError(f"operator {op} is not supported")
         left, right, cond = value.get("left"), value.get("right"), value.get("cond")
-        if op in {"access_field", "access_union_header"}:
-            return p4.Operation(op, self._expr(value["left"]), None, None, value["right"].whole())
         return p4.Operation(
             op,
             self._expr(left) if left is not None else None,
@@ -112,7 +104,7 @@ class ExpressionReader:
 
     def _reference(self, kind: str, value: JsonValue) -> p4.Expr:  # noqa: C901, PLR0911, PLR0912 - one case per JSON type
         if kind == "bool":
-            return p4.BoolConst(value.flag)
+            return p4.Const(int(value.flag))
         if kind in {"local", "runtime_data"}:
             return p4.Param(value.whole())
         if kind == "header":

@@ -6,13 +6,15 @@ indices are within declared sizes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
 NUMBER, VARBIT, HEADER, UNION, STACK, UNION_STACK = "number", "varbit", "header", "union", "stack", "union stack"
 TARGET, CONST, LIST, NUMBERS = "l-value", "constant", "list number", "list of numbers"
 COUNTER, METER, REGISTER, CALCULATION, TEXT = "counter", "meter", "register", "calculation", "string"
-HEADER_TARGET = "header to extract"
+HEADER_TARGET, ANY_STACK, ANYTHING = "header to extract", "any stack", "anything"
 
 PRIMITIVES: dict[str, tuple[str, ...]] = {
     "assign": (TARGET, NUMBER), "modify_field": (TARGET, NUMBER),
@@ -24,7 +26,7 @@ PRIMITIVES: dict[str, tuple[str, ...]] = {
     "assign_header": (HEADER, HEADER), "copy_header": (HEADER, HEADER),
     "assign_union": (UNION, UNION),
     "assign_header_stack": (STACK, STACK), "assign_union_stack": (UNION_STACK, UNION_STACK),
-    "push": ("any stack", CONST), "pop": ("any stack", CONST),
+    "push": (ANY_STACK, CONST), "pop": (ANY_STACK, CONST),
     "add_header": (HEADER,), "add_header_fast": (HEADER,), "remove_header": (HEADER,),
     "mark_to_drop": (HEADER,), "drop": (), "exit": (), "no_op": (),
     "truncate": (NUMBER,),
@@ -47,11 +49,20 @@ _PARSER_OPS: dict[str, tuple[str, ...]] = {
     "verify": (NUMBER, NUMBER), "advance": (NUMBER,),
 }  # fmt: skip
 
-_UNARY = {"~", "+", "-", "not", "d2b", "b2d"}
-_BINARY = {
-    "+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", ">", ">=", "<", "<=", "and", "or",
-    "two_comp_mod", "sat_cast", "usat_cast",
+OPERATORS: dict[str, tuple[tuple[str, ...], str]] = {
+    "?": ((NUMBER, NUMBER, NUMBER), NUMBER),
+    **dict.fromkeys(("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"), ((NUMBER, NUMBER), NUMBER)),
+    **dict.fromkeys((">", ">=", "<", "<=", "and", "or"), ((NUMBER, NUMBER), NUMBER)),
+    **dict.fromkeys(("two_comp_mod", "sat_cast", "usat_cast"), ((NUMBER, NUMBER), NUMBER)),
+    **dict.fromkeys(("~", "not", "d2b", "b2d"), ((NUMBER,), NUMBER)),
+    **dict.fromkeys(("==", "!="), ((ANYTHING, ANYTHING), NUMBER)),
+    "valid": ((HEADER,), NUMBER), "valid_union": ((UNION,), NUMBER),
+    **dict.fromkeys(("last_stack_index", "size_stack"), ((ANY_STACK,), NUMBER)),
+    **dict.fromkeys(("dereference_header_stack", "dereference_stack"), ((STACK, NUMBER), HEADER)),
+    "dereference_union_stack": ((UNION_STACK, NUMBER), UNION),
 }  # fmt: skip
+"""Operands of each operator, the last being the right one, and its result; + and - also have one operand."""
+_PLACES = ("condition", "left operand", "right operand")
 _CASTS = {"two_comp_mod", "sat_cast", "usat_cast"}
 WIDEST_CAST = 1 << 12
 MAX_ELEMENTS = 1 << 10
@@ -133,7 +144,8 @@ class ExpressionKinds:
                 self._need(item, NUMBER)
         else:
             kind = self._kind(expr)
-            if kind != expected and not (expected == "any stack" and kind in {STACK, UNION_STACK}):
+            fits = expected in {kind, ANYTHING} or (expected == ANY_STACK and kind in {STACK, UNION_STACK})
+            if not fits:
                 raise PipelineError(f"{_shown(expr)} is a {kind}; a {expected} is expected")
 
     def _need_target(self, expr: p4.Expr) -> None:
@@ -161,7 +173,7 @@ class ExpressionKinds:
     def _kind(self, expr: p4.Expr) -> str:  # noqa: PLR0911 - one case per kind
         if isinstance(expr, p4.FieldRef):
             return VARBIT if expr.name != "$valid$" and self.program.field(expr).varbit else NUMBER
-        if isinstance(expr, p4.Const | p4.BoolConst | p4.StackField):
+        if isinstance(expr, p4.Const | p4.StackField):
             return NUMBER
         if isinstance(expr, p4.HeaderRef):
             if self.program.headers[expr.name].metadata and expr.name != "standard_metadata":
@@ -193,51 +205,37 @@ class ExpressionKinds:
         return NUMBER
 
     def _named(self, expr: p4.Named) -> str:
-        name, program = expr.name, self.program
+        program = self.program
         if expr.kind == "string":
             return TEXT
-        if expr.kind == "calculation":
-            known, kind = name in program.calculations, CALCULATION
-        elif expr.kind == "register_array":
-            known, kind = name in program.registers, REGISTER
-        elif expr.kind == "counter_array":
-            known, kind = name in program.counters and not program.counters[name].direct, COUNTER
-        else:
-            known, kind = name in program.meters and not program.meters[name].direct, METER
-        if not known:
-            raise PipelineError(f"{kind} {name}: the program has no such {kind}")
+        objects: dict[str, tuple[str, Mapping[str, object]]] = {
+            "calculation": (CALCULATION, program.calculations),
+            "register_array": (REGISTER, program.registers),
+            "counter_array": (COUNTER, program.counters),
+            "meter_array": (METER, program.meters),
+        }
+        kind, known = objects[expr.kind]
+        if expr.name not in known or getattr(known[expr.name], "direct", False):
+            raise PipelineError(f"{kind} {expr.name}: the program has no such {kind}")
         return kind
 
-    def _operation(self, node: p4.Operation) -> str:  # noqa: C901, PLR0912 - one case per operator
+    def _operation(self, node: p4.Operation) -> str:
         op, left, right = node.op, node.left, node.right
         if op in {"access_field", "access_union_header"}:
             return self._access(node)
-        if right is None:
-            raise PipelineError(f"operator {op} lacks its right operand")
-        if op == "valid":
-            self._need(right, HEADER)
-        elif op == "valid_union":
-            self._need(right, UNION)
-        elif op in {"last_stack_index", "size_stack"}:
-            self._need(right, "any stack")
-        elif left is None and op in _UNARY:
-            self._need(right, NUMBER)
-        elif left is None:
-            raise PipelineError(f"operator {op} lacks its left operand")
-        elif op.startswith("dereference"):
-            self._need(right, NUMBER)
-            self._need(left, UNION_STACK if op == "dereference_union_stack" else STACK)
-            return UNION if op == "dereference_union_stack" else HEADER
-        elif op == "?":
-            for part in (node.cond, left, right):
-                if part is None:
-                    raise PipelineError("operator ? lacks its condition")
-                self._need(part, NUMBER)
-        elif op in {"==", "!="}:
+        expected, result = OPERATORS[op]
+        if op in {"+", "-"} and left is None:
+            expected = (NUMBER,)
+        given = zip((node.cond, left, right)[-len(expected) :], _PLACES[-len(expected) :], strict=True)
+        for (part, place), kind in zip(given, expected, strict=True):
+            if part is None:
+                raise PipelineError(f"operator {op} lacks its {place}")
+            self._need(part, kind)
+        if op in {"==", "!="} and left is not None and right is not None:
             self._comparison(left, right)
-        else:
-            self._binary(op, left, right)
-        return NUMBER
+        if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
+            raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
+        return result
 
     def _comparison(self, left: p4.Expr, right: p4.Expr) -> None:
         """Refuse a comparison of two things of different kind or shape."""
@@ -248,14 +246,6 @@ class ExpressionKinds:
         if kind not in {HEADER, UNION} or not isinstance(left, p4.HeaderRef | p4.UnionRef):
             raise PipelineError(f"comparison of a {kind} that is picked by an index is not supported")
         self._need_alike(left, right)
-
-    def _binary(self, op: str, left: p4.Expr, right: p4.Expr) -> None:
-        if op not in _BINARY and op not in {"d2b", "b2d", "not", "~"}:
-            raise PipelineError(f"operator {op} takes one operand")
-        self._need(left, NUMBER)
-        self._need(right, NUMBER)
-        if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
-            raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
 
     def _access(self, node: p4.Operation) -> str:
         if node.left is None:

@@ -22,16 +22,9 @@ class FieldRef:
 
 @dataclass(frozen=True)
 class Const:
-    """An integer."""
+    """An integer; true is 1."""
 
     value: int
-
-
-@dataclass(frozen=True)
-class BoolConst:
-    """true or false."""
-
-    value: bool
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,6 @@ class Vector:
 Expr = (
     FieldRef
     | Const
-    | BoolConst
     | HeaderRef
     | StackRef
     | UnionRef

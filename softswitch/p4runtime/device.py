@@ -102,13 +102,13 @@ class Device:
 
     def get_pipeline(self, response_type: int) -> p4r.ForwardingPipelineConfig:
         """Return the configuration, the saved one if there is one, or the requested parts."""
-        stored = self._written().stored
+        pipeline = self._written()
         everything = response_type == GetRequest.ALL
         with_p4info = everything or response_type == GetRequest.P4INFO_AND_COOKIE
         with_config = everything or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
         if not with_p4info and not with_config and response_type != GetRequest.COOKIE_ONLY:
             raise invalid("Invalid response_type in GetForwardingPipelineConfigRequest")
-        return stored.restore(p4info=with_p4info, device_config=with_config)
+        return pipeline.config(p4info=with_p4info, device_config=with_config)
 
     # -- writing and reading ------------------------------------------------------------------------------------------
 

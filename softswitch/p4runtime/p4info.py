@@ -60,15 +60,15 @@ class ActionScope(NamedTuple):
 
 
 class P4InfoTable(NamedTuple):
-    """A match-action table."""
+    """A match-action table; `counter` and `meter` are its direct ones."""
 
     id: int
     name: str
     fields: tuple[P4InfoField, ...]
     actions: dict[int, ActionScope]
     profile_id: int
-    has_counter: bool
-    has_meter: bool
+    counter: P4InfoArray | None
+    meter: P4InfoArray | None
     supports_idle: bool
     is_const: bool
     const_default: bool
@@ -85,7 +85,7 @@ class P4InfoActionProfile(NamedTuple):
 
 
 class P4InfoArray(NamedTuple):
-    """An indirect counter or meter; of a counter, `packets` and `bytes` say which of the two can be written."""
+    """A counter or meter, direct ones of size 0; `packets` and `bytes` say which of the two a counter counts."""
 
     id: int
     name: str
@@ -120,7 +120,6 @@ class P4Index:
     tables_by_name: dict[str, P4InfoTable] = field(default_factory=dict)
     actions_by_name: dict[str, P4InfoAction] = field(default_factory=dict)
     digests_by_name: dict[str, Digest] = field(default_factory=dict)
-    direct_counter_of_table: dict[int, P4InfoArray] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()
 
     def table(self, table_id: int) -> P4InfoTable:
@@ -163,7 +162,6 @@ def _read(message: p4i.P4Info, program: p4.Program | None) -> P4Index:
         for t in message.tables
         if t.preamble.id not in left_out
     }
-    direct_counters = {c.preamble.id: _counter(c.preamble, c.spec, 0) for c in message.direct_counters}
     headers = {h.preamble.name: _metadata(h) for h in message.controller_packet_metadata}
     digests = {d.preamble.id: _digest(d, message.type_info) for d in message.digests}
     return P4Index(
@@ -171,7 +169,7 @@ def _read(message: p4i.P4Info, program: p4.Program | None) -> P4Index:
         actions=actions,
         profiles={p.preamble.id: _profile(p, tables, left_out | tables.keys()) for p in message.action_profiles},
         counters={c.preamble.id: _counter(c.preamble, c.spec, c.size) for c in message.counters},
-        meters={m.preamble.id: P4InfoArray(m.preamble.id, m.preamble.name, m.size) for m in message.meters},
+        meters={m.preamble.id: _meter(m.preamble, m.size) for m in message.meters},
         digests=digests,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
@@ -179,7 +177,6 @@ def _read(message: p4i.P4Info, program: p4.Program | None) -> P4Index:
         actions_by_name={a.name: a for a in actions.values()},
         digests_by_name={d.name: d for d in digests.values()},
         left_out=frozenset(left_out),
-        direct_counter_of_table={c.direct_table_id: direct_counters[c.preamble.id] for c in message.direct_counters},
     )
 
 
@@ -265,15 +262,17 @@ def _table(
     fields = _match_fields(message, compiled)
     if message.implementation_id and message.implementation_id not in {p.preamble.id for p in info.action_profiles}:
         raise P4InfoError(f"table {name!r} refers to action profile {message.implementation_id:#x}, not defined")
-    resources = set(message.direct_resource_ids)
+    resources = message.direct_resource_ids
+    counters = [_counter(c.preamble, c.spec, 0) for c in info.direct_counters if c.preamble.id in resources]
+    meters = [_meter(m.preamble, 0) for m in info.direct_meters if m.preamble.id in resources]
     return P4InfoTable(
         id=message.preamble.id,
         name=name,
         fields=fields,
         actions=_action_scopes(message, actions),
         profile_id=message.implementation_id,
-        has_counter=any(c.preamble.id in resources for c in info.direct_counters),
-        has_meter=any(m.preamble.id in resources for m in info.direct_meters),
+        counter=next(iter(counters), None),
+        meter=next(iter(meters), None),
         supports_idle=message.idle_timeout_behavior == p4i.Table.NOTIFY_CONTROL,
         is_const=message.is_const_table,
         const_default=bool(message.const_default_action_id),
@@ -299,6 +298,10 @@ def _counter(preamble: p4i.Preamble, spec: p4i.CounterSpec, size: int) -> P4Info
     return P4InfoArray(
         preamble.id, preamble.name, size, packets=unit != p4i.CounterSpec.BYTES, bytes=unit != p4i.CounterSpec.PACKETS
     )
+
+
+def _meter(preamble: p4i.Preamble, size: int) -> P4InfoArray:
+    return P4InfoArray(preamble.id, preamble.name, size)
 
 
 def _metadata(message: p4i.ControllerPacketMetadata) -> tuple[P4InfoField, ...]:

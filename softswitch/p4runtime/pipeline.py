@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.entities import make_handlers
+from mrclab.softswitch.p4runtime.entities.common import own_copy
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoError
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DEVICE_DATA_FIELD = 3
-WIRE_VARINT, WIRE_BYTES = 0, 2
 
 
 def device_json(config: bytes) -> bytes:
@@ -37,78 +40,37 @@ def device_json(config: bytes) -> bytes:
 
 def _unwrap(message: bytes) -> bytes | None:
     """Return the field `device_data` of a serialised P4DeviceConfig; None if `message` is not one."""
-    position, found = 0, None
-    while position < len(message):
-        tag, position = _varint(message, position)
-        if tag & 7 == WIRE_VARINT:
-            _, position = _varint(message, position)
-        elif tag & 7 == WIRE_BYTES:
-            length, position = _varint(message, position)
-            if tag >> 3 == DEVICE_DATA_FIELD:
-                found = message[position : position + length]
-            position += length
-        else:
-            return None
-    return found if position == len(message) else None
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    for byte in message[position : position + 10]:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        position += 1
-        if byte < 0x80:
-            break
-    return value, position
-
-
-@dataclass(frozen=True)
-class StoredConfig:
-    """The pipeline configuration as it was sent, kept compressed: it is large, and rarely read.
-
-    `program` is the device config where the compiled program has the same bytes, which it keeps in any case.
-    """
-
-    p4info: bytes
-    device_config: bytes
-    program: bytes | None
-    cookie: int | None
-
-    @staticmethod
-    def of(config: p4r.ForwardingPipelineConfig, program: str | bytes) -> StoredConfig:
-        """Store `config`, of which `program` was compiled."""
-        device_config = config.p4_device_config
-        same = isinstance(program, bytes) and program == device_config
-        return StoredConfig(
-            zlib.compress(config.p4info.SerializeToString()),
-            b"" if same else zlib.compress(device_config),
-            program if isinstance(program, bytes) and same else None,
-            config.cookie.cookie if config.HasField("cookie") else None,
-        )
-
-    def restore(self, *, p4info: bool, device_config: bool) -> p4r.ForwardingPipelineConfig:
-        """Return the cookie and the parts that are requested."""
-        config = p4r.ForwardingPipelineConfig()
-        if p4info:
-            config.p4info.CopyFrom(p4i.P4Info.FromString(zlib.decompress(self.p4info)))
-        if device_config:
-            config.p4_device_config = zlib.decompress(self.device_config) if self.program is None else self.program
-        if self.cookie is not None:
-            config.cookie.cookie = self.cookie
-        return config
+    try:
+        fields = UnknownFieldSet(Empty.FromString(message))
+    except DecodeError:
+        return None
+    found = [fields[at].data for at in range(len(fields)) if fields[at].field_number == DEVICE_DATA_FIELD]
+    return found[-1] if found and isinstance(found[-1], bytes) else None
 
 
 @dataclass
 class ForwardingPipeline:
-    """A program with everything the control plane needs to serve it."""
+    """A program with everything the control plane needs to serve it.
+
+    `device_config` and `rest`, which is compressed, are the configuration as it was sent.
+    """
 
     compiled: Compiled
-    stored: StoredConfig
+    device_config: bytes
+    rest: bytes
     state: PipelineState
     handlers: dict[str, EntityHandler]
     packet_in: HeaderCodec
     packet_out: HeaderCodec
+
+    def config(self, *, p4info: bool, device_config: bool) -> p4r.ForwardingPipelineConfig:
+        """Return the configuration's cookie and the parts that are requested."""
+        config = p4r.ForwardingPipelineConfig.FromString(zlib.decompress(self.rest))
+        if not p4info:
+            config.ClearField("p4info")
+        if device_config:
+            config.p4_device_config = self.device_config
+        return config
 
     def handler(self, entity: p4r.Entity) -> EntityHandler:
         """Return the handler of `entity`."""
@@ -137,10 +99,15 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> F
     except Exception as error:  # whatever a damaged program leads to, it is the request's fault
         log.warning("a program made the compiler fail", exc_info=error)
         raise _update_failed(f"the program cannot be compiled ({type(error).__name__}: {error})") from error
+    kept, sent = compiled.config, config.p4_device_config
+    device_config = kept if isinstance(kept, bytes) and kept == sent else sent  # the same bytes once in memory
+    rest = own_copy(config)
+    rest.ClearField("p4_device_config")
     state = PipelineState(index, switch, profiles={profile_id: ActionProfileState() for profile_id in index.profiles})
     return ForwardingPipeline(
         compiled=compiled,
-        stored=StoredConfig.of(config, compiled.config),
+        device_config=device_config,
+        rest=zlib.compress(rest.SerializeToString()),
         state=state,
         handlers=make_handlers(state),
         packet_in=HeaderCodec(index.packet_in),

@@ -250,8 +250,6 @@ class Scope:
             return self.read(node)
         if isinstance(node, p4.Const):
             return constant(node.value)
-        if isinstance(node, p4.BoolConst):
-            return constant(int(node.value))
         if isinstance(node, p4.Param):
             return self.params[node.index]
         if isinstance(node, p4.Lookahead):

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 from finsy.proto import p4r
 
-from mrclab.softswitch.p4runtime.entities.counters import (
-    CounterHandler,
-    DirectCounterHandler,
-    DirectMeterHandler,
-    MeterHandler,
-)
+from mrclab.softswitch.p4runtime.entities.counters import COUNTER, METER, CellHandler, DirectHandler
 from mrclab.softswitch.p4runtime.entities.digest import DigestHandler
 from mrclab.softswitch.p4runtime.entities.profiles import GroupHandler, MemberHandler
 from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
@@ -41,10 +36,10 @@ def make_handlers(state: PipelineState) -> dict[str, EntityHandler]:
         "table_entry": TableHandler(state),
         "action_profile_member": MemberHandler(state),
         "action_profile_group": GroupHandler(state),
-        "meter_entry": MeterHandler(state),
-        "direct_meter_entry": DirectMeterHandler(state),
-        "counter_entry": CounterHandler(state),
-        "direct_counter_entry": DirectCounterHandler(state),
+        "meter_entry": CellHandler(state, METER),
+        "direct_meter_entry": DirectHandler(state, METER),
+        "counter_entry": CellHandler(state, COUNTER),
+        "direct_counter_entry": DirectHandler(state, COUNTER),
         "packet_replication_engine_entry": ReplicationHandler(state),
         "value_set_entry": UnsupportedHandler("ValueSet"),
         "register_entry": UnsupportedHandler("Register"),

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from mrclab.softswitch.objects.runtime_api import CounterValue, MeterConfig
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
+from mrclab.softswitch.p4runtime.p4info import P4InfoArray
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
@@ -69,6 +70,13 @@ def meter_to_proto(config: MeterConfig) -> p4r.MeterConfig:
 def _signed(value: int) -> int:
     """Read 64 bits as two's complement."""
     return value - (1 << 64) if value >> 63 else value
+
+
+def merged(info: P4InfoArray, data: p4r.CounterData, current: CounterValue) -> CounterValue:
+    """Return `data`, with the value that the counter's unit lacks from `current`."""
+    return CounterValue(
+        data.packet_count if info.packets else current.packets, data.byte_count if info.bytes else current.bytes
+    )
 
 
 def counter_to_proto(value: CounterValue) -> p4r.CounterData:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from finsy.proto import p4r
 
-from mrclab.softswitch.objects.runtime_api import CounterValue, MatchKey, MeterConfig, RuntimeApiError, TableEntry
+from mrclab.softswitch.objects.runtime_api import CounterValue, MatchKey, RuntimeApiError, TableEntry
 from mrclab.softswitch.p4runtime.entities.common import (
     DELETE,
     INSERT,
     check_default_key,
     check_update_type,
     counter_to_proto,
+    merged,
     meter_from_proto,
     meter_to_proto,
 )
@@ -26,34 +27,73 @@ from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 READ_BATCH = 512  # cells fetched at once, between two packets
 NEGATIVE_INDEX = "A negative number is not a valid index value"
 
+Change = Callable[[Any], Any]
+"""Gives the new value of a counter or meter for its present one."""
+
+
+class Resource(NamedTuple):
+    """Counters or meters. Fields of messages and of P4Info, and methods of the data plane, are called by `name`.
+
+    `change` checks an update and returns its effect; `fill` puts a value into a message. `reading` and `writing` are
+    PI's words for a failure.
+    """
+
+    name: str
+    change: Callable[[int, P4InfoArray, Any], Change]
+    fill: Callable[[Any, Any], None]
+    reading: str
+    writing: str
+
+
+def _counter_change(update_type: int, info: P4InfoArray, message: Any) -> Change:
+    """MODIFY sets the counter, DELETE clears it, as in PI."""
+    if update_type == INSERT:
+        raise invalid("INSERT update type not supported for counters")
+    if update_type == DELETE:
+        return lambda _: CounterValue(0, 0)
+    return lambda current: merged(info, message.data, current or CounterValue(0, 0))
+
+
+def _fill_counter(message: Any, value: CounterValue | None) -> None:
+    message.data.CopyFrom(counter_to_proto(value or CounterValue(0, 0)))
+
+
+def _meter_change(update_type: int, _info: P4InfoArray, message: Any) -> Change:
+    """MODIFY sets the configuration, or makes the meter always green if none is given."""
+    if update_type in {INSERT, DELETE}:
+        name = "INSERT" if update_type == INSERT else "DELETE"
+        raise invalid(f"{name} update type not supported for meters")
+    config = meter_from_proto(message.config) if message.HasField("config") else None
+    return lambda _: config
+
+
+def _fill_meter(message: Any, value: Any) -> None:
+    if value:
+        message.config.CopyFrom(meter_to_proto(value))
+
+
+COUNTER = Resource(
+    "counter", _counter_change, _fill_counter,
+    "Error when reading counter from target", "Error when writing to {}counter",
+)  # fmt: skip
+METER = Resource(
+    "meter", _meter_change, _fill_meter,
+    "Error when reading meter spec from target", "Error when writing {}meter spec",
+)  # fmt: skip
+
 
 class CellHandler:
-    """Base of the two handlers. `kind` names the fields of messages and P4Info that they use."""
+    """`p4.v1.CounterEntry` or `MeterEntry`."""
 
-    kind: ClassVar[Literal["counter", "meter"]]
-    read_failure: ClassVar[str] = ""
-
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
-        self._arrays: dict[int, P4InfoArray] = getattr(state.index, f"{self.kind}s")
-
-    def to_entity(self, array: Any, index: int, value: Any) -> p4r.Entity:
-        """Return the entity of one cell."""
-        raise NotImplementedError
-
-    def read_cell(self, name: str, index: int) -> Any:
-        """Return the value of one cell. Called in the data-plane thread."""
-        raise NotImplementedError
-
-    def update(self, update_type: int, array: Any, index: int, message: Any) -> Apply:
-        """Check an update of one cell."""
-        raise NotImplementedError
+    def __init__(self, state: PipelineState, resource: Resource) -> None:
+        self._switch, self._resource, self._kind = state.switch, resource, resource.name
+        self._arrays: dict[int, P4InfoArray] = getattr(state.index, f"{resource.name}s")
 
     def _selected(self, entity: p4r.Entity) -> tuple[Any, int, int | None]:
         """Return the message in an entity, its array (0: all of them) and its cell (None: all of them)."""
-        message = getattr(entity, f"{self.kind}_entry")
-        return message, getattr(message, f"{self.kind}_id"), message.index.index if message.HasField("index") else None
+        message = getattr(entity, f"{self._kind}_entry")
+        number = getattr(message, f"{self._kind}_id")
+        return message, number, message.index.index if message.HasField("index") else None
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update. It names one cell: PI has no wildcard writes."""
@@ -62,11 +102,18 @@ class CellHandler:
         if array is None:
             raise invalid_id()
         if cell is None:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, f"Wildcard write is not supported for indirect {self.kind}s yet")
+            raise P4RuntimeError(Code.UNIMPLEMENTED, f"Wildcard write is not supported for indirect {self._kind}s yet")
         if cell < 0:
             raise invalid(NEGATIVE_INDEX)
         check_update_type(update_type)
-        return self.update(update_type, array, cell, message)
+        change = self._resource.change(update_type, array, message)
+
+        def write() -> None:
+            with on_target(self._resource.writing.format("")):
+                value = change(self._value(array.name, cell))
+                getattr(self._switch.program(), f"{self._kind}_write")(array.name, cell, value)
+
+        return write
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one cell, all cells of an array (no index), or those of all arrays (id 0)."""
@@ -83,13 +130,24 @@ class CellHandler:
         indexes = range(array.size) if index is None else range(index, index + 1)
         for start in range(0, len(indexes), READ_BATCH):
             batch = indexes[start : start + READ_BATCH]
-            with on_target(self.read_failure):
+            with on_target(self._resource.reading):
                 values = self._switch.run(partial(self._values, array.name, batch))
             for at, value in zip(batch, values, strict=True):
-                yield self.to_entity(array, at, value)
+                yield self._to_entity(array, at, value)
 
     def _values(self, name: str, indexes: range) -> list[Any]:
-        return [self.read_cell(name, index) for index in indexes]
+        return [self._value(name, index) for index in indexes]
+
+    def _value(self, name: str, index: int) -> Any:
+        return getattr(self._switch.program(), f"{self._kind}_read")(name, index)
+
+    def _to_entity(self, array: P4InfoArray, index: int, value: Any) -> p4r.Entity:
+        entity = p4r.Entity()
+        message = getattr(entity, f"{self._kind}_entry")
+        setattr(message, f"{self._kind}_id", array.id)
+        message.index.index = index
+        self._resource.fill(message, value)
+        return entity
 
 
 class EntryRef(NamedTuple):
@@ -102,38 +160,33 @@ class EntryRef(NamedTuple):
 
 
 class DirectHandler:
-    """Base of the two handlers, which implement reads and writes."""
+    """`p4.v1.DirectCounterEntry` or `DirectMeterEntry`."""
 
-    kind: ClassVar[Literal["counter", "meter"]]
-
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
-
-    def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return the entity of one entry."""
-        raise NotImplementedError
-
-    def write(self, update_type: int, ref: EntryRef, message: Any) -> None:
-        """Write the resource of an entry that exists. Called in the data-plane thread."""
-        raise NotImplementedError
+    def __init__(self, state: PipelineState, resource: Resource) -> None:
+        self._state, self._switch = state, state.switch
+        self._resource, self._kind = resource, resource.name
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update; the function returned writes the resource."""
-        message = getattr(entity, f"direct_{self.kind}_entry")
+        message = getattr(entity, f"direct_{self._kind}_entry")
         ref = self._entry_ref(message)
         check_update_type(update_type)
 
         def apply() -> None:
             self._check_entry_exists(ref)
-            self._check_table_has_it(ref.table)
-            self.write(update_type, ref, message)
+            change = self._resource.change(update_type, self._of_table(ref.table), message)
+            writing = self._resource.writing.format("direct ")
+            self._refuse_default(ref, writing)
+            with on_target(writing):
+                target = self._switch.table(ref.table.name)
+                value = change(getattr(target.get(ref.match, ref.priority), self._kind))
+                getattr(target, f"set_{self._kind}")(ref.match, ref.priority, value)
 
         return apply
 
     def _table(self, direct: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> P4InfoTable:
         if not direct.HasField("table_entry"):
-            raise invalid(f"Missing table_entry field in Direct{self.kind.title()}Entry")
+            raise invalid(f"Missing table_entry field in Direct{self._kind.title()}Entry")
         return self._state.index.table(direct.table_entry.table_id)
 
     def _entry_ref(self, direct: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> EntryRef:
@@ -153,149 +206,44 @@ class DirectHandler:
         except RuntimeApiError:
             raise invalid("Cannot map table entry to handle") from None
 
-    def _check_table_has_it(self, table: P4InfoTable) -> None:
-        """Refuse a table without this direct resource."""
-        if not getattr(table, f"has_{self.kind}"):
-            raise invalid(f"Table has no direct {self.kind}s")
+    def _of_table(self, table: P4InfoTable) -> P4InfoArray:
+        """Return the direct resource of a table; refused where it has none."""
+        found: P4InfoArray | None = getattr(table, self._kind)
+        if found is None:
+            raise invalid(f"Table has no direct {self._kind}s")
+        return found
 
-    def refuse_default(self, ref: EntryRef, what: str) -> None:
+    def _refuse_default(self, ref: EntryRef, what: str) -> None:
         """Refuse the default entry, which has no direct resources in BMv2 either."""
         if ref.is_default:
-            raise P4RuntimeError(Code.UNKNOWN, f"{what}: default entries have no direct {self.kind}s")
+            raise P4RuntimeError(Code.UNKNOWN, f"{what}: default entries have no direct {self._kind}s")
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield the resource of one entry, or of all entries of a table."""
-        direct = getattr(entity, f"direct_{self.kind}_entry")
+        direct = getattr(entity, f"direct_{self._kind}_entry")
         message: p4r.TableEntry = direct.table_entry
         if direct.HasField("table_entry") and message.table_id == 0:
             raise P4RuntimeError(
-                Code.UNIMPLEMENTED, f"Reading all direct {self.kind}s for ALL tables is not supported yet"
+                Code.UNIMPLEMENTED, f"Reading all direct {self._kind}s for ALL tables is not supported yet"
             )
         table = self._table(direct)
-        self._check_table_has_it(table)
+        self._of_table(table)
         if message.match or message.is_default_action:
             ref = self._entry_ref(direct)
-            yield self.to_entity(message, self._switch.run(lambda: self._get(ref)))
+            yield self._to_entity(message, self._switch.run(lambda: self._get(ref)))
             return
         for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
             key = p4r.TableEntry(table_id=table.id, priority=entry.priority, match=key_to_proto(entry.match, table))
-            yield self.to_entity(key, entry)
+            yield self._to_entity(key, entry)
 
     def _get(self, ref: EntryRef) -> TableEntry:
-        self.refuse_default(ref, f"Error when reading {self.kind} from target")
+        self._refuse_default(ref, f"Error when reading {self._kind} from target")
         self._check_entry_exists(ref)
         return self._switch.table(ref.table.name).get(ref.match, ref.priority)
 
-
-def merged(info: P4InfoArray, data: p4r.CounterData, current: CounterValue) -> CounterValue:
-    """Return `data`, with the value that the counter's unit lacks from `current`."""
-    return CounterValue(
-        data.packet_count if info.packets else current.packets, data.byte_count if info.bytes else current.bytes
-    )
-
-
-class CounterHandler(CellHandler):
-    """`p4.v1.CounterEntry`: MODIFY sets the cell, DELETE clears it, as in PI."""
-
-    kind = "counter"
-    read_failure = "Error when reading counter from target"
-
-    def to_entity(self, array: P4InfoArray, index: int, value: CounterValue) -> p4r.Entity:
-        """Return the entity of one cell."""
-        message = p4r.CounterEntry(counter_id=array.id, data=counter_to_proto(value))
-        message.index.index = index
-        return p4r.Entity(counter_entry=message)
-
-    def read_cell(self, name: str, index: int) -> CounterValue:
-        """Return the value of one cell."""
-        return self._switch.program().counter_read(name, index)
-
-    def update(self, update_type: int, array: P4InfoArray, index: int, message: p4r.CounterEntry) -> Apply:
-        """Check an update of one cell."""
-        if update_type == INSERT:
-            raise invalid("INSERT update type not supported for counters")
-
-        def write() -> None:
-            with on_target("Error when writing to counter"):
-                current = self._switch.program().counter_read(array.name, index)
-                value = CounterValue(0, 0) if update_type == DELETE else merged(array, message.data, current)
-                self._switch.program().counter_write(array.name, index, value)
-
-        return write
-
-
-class DirectCounterHandler(DirectHandler):
-    """`p4.v1.DirectCounterEntry`."""
-
-    kind = "counter"
-
-    def write(self, update_type: int, ref: EntryRef, message: p4r.DirectCounterEntry) -> None:
-        """Set the entry's counter (MODIFY), or clear it (DELETE), as in PI."""
-        if update_type == INSERT:
-            raise invalid("INSERT update type not supported for counters")
-        self.refuse_default(ref, "Error when writing to direct counter")
-        info = self._state.index.direct_counter_of_table[ref.table.id]
-        with on_target("Error when writing to direct counter"):
-            entry = self._switch.table(ref.table.name).get(ref.match, ref.priority)
-            current = entry.counter or CounterValue(0, 0)
-            value = CounterValue(0, 0) if update_type == DELETE else merged(info, message.data, current)
-            self._switch.table(ref.table.name).set_counter(ref.match, ref.priority, value)
-
-    def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return the entity of one entry."""
-        data = counter_to_proto(entry.counter or CounterValue(0, 0))
-        return p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=table_entry, data=data))
-
-
-def _check_modify(update_type: int) -> None:
-    check_update_type(update_type)
-    if update_type in {INSERT, DELETE}:
-        name = "INSERT" if update_type == INSERT else "DELETE"
-        raise invalid(f"{name} update type not supported for meters")
-
-
-class MeterHandler(CellHandler):
-    """`p4.v1.MeterEntry`: MODIFY sets the configuration, or makes the meter always green if none is given."""
-
-    kind = "meter"
-    read_failure = "Error when reading meter spec from target"
-
-    def to_entity(self, array: P4InfoArray, index: int, value: MeterConfig | None) -> p4r.Entity:
-        """Return the entity of one cell."""
-        message = p4r.MeterEntry(meter_id=array.id, config=meter_to_proto(value) if value else None)
-        message.index.index = index
-        return p4r.Entity(meter_entry=message)
-
-    def read_cell(self, name: str, index: int) -> MeterConfig | None:
-        """Return the configuration of one cell; none: always green."""
-        return self._switch.program().meter_read(name, index)
-
-    def update(self, update_type: int, array: P4InfoArray, index: int, message: p4r.MeterEntry) -> Apply:
-        """Check an update of one cell."""
-        _check_modify(update_type)
-        config = meter_from_proto(message.config) if message.HasField("config") else None
-
-        def write() -> None:
-            with on_target("Error when writing meter spec"):
-                self._switch.program().meter_write(array.name, index, config)
-
-        return write
-
-
-class DirectMeterHandler(DirectHandler):
-    """`p4.v1.DirectMeterEntry`."""
-
-    kind = "meter"
-
-    def write(self, update_type: int, ref: EntryRef, message: p4r.DirectMeterEntry) -> None:
-        """Set the entry's configuration (MODIFY), or make it always green if none is given."""
-        _check_modify(update_type)
-        config = meter_from_proto(message.config) if message.HasField("config") else None
-        self.refuse_default(ref, "Error when writing direct meter spec")
-        with on_target("Error when writing direct meter spec"):
-            self._switch.table(ref.table.name).set_meter(ref.match, ref.priority, config)
-
-    def to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
-        """Return the entity of one entry."""
-        config = meter_to_proto(entry.meter) if entry.meter else None
-        return p4r.Entity(direct_meter_entry=p4r.DirectMeterEntry(table_entry=table_entry, config=config))
+    def _to_entity(self, table_entry: p4r.TableEntry, entry: TableEntry) -> p4r.Entity:
+        entity = p4r.Entity()
+        message = getattr(entity, f"direct_{self._kind}_entry")
+        message.table_entry.CopyFrom(table_entry)
+        self._resource.fill(message, getattr(entry, self._kind))
+        return entity

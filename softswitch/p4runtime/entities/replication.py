@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from finsy.proto import p4r
 
@@ -14,9 +14,7 @@ from mrclab.softswitch.p4runtime.state import Apply, PipelineState
 
 FIRST_RESERVED_ID = 1 << 15  # PI keeps the multicast groups from here on for clone sessions
 MAX_PORT_BYTES = 4
-T = TypeVar("T")
 Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
-GROUP, SESSION = "Multicast group", "Clone session id"  # as PI's messages call them
 
 
 class ReplicationHandler:
@@ -26,72 +24,47 @@ class ReplicationHandler:
         self._state = state
         self._switch = state.switch
 
+    def _written(self, entry: p4r.PacketReplicationEngineEntry) -> tuple[str, str, dict[int, Any]]:
+        """Return the field that is set in a message, PI's word for its kind, and what was written of this kind."""
+        kind = entry.WhichOneof("type")
+        if kind == "multicast_group_entry":
+            return kind, "Multicast group", self._state.multicast
+        if kind == "clone_session_entry":
+            return kind, "Clone session id", self._state.clones
+        raise invalid("Invalid PRE operation")
+
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update of a multicast group or clone session."""
         entry = entity.packet_replication_engine_entry
-        kind = entry.WhichOneof("type")
-        if kind == "multicast_group_entry":
-            return self._parse_multicast(update_type, entry.multicast_group_entry)
-        if kind == "clone_session_entry":
-            return self._parse_clone(update_type, entry.clone_session_entry)
-        raise invalid("Invalid PRE operation")
-
-    def _parse_multicast(self, update_type: int, message: p4r.MulticastGroupEntry) -> Apply:
-        group = message.multicast_group_id
-        if group == 0:
-            raise invalid("0 is not a valid group id")
-        _check_group_id(group)
-        check_update_type(update_type)
-        replicas = () if update_type == DELETE else _replicas(message)
+        kind, what, written = self._written(entry)
+        message = getattr(entry, kind)
+        check, copies = (_group, "groups") if kind == "multicast_group_entry" else (_session, "sessions")
+        number, value = check(update_type, message)
 
         def apply() -> None:
-            self._write(update_type, GROUP, self._state.multicast, group, message)
-            _put(self._switch.copies().groups, update_type, group, replicas)
+            exists = number in written
+            if exists and update_type == INSERT:
+                raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
+            if not exists and update_type != INSERT:
+                raise _missing(what)
+            target = getattr(self._switch.copies(), copies)
+            if update_type == DELETE:
+                del written[number]
+                target.pop(number, None)
+            else:
+                written[number], target[number] = _in_order(message), value
 
         return apply
-
-    def _parse_clone(self, update_type: int, message: p4r.CloneSessionEntry) -> Apply:
-        number = message.session_id
-        if number == 0:
-            raise invalid("0 is not a valid session id")
-        check_update_type(update_type)
-        if number >= FIRST_RESERVED_ID:
-            raise invalid("Clone session id out-of-range")
-        replicas = () if update_type == DELETE else _replicas(message)
-        if update_type != DELETE and message.class_of_service:
-            raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
-        if update_type != DELETE and message.packet_length_bytes < 0:
-            raise invalid("packet_length_bytes must not be negative")
-        session = CloneSession(replicas, message.packet_length_bytes)
-
-        def apply() -> None:
-            self._write(update_type, SESSION, self._state.clones, number, message)
-            _put(self._switch.copies().sessions, update_type, number, session)
-
-        return apply
-
-    @staticmethod
-    def _write(update_type: int, what: str, written: dict[int, Any], number: int, message: Message) -> None:
-        """Note a group or session as written; refused where it is there already, or is not."""
-        exists = number in written
-        if exists and update_type == INSERT:
-            raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
-        if not exists and update_type != INSERT:
-            raise _missing(what)
-        _put(written, update_type, number, None if update_type == DELETE else _in_order(message))
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield one multicast group or clone session, or all (id 0)."""
         entry = entity.packet_replication_engine_entry
-        kind = entry.WhichOneof("type")
-        written: dict[int, Any]
+        kind, what, written = self._written(entry)
         if kind == "multicast_group_entry":
-            number, written, what = entry.multicast_group_entry.multicast_group_id, self._state.multicast, GROUP
+            number = entry.multicast_group_entry.multicast_group_id
             _check_group_id(number)
-        elif kind == "clone_session_entry":
-            number, written, what = entry.clone_session_entry.session_id, self._state.clones, SESSION
         else:
-            raise invalid("Invalid PRE operation")
+            number = entry.clone_session_entry.session_id
         if number and number not in written:
             raise _missing(what)
         for found, message in sorted(written.items()):
@@ -101,11 +74,30 @@ class ReplicationHandler:
                 yield entity
 
 
-def _put(written: dict[int, T], update_type: int, number: int, value: T) -> None:
+def _group(update_type: int, message: p4r.MulticastGroupEntry) -> tuple[int, tuple[Replica, ...]]:
+    """Return the number and the replicas of a multicast group; refused where they are wrong."""
+    if message.multicast_group_id == 0:
+        raise invalid("0 is not a valid group id")
+    _check_group_id(message.multicast_group_id)
+    check_update_type(update_type)
+    return message.multicast_group_id, () if update_type == DELETE else _replicas(message)
+
+
+def _session(update_type: int, message: p4r.CloneSessionEntry) -> tuple[int, CloneSession]:
+    """Return the number of a clone session, and the session; refused where they are wrong."""
+    if message.session_id == 0:
+        raise invalid("0 is not a valid session id")
+    check_update_type(update_type)
+    if message.session_id >= FIRST_RESERVED_ID:
+        raise invalid("Clone session id out-of-range")
     if update_type == DELETE:
-        written.pop(number, None)
-    else:
-        written[number] = value
+        return message.session_id, CloneSession(())
+    replicas = _replicas(message)
+    if message.class_of_service:
+        raise P4RuntimeError(Code.UNIMPLEMENTED, "COS for clone sessions not supported yet")
+    if message.packet_length_bytes < 0:
+        raise invalid("packet_length_bytes must not be negative")
+    return message.session_id, CloneSession(replicas, message.packet_length_bytes)
 
 
 def _missing(what: str) -> P4RuntimeError:

@@ -26,6 +26,7 @@ from mrclab.softswitch.p4runtime.entities.common import (
     check_default_key,
     check_update_type,
     counter_to_proto,
+    merged,
     meter_from_proto,
     meter_to_proto,
 )
@@ -221,22 +222,17 @@ class TableHandler:
             return GroupRef(group.handle)
         raise invalid("Invalid member / group id")
 
-    def _direct_resources(
-        self, entry: p4r.TableEntry, table: P4InfoTable
-    ) -> tuple[MeterConfig | None, CounterValue | None]:
+    @staticmethod
+    def _direct_resources(entry: p4r.TableEntry, table: P4InfoTable) -> tuple[MeterConfig | None, CounterValue | None]:
         meter = counter = None
         if entry.HasField("meter_config"):
-            if not table.has_meter:
+            if table.meter is None:
                 raise invalid("Table has no direct meters")
             meter = meter_from_proto(entry.meter_config)
         if entry.HasField("counter_data"):
-            if not table.has_counter:
+            if table.counter is None:
                 raise invalid("Table has no direct counters")
-            info = self._state.index.direct_counter_of_table[table.id]
-            counter = CounterValue(
-                entry.counter_data.packet_count if info.packets else 0,
-                entry.counter_data.byte_count if info.bytes else 0,
-            )
+            counter = merged(table.counter, entry.counter_data, CounterValue(0, 0))
         return meter, counter
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -282,9 +278,9 @@ class TableHandler:
         message = p4r.TableEntry(table_id=table.id, priority=entry.priority)
         message.match.extend(key_to_proto(entry.match, table))
         self._set_action(message, entry.action, table)
-        if requested.HasField("counter_data") and table.has_counter and entry.counter is not None:
+        if requested.HasField("counter_data") and table.counter and entry.counter is not None:
             message.counter_data.CopyFrom(counter_to_proto(entry.counter))
-        if requested.HasField("meter_config") and table.has_meter and entry.meter is not None:
+        if requested.HasField("meter_config") and table.meter and entry.meter is not None:
             message.meter_config.CopyFrom(meter_to_proto(entry.meter))
         notes = self._state.entries.get((table.id, entry.match, entry.priority))
         if notes is not None:
