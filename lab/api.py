@@ -23,6 +23,7 @@ from mrclab.lab.figures import Plots
 from mrclab.lab.kinds import TargetName, WorldName
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results as directories
+from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.files import finding
@@ -131,7 +132,7 @@ def scenario(
 class Run:
     """A run that ended: verdicts, tables and pictures. Returned by `run` and `read`."""
 
-    def __init__(self, loaded: Loaded, outcome: runner.Outcome, directory: Path | None) -> None:
+    def __init__(self, loaded: Loaded, outcome: CollectedRun, directory: Path | None) -> None:
         self._measures: Measures = outcome.measures
         self.scenario = Scenario(loaded)
         self.directory = directory
@@ -263,7 +264,7 @@ def read(directory: str | Path) -> Run:
     place = path_of(directory, "directory")
     with directories.foreign(place):
         collected = directories.load(place)
-        return Run(collected.loaded, runner.judged(place), place)
+        return Run(collected.loaded, collected, place)
 
 
 def up(

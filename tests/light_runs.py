@@ -78,13 +78,13 @@ def keep() -> None:
     gc.freeze()
 
 
-def _with_pictures_of(write_page: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def write(run: Any, facts: Any) -> None:
+def _with_pictures_of(write_page: Callable[[Any], None]) -> Callable[[Any], None]:
+    def write(run: Any) -> None:
         from mrclab.lab.report import plots  # noqa: PLC0415 - Matplotlib takes a second to load
 
         style, plots.style = plots.style, LEAVING
         try:
-            write_page(run, facts)
+            write_page(run)
         finally:
             plots.style = style
 

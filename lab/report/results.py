@@ -13,12 +13,12 @@ import mmap
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import cache
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mrclab.lab import history, machine
 from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, not_a_result, plain
@@ -39,30 +39,40 @@ _MANY = 500_000  # objects out of the collector's sight: more than modules are, 
 _PICTURES_BYTES = 160 << 20  # address space that loading NumPy and Matplotlib takes
 
 
-class CollectedRun(NamedTuple):
-    """A result directory that was read."""
+@dataclass(eq=False)
+class CollectedRun:
+    """A run that ended, complete or aborted: read from its result directory, or from its history in memory."""
 
     directory: Path
     loaded: Loaded
     measures: "Measures"
     info: dict[str, Any]
+    facts: "summary.Facts | None" = None  # what its report says, once that was written
 
     @property
     def error(self) -> str:
-        """Why the run broke off; empty where it did not."""
+        """Why the run was aborted; empty where it was not."""
         return error_of(self.info)
 
-    @property
-    def invalid(self) -> list[str]:
-        """Reasons for which the run is INVALID; empty where the machine kept up with it."""
-        return self.measures.invalid
-
-    def judge(self) -> list[Verdict]:
-        """The scenario's expectations; a run that broke off has failed one more."""
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """Verdicts of the scenario's expectations; a run that was aborted has failed one more."""
         verdicts = judge_all(self.measures)
         if self.error:
             verdicts.insert(0, Verdict("run", False, "the run completes", self.error))
         return verdicts
+
+    @property
+    def state(self) -> "summary.State":
+        """`passed`, `failed`, `invalid` (the machine could not keep up), or `aborted` (it did not reach its end)."""
+        from mrclab.lab.report import summary  # noqa: PLC0415 - once a run is over
+
+        return summary.state(self.measures, self.verdicts, self.error)
+
+    @property
+    def ok(self) -> bool:
+        """True if every expectation passed, the run reached its end, and the machine kept up."""
+        return self.state == "passed"
 
 
 def check_parent(parent: Path) -> None:
@@ -279,22 +289,21 @@ def _measures(records: history.History, loaded: Loaded) -> "Measures":
     return Measures(records, loaded.scenario, loaded.fabric)
 
 
-def write_page(run: CollectedRun, facts: "summary.Facts") -> None:
-    """Write pictures and page."""
-    mmap.mmap(
-        -1, _PICTURES_BYTES
-    ).close()  # OSError: NumPy's libraries would say in words of their own that it is too much
+def write_page(run: CollectedRun) -> None:
+    """Write pictures and page of a run whose numbers were written."""
+    assert run.facts is not None
+    mmap.mmap(-1, _PICTURES_BYTES).close()  # OSError: NumPy's libraries would report the shortage in their own words
     from mrclab.lab.report import plots, template  # noqa: PLC0415 - Matplotlib takes a second to load and needs a home
 
     pictures = plots.draw(run.measures, run.directory)
-    files.replace_file(run.directory / "report.html", template.report_page(facts, pictures))
+    files.replace_file(run.directory / "report.html", template.report_page(run.facts, pictures))
 
 
-def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> "summary.Facts":
-    """Write numbers and JUnit XML, no pictures and no page; return the facts."""
+def write_numbers(run: CollectedRun) -> None:
+    """Write numbers and JUnit XML, no pictures and no page; the run has its facts afterwards."""
     from mrclab.lab.report import junit, summary  # noqa: PLC0415 - once a run is over
 
-    directory, facts = run.directory, summary.summarize(run.measures, verdicts, run.info)
+    directory, verdicts, facts = run.directory, run.verdicts, summary.summarize(run.measures, run.verdicts, run.info)
     result = {
         "state": facts.state,
         "ok": facts.ok,
@@ -308,7 +317,7 @@ def write_numbers(run: CollectedRun, verdicts: Sequence[Verdict]) -> "summary.Fa
         files.replace_file(directory / "series.json", json.dumps(series) + "\n")
     cases = junit.render(run.loaded.scenario.name, verdicts, facts.invalid)
     files.replace_file(directory / "junit.xml", cases)
-    return facts
+    run.facts = facts
 
 
 def page_of(directory: Path) -> Path:

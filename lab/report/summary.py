@@ -60,8 +60,10 @@ class Facts:
     units: Units = field(default_factory=Units)
 
 
-def state(measures: Measures, verdicts: Sequence[Verdict]) -> State:
+def state(measures: Measures, verdicts: Sequence[Verdict], error: str = "") -> State:
     """Return how a run came out; one with which the machine could not keep up has neither passed nor failed."""
+    if error:
+        return "aborted"
     if measures.invalid:
         return "invalid"
     return "passed" if all(verdict.ok for verdict in verdicts) else "failed"
@@ -77,7 +79,7 @@ def state_of(word: str) -> State:
 
 def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, Any]) -> Facts:
     """All facts of a run."""
-    outcome = "aborted" if error_of(info) else state(measures, verdicts)
+    outcome = state(measures, verdicts, error_of(info))
     processes = measures.machine.processes[:8]
     facts = Facts(
         title=measures.scenario.title or measures.scenario.name,

@@ -5,14 +5,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, LabError, NoResult, RunError, by_machine, exhausted, plain
-from mrclab.lab.expectations import Verdict
 from mrclab.lab.report import results
+from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
@@ -26,36 +26,12 @@ from mrclab.topo.linux.paths import RUN_DIR
 
 if TYPE_CHECKING:
     from mrclab.lab.capture.tracing import RunTrace
-    from mrclab.lab.measure.measures import Measures
-    from mrclab.lab.report.summary import Facts
 
 T = TypeVar("T")
 
 # In times between two samples of a host:
 _LONGEST_STEP = 1  # between two checks of faults that end by themselves, and updates of the progress display
 _LINGER_POLL = 2  # between two checks of the EVs
-
-
-class Outcome(NamedTuple):
-    """Result of a run, complete or aborted."""
-
-    measures: "Measures"
-    verdicts: list[Verdict]
-    directory: Path
-    error: str = ""  # why the run was aborted
-    facts: "Facts | None" = None  # what the report says
-
-    @property
-    def state(self) -> str:
-        """`passed`, `failed`, `invalid` (the machine could not keep up), or `aborted` (it did not reach its end)."""
-        from mrclab.lab.report.summary import state  # noqa: PLC0415 - once a run is over
-
-        return "aborted" if self.error else state(self.measures, self.verdicts)
-
-    @property
-    def ok(self) -> bool:
-        """True if every expectation passed, the run reached its end, and the machine kept up."""
-        return self.state == "passed"
 
 
 class Run:
@@ -195,8 +171,8 @@ def run_scenario(
     run_dir: Path = RUN_DIR,
     report: bool = True,
     show: Callable[[World], None] = lambda _: None,
-    on_verdict: Callable[[Outcome], None] = lambda _: None,
-) -> Outcome:
+    on_verdict: Callable[[CollectedRun], None] = lambda _: None,
+) -> CollectedRun:
     """Run a scenario and write its result directory below `parent`. Raises the error of a failed bring-up.
 
     Without `report` the directory holds the history and nothing that was made of it, except figures where the scenario
@@ -225,7 +201,7 @@ def run_scenario(
             trace.store(directory)
         return directory
 
-    def judge(directory: Path) -> Outcome:
+    def judge(directory: Path) -> CollectedRun:
         run = results.load(directory, loaded) if keeps else results.measured(lines, loaded, directory=directory)
         return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=report_once)
 
@@ -251,7 +227,7 @@ def run_scenario(
     return outcome
 
 
-def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[str], None]) -> Outcome:
+def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[str], None]) -> CollectedRun:
     """Run a scenario in virtual time for its figures alone: no file is written, and the outcome has no directory.
 
     Raises the errors of `run_scenario`. `parent` gets the logs of a lab that does not come up.
@@ -260,8 +236,7 @@ def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[
     references = _without_faults(loaded, parent, progress)
     lines, reason = _handed_over(loaded, parent, progress, notify, references)
     results.free_runs()  # the world: its history is read into the memory that it had
-    run = results.measured(lines, loaded, reason)
-    return Outcome(run.measures, run.judge(), run.directory, run.error)
+    return _judged(results.measured(lines, loaded, reason), numbers=False, page=False)
 
 
 def _trace(loaded: Loaded, notify: Callable[[str], None]) -> "RunTrace | None":
@@ -397,33 +372,28 @@ def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
     return f"the lab did not come up; all logs are in {directory / 'log'}"
 
 
-def judged(directory: Path) -> Outcome:
-    """Judge a collected run."""
-    return _judged(results.load(directory), numbers=False, page=False)
-
-
-def finish(directory: Path, on_verdict: Callable[[Outcome], None] = lambda _: None) -> Outcome:
+def finish(directory: Path, on_verdict: Callable[[CollectedRun], None] = lambda _: None) -> CollectedRun:
     """Judge a collected run and write its report; may be repeated on the same directory."""
     return _judged(results.load(directory), on_verdict=on_verdict)
 
 
 def _judged(
-    run: results.CollectedRun,
+    run: CollectedRun,
     numbers: bool = True,
     page: bool = True,
-    on_verdict: Callable[[Outcome], None] = lambda _: None,
-) -> Outcome:
+    on_verdict: Callable[[CollectedRun], None] = lambda _: None,
+) -> CollectedRun:
     """Judge a run, write its `numbers`, print its outcome, draw its `page`."""
-    verdicts = run.judge()
-    facts = results.write_numbers(run, verdicts) if numbers else None
-    outcome = Outcome(run.measures, verdicts, run.directory, run.error, facts)
-    on_verdict(outcome)
-    if facts and page:
-        results.write_page(run, facts)
-    return outcome
+    assert run.verdicts is not None  # judged now, while signals are handled
+    if numbers:
+        results.write_numbers(run)
+    on_verdict(run)
+    if numbers and page:
+        results.write_page(run)
+    return run
 
 
-def _once(call: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
+def _once(call: Callable[[CollectedRun], None]) -> Callable[[CollectedRun], None]:
     """Return a function that makes the call the first time only: a report may be written again elsewhere."""
     calls = [call]
     return lambda outcome: calls.pop()(outcome) if calls else None

@@ -160,7 +160,7 @@ def result_directory(data: bytes) -> None:
         compare.read(place)
     with contextlib.suppress(LabError), results.foreign(place):
         found = results.load(place)
-        summary.summarize(found.measures, found.judge(), found.info)
+        summary.summarize(found.measures, found.verdicts, found.info)
 
 
 @cache

@@ -65,7 +65,7 @@ def test_hostile_files_in_a_result_directory_are_one_sentence(run, name, kind):
     else:
         path.write_text("[" * 100_000 if kind == "brackets" else '{"t": 1, "node": "h1", "kind": "sample"}\n')
     try:
-        results.load(run).judge()
+        assert results.load(run).verdicts
         said = ""  # a history without a run in it has failed
     except LabError as error:
         said = str(error)
@@ -89,7 +89,7 @@ def test_records_that_make_no_sense_are_one_sentence(run, line):
         file.write(json.dumps(line) + "\n")
     with contextlib.suppress(LabError), results.foreign(run):
         found = results.load(run)
-        summary.summarize(found.measures, found.judge(), found.info)
+        summary.summarize(found.measures, found.verdicts, found.info)
 
 
 def test_a_matrix_of_a_result_directory_is_read_below_it_only(run, capsys):

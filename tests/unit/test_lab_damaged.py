@@ -56,7 +56,7 @@ def test_a_result_directory_that_was_damaged_is_named(whole, tmp_path, name, dam
         with pytest.raises(LabError, match=f"{tmp_path / 'run'} is not the result directory .*{said}"):
             results.load(tmp_path / "run")
     else:
-        assert results.load(tmp_path / "run").judge()
+        assert results.load(tmp_path / "run").verdicts
 
 
 def test_a_description_of_a_newer_version_is_named_with_what_is_unknown_in_it(whole, tmp_path):

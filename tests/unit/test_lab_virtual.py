@@ -152,7 +152,7 @@ def test_a_scenario_without_a_report_has_figures_and_draws_nothing(tmp_path, mon
 def test_the_verdict_is_known_before_the_report_is_drawn_and_passed_on_once(tmp_path, monkeypatch):
     heard = []
 
-    def fails(collected, _facts):
+    def fails(collected):
         assert [outcome.state for outcome in heard] == ["passed"]
         if tmp_path in collected.directory.parents:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -161,7 +161,7 @@ def test_results_hold_the_matrix_and_can_be_judged_and_run_again(chain, tmp_path
     chain.unlink()
     (tmp_path / "chain.cm").unlink()
     assert (outcome.directory / "cm.cm").read_text() == CHAIN
-    assert [verdict.ok for verdict in results.load(outcome.directory).judge()] == [True] * 3
+    assert [verdict.ok for verdict in results.load(outcome.directory).verdicts] == [True] * 3
     again = runner.run_scenario(
         scenario.load(outcome.directory / "scenario.yaml"), tmp_path / "again", quiet, quiet, report=False
     )

@@ -15,8 +15,7 @@ from mrclab.experiments.paper.comparison import Chapter
 from mrclab.experiments.paperscale import curves, memory, models, table
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.report import suitereport
-from mrclab.lab.run import runner
+from mrclab.lab.report import results, suitereport
 from mrclab.lab.run.suite import SuiteEntry, SuiteResult
 from mrclab.lab.scenario import scenario
 
@@ -65,7 +64,7 @@ def stored(tmp_path: Path) -> SuiteEntry:
     place = tmp_path / "runs" / "stored"
     shutil.copytree(STORED, place)
     (place / "history.jsonl").write_bytes(gzip.decompress((place / "history.jsonl.gz").read_bytes()))
-    outcome = runner.judged(place)
+    outcome = results.load(place)
     return SuiteEntry(E08, "ecn", 1, outcome.state, 0.0, place, tuple(outcome.verdicts), rtt=outcome.measures.rtt)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.errors import LabError
+from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
@@ -81,7 +82,7 @@ def run(
         Watched(run_dir, place, progress.notify, results_dir, ui=ui, browser=browser) as shown,
     ):
 
-        def verdict(outcome: runner.Outcome) -> None:
+        def verdict(outcome: CollectedRun) -> None:
             progress.stop()
             print_verdict(outcome, as_json)
             progress("drawing the report", 0, 0)
@@ -118,7 +119,7 @@ def console_of(stderr: bool = False) -> "Console":
     return console.console(stderr=True) if stderr else console.standard()
 
 
-def print_verdict(outcome: runner.Outcome, as_json: bool) -> None:
+def print_verdict(outcome: CollectedRun, as_json: bool) -> None:
     """Print tables and verdict as soon as they are known."""
     if outcome.facts:
         from mrclab.lab.command.display import terminal  # noqa: PLC0415 - it loads rich
@@ -126,7 +127,7 @@ def print_verdict(outcome: runner.Outcome, as_json: bool) -> None:
         terminal.show(outcome.facts, console_of(stderr=as_json))
 
 
-def print_place(command: str, outcome: runner.Outcome, as_json: bool) -> int:
+def print_place(command: str, outcome: CollectedRun, as_json: bool) -> int:
     """Print where the report is; return the exit status."""
     status = 0 if outcome.ok else 3 if outcome.state == "invalid" else 1
     if outcome.facts:

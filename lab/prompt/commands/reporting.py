@@ -22,7 +22,7 @@ _OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
 _GOES_ON = _OVER[1:]  # data in flight is no mistake
 
 
-def write(session: LabSession, parent: Path) -> runner.Outcome:
+def write(session: LabSession, parent: Path) -> results.CollectedRun:
     """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
     if not session.lab.workloads:
         raise LabError("nothing has been sent since the lab came up; begin with, for example, send h1 h3 16MiB")

@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
-from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.session import LabSession
@@ -152,7 +151,7 @@ class Tab:
         self._comparison: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
-        self._unwritten: tuple[results.CollectedRun, list[Verdict]] | None = None  # the run whose figures are not
+        self._unwritten: results.CollectedRun | None = None  # the run whose figures are not written yet
         self._runs = 0  # how often another source was shown
         self._open = False  # the source was published: frames may follow
         self._side.frames.take_in()
@@ -321,10 +320,8 @@ class Tab:
             outcome = runner.run_scenario(
                 loaded, self._run_index.results, lambda *_: None, lambda _: None, report=False, show=show
             )
-            info = json.loads((outcome.directory / "run.json").read_bytes())
-            digest = str(info.get("history_sha256", ""))
-            run = results.CollectedRun(outcome.directory, loaded, outcome.measures, info)
-            self._unwritten, self._ended = (run, outcome.verdicts), outcome.directory
+            digest = str(outcome.info.get("history_sha256", ""))
+            self._unwritten, self._ended = outcome, outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:
             failure = str(error) or "the browser gave it no more memory"
         source.decide(digest, failure)
@@ -334,9 +331,9 @@ class Tab:
     def _write_numbers(self) -> None:
         """Write the figures of the run that ended last, unless they are written: the page has its verdict before."""
         if self._unwritten is not None:
-            (run, verdicts), self._unwritten = self._unwritten, None
+            run, self._unwritten = self._unwritten, None
             with suppress(OSError, MemoryError):  # the list of finished runs lacks it then
-                results.write_numbers(run, verdicts)
+                results.write_numbers(run)
 
     def _listed(self) -> list[dict[str, Any]]:
         self._write_numbers()
@@ -350,12 +347,11 @@ def report(directory: Path) -> dict[str, Any]:
     bytes/s), and `faults`: name, begin, end on the same clock.
     """
     run = results.load(directory)
-    verdicts = run.judge()
-    facts = summary.summarize(run.measures, verdicts, run.info)
+    facts = summary.summarize(run.measures, run.verdicts, run.info)
     return {
         "title": run.loaded.scenario.title or run.loaded.scenario.name,
         "headline": facts.headline,
-        "verdicts": [{"ok": each.ok, "expected": each.expected, "observed": each.observed} for each in verdicts],
+        "verdicts": [{"ok": each.ok, "expected": each.expected, "observed": each.observed} for each in run.verdicts],
         "series": summary.series(run.measures),
         "faults": _faults(run.measures),
     }
