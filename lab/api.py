@@ -9,19 +9,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
 from typing_extensions import Self
 
-from mrclab.lab import tables
 from mrclab.lab.callers import arguments_named, need_main_thread, path_of, plain, seed_of, text_of
 from mrclab.lab.errors import LabError, ScenarioError
-from mrclab.lab.expectations import Verdict
 from mrclab.lab.figures import Plots
 from mrclab.lab.kinds import TargetName, WorldName
-from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results as directories
 from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run import runner, worlds
@@ -29,7 +25,7 @@ from mrclab.lab.scenario import scenario as files
 from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.session.lab import Lab, lab_up
-from mrclab.lab.tables import Table
+from mrclab.lab.tables import RunTables
 from mrclab.topo.linux.paths import RUN_DIR, folder_prefix
 
 
@@ -129,16 +125,14 @@ def scenario(
     return Scenario(files.from_data(needed, name))
 
 
-class Run:
+class Run(RunTables):
     """A run that ended: verdicts, tables and pictures. Returned by `run` and `read`."""
 
     def __init__(self, loaded: Loaded, outcome: CollectedRun, directory: Path | None) -> None:
-        self._measures: Measures = outcome.measures
+        super().__init__(outcome.measures, outcome.verdicts)
         self.scenario = Scenario(loaded)
         self.directory = directory
         """Result directory; None where nothing was kept."""
-        self.verdicts: tuple[Verdict, ...] = tuple(outcome.verdicts)
-        """Verdicts of all expectations, in the scenario's order."""
         self.state = outcome.state
         """`passed`, `failed`, `invalid` (the machine could not keep up) or `aborted` (it did not reach its end)."""
         self.error = outcome.error
@@ -163,60 +157,6 @@ class Run:
     def plot(self) -> Plots:
         """Pictures of the report as matplotlib figures."""
         return Plots(self._measures)
-
-    @cached_property
-    def flows(self) -> Table:
-        """Flows, one row each: bytes, beginning and end in s, goodput in bytes/s, packets sent and lost."""
-        return tables.flows(self._measures)
-
-    @cached_property
-    def messages(self) -> Table:
-        """Messages that completed, one row each: posted, done and duration in s, size in bytes."""
-        return tables.messages(self._measures)
-
-    @cached_property
-    def samples(self) -> Table:
-        """Goodput in bytes/s by plane over time; `t` is the beginning of a bin of `step` seconds."""
-        return tables.samples(self._measures)
-
-    @cached_property
-    def ev_transitions(self) -> Table:
-        """Changes of EV states, in the order of time."""
-        return tables.ev_transitions(self._measures)
-
-    @cached_property
-    def losses(self) -> Table:
-        """Packets that senders declared lost, in the order of time."""
-        return tables.losses(self._measures)
-
-    @cached_property
-    def queues(self) -> Table:
-        """Distribution of queue depths, port by port: mean, percentiles and maximum over all samples."""
-        return tables.queues(self._measures)
-
-    @cached_property
-    def queue_depths(self) -> Table:
-        """Packets in the data queues of switch ports over time, of ports that ever held any."""
-        return tables.queue_depths(self._measures)
-
-    @cached_property
-    def faults(self) -> Table:
-        """Faults that began: kind, begin and end in s (None: not cleared before the run ended), cables."""
-        return tables.faults(self._measures)
-
-    @cached_property
-    def expectations(self) -> Table:
-        """Verdicts as rows: the figure judged with its unit, expected and observed."""
-        return tables.expectations(self.verdicts)
-
-    @cached_property
-    def steps(self) -> Table:
-        """Steps of training jobs: beginning, end and duration in s."""
-        return tables.steps(self._measures)
-
-    def records(self, *kinds: str) -> Table:
-        """Return the records of some kinds from the run's history, of all kinds where none is named."""
-        return tables.records(self._measures, kinds)
 
     def __repr__(self) -> str:
         return f"<Run {self.scenario.name}: {self.state}>"

@@ -6,7 +6,8 @@ Times are seconds after the first workload began, sizes bytes, rates payload byt
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from html import escape
 from importlib import import_module
 from types import ModuleType
@@ -102,43 +103,183 @@ def _library(name: str) -> ModuleType:
         raise ImportError(f"{name} is not installed; `pip install {name}`, or take the rows as they are") from None
 
 
-def _with_history(measures: Measures, what: str) -> None:
-    """LabError for what a run without a history does not have, rather than a table without rows."""
-    if measures.scenario.history == "none":
-        raise LabError(f"this run kept no history, of which {what} are; run it with history: full")
+class RunTables:
+    """Tables of one run, each made when it is first asked for. The base of `mrclab.Run`."""
 
+    def __init__(self, measures: Measures, verdicts: Sequence[Verdict]) -> None:
+        self._measures = measures
+        self.verdicts: tuple[Verdict, ...] = tuple(verdicts)
+        """Verdicts of all expectations, in the scenario's order."""
 
-def flows(measures: Measures) -> Table:
-    """Flows in the order in which they started; `ended` and columns computed from it are None where a flow never ended.
+    @cached_property
+    def flows(self) -> Table:
+        """Flows, one row each: bytes, beginning and end in s, goodput in bytes/s, packets sent and lost.
 
-    `slowdown` is the time that a flow took over that of its bytes on an idle fabric.
-    """
-    ends = {record["flow"]: record for record in measures.history.of("flow.end")}
-    columns = (
-        "flow", "traffic", "kind", "source", "destination", "qps", "size", "bytes", "began", "ended", "seconds",
-        "goodput", "slowdown", "sent_packets", "lost_packets", "error",
-    )  # fmt: skip
-    rows = []
-    for flow in measures.flows:
-        end = ends.get(flow.name)
-        ended = end is not None and flow.end < float("inf")
-        carried = int(end.get("bytes", 0)) if end is not None else None
-        seconds = flow.end - flow.begin if ended else None
-        kept = measures.scenario.history != "none"
-        packets = [
-            round(measures.samples.last(flow.senders, name)) if kept else None
-            for name in ("sent_packets", "lost_packets")
-        ]
-        rows.append((
-            flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size, carried,
-            measures.since_start(flow.begin), measures.since_start(flow.end) if ended else None, seconds,
-            carried / seconds if carried is not None and seconds else None,
-            seconds / slowdown.idle_of(measures.fabric, flow.source, flow.destination, carried)
-            if carried and seconds else None,
-            *packets,
-            str(end.get("error", "")) if end is not None else "",
-        ))  # fmt: skip
-    return Table(columns, [*rows, *_ended(measures)])
+        They are in the order in which they started; `ended` and columns computed from it are None where a flow never
+        ended. `slowdown` is the time that a flow took over that of its bytes on an idle fabric.
+        """
+        measures, since = self._measures, self._measures.since_start
+        ends = {record["flow"]: record for record in measures.history.of("flow.end")}
+        columns = (
+            "flow", "traffic", "kind", "source", "destination", "qps", "size", "bytes", "began", "ended", "seconds",
+            "goodput", "slowdown", "sent_packets", "lost_packets", "error",
+        )  # fmt: skip
+        rows = []
+        for flow in measures.flows:
+            end = ends.get(flow.name)
+            ended = end is not None and flow.end < float("inf")
+            carried = int(end.get("bytes", 0)) if end is not None else None
+            seconds = flow.end - flow.begin if ended else None
+            kept = measures.scenario.history != "none"
+            packets = [
+                round(measures.samples.last(flow.senders, name)) if kept else None
+                for name in ("sent_packets", "lost_packets")
+            ]
+            rows.append((
+                flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size,
+                carried, since(flow.begin), since(flow.end) if ended else None, seconds,
+                carried / seconds if carried is not None and seconds else None,
+                seconds / slowdown.idle_of(measures.fabric, flow.source, flow.destination, carried)
+                if carried and seconds else None,
+                *packets,
+                str(end.get("error", "")) if end is not None else "",
+            ))  # fmt: skip
+        return Table(columns, [*rows, *_ended(measures)])
+
+    @cached_property
+    def messages(self) -> Table:
+        """Messages that completed, one row each, in that order: posted, done and duration in s, size in bytes."""
+        since = self._measures.since_start
+        return Table(
+            ("traffic", "flow", "posted", "done", "seconds", "bytes"),
+            (
+                (one.traffic, one.flow, since(one.posted), since(one.done), one.seconds, one.size)
+                for one in self._measures.completions.messages
+            ),
+        )
+
+    @cached_property
+    def samples(self) -> Table:
+        """Goodput in bytes/s by plane over time, as the report draws it; `t` is the beginning of `step` seconds."""
+        measures = self._sampled("samples")
+        at = bins(measures) if measures.flows else []
+        by_plane = {plane: measures.rates.binned(at, Selection(plane=plane)) for plane in measures.rates.by_plane}
+        return Table(
+            ("t", "step", "plane", "goodput"),
+            (
+                (measures.since_start(begin), end - begin, plane, values[number])
+                for number, (begin, end) in enumerate(pairs(at))
+                for plane, values in by_plane.items()
+            ),
+        )
+
+    @cached_property
+    def ev_transitions(self) -> Table:
+        """Changes of EV states, in the order of time."""
+        measures = self._sampled("changes of EV states")
+        return Table(
+            ("t", "host", "qp", "ev", "plane", "uplink", "old", "new", "reason"),
+            (
+                (measures.since_start(c.t), c.host, c.qp, c.ev, *c.path, c.old, c.new, c.reason)
+                for c in measures.paths.changes
+            ),
+        )
+
+    @cached_property
+    def losses(self) -> Table:
+        """Packets that senders declared lost, in the order of time; a row may stand for several `packets`."""
+        measures = self._sampled("losses")
+        since = measures.since_start
+        return Table(
+            ("t", "host", "qp", "psn", "plane", "uplink", "reason", "sent", "packets"),
+            (
+                (since(loss.t), loss.host, loss.qp, loss.psn, *loss.path, loss.reason, since(loss.sent), loss.packets)
+                for loss in measures.paths.losses
+            ),
+        )
+
+    @cached_property
+    def queues(self) -> Table:
+        """Distribution of queue depths, port by port: mean, percentiles and maximum over all samples."""
+        measures, rows = self._sampled("queue depths"), []
+        for (switch, port), gauge in measures.switches.depth.items():
+            depths = [round(depth) for depth in gauge.values]
+            if depths:
+                tier, plane = switch.split("-")[:2]
+                place = (switch, port, link_at(measures.fabric, switch, port), tier, int(plane[1:]))
+                shares = (quantile(depths, share) for share in (0.5, 0.9, 0.99))
+                rows.append((*place, len(depths), sum(depths) / len(depths), *shares, max(depths)))
+        names = ("switch", "port", "link", "tier", "plane", "samples", "mean", "p50", "p90", "p99", "most")
+        return Table(names, rows)
+
+    @cached_property
+    def queue_depths(self) -> Table:
+        """Packets in the data queues of switch ports over time, of ports that ever held any."""
+        measures = self._sampled("queue depths")
+        return Table(
+            ("t", "switch", "port", "link", "packets"),
+            (
+                (measures.since_start(t), switch, port, link_at(measures.fabric, switch, port), round(depth))
+                for (switch, port), gauge in measures.switches.depth.items()
+                for t, depth in zip(gauge.times, gauge.values, strict=True)
+            ),
+        )
+
+    @cached_property
+    def faults(self) -> Table:
+        """Faults that began: kind, begin and end in s (None: not cleared before the run ended), cables."""
+        since = self._measures.since_start
+        return Table(
+            ("fault", "kind", "text", "begin", "end", "links"),
+            (
+                (s.name, s.kind, s.text, since(s.begin), None if s.end is None else since(s.end), list(s.links))
+                for s in sorted(self._measures.faults.values(), key=lambda fault: fault.begin)
+            ),
+        )
+
+    @cached_property
+    def expectations(self) -> Table:
+        """Verdicts as rows: the figure judged with its unit, expected and observed."""
+        return Table(
+            ("kind", "passed", "expected", "observed", "when", "value", "unit"),
+            ((v.kind, v.ok, v.expected, v.observed, v.when, v.value, v.unit) for v in self.verdicts),
+        )
+
+    @cached_property
+    def steps(self) -> Table:
+        """Steps of training jobs: beginning, end and duration in s; `compute` is the mean of a job's ranks, or None."""
+        since, training = self._measures.since_start, self._measures.training
+        return Table(
+            ("job", "step", "began", "ended", "seconds", "compute"),
+            (
+                (job, step.number, since(step.began), since(step.ended), step.seconds, step.compute)
+                for job in training.jobs
+                for step in training.steps(job)
+            ),
+        )
+
+    def records(self, *kinds: str) -> Table:
+        """Return the records of some kinds from the run's history, of all kinds where none is named.
+
+        `fields` are those of a record except time, node and kind.
+        """
+        from mrclab.events import codec  # noqa: F401, PLC0415 - loads all classes, which few callers need
+
+        measures = self._measures
+        for kind in kinds:
+            if kind not in EVENTS and next(measures.history.of(kind), None) is None:
+                raise LabError(f"no record is called {kind!r}; {nearest(str(kind), list(EVENTS))}")
+        found = measures.history.of(*kinds) if kinds else iter(measures.history.records)
+        return Table(
+            ("t", "node", "kind", "fields"),
+            ((measures.since_start(record.t), record.node, record.kind, dict(record.data)) for record in found),
+        )
+
+    def _sampled(self, what: str) -> Measures:
+        """Return the measures; LabError for what a run without a history lacks, rather than a table without rows."""
+        if self._measures.scenario.history == "none":
+            raise LabError(f"this run kept no history, of which {what} are; run it with history: full")
+        return self._measures
 
 
 def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
@@ -156,146 +297,3 @@ def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
             seconds / slowdown.idle_of(measures.fabric, source, destination, size) if arrived else None,
             None, None, end["error"],
         )  # fmt: skip
-
-
-def messages(measures: Measures) -> Table:
-    """Messages of traffic whose messages are timed in the order in which they completed."""
-    since = measures.since_start
-    return Table(
-        ("traffic", "flow", "posted", "done", "seconds", "bytes"),
-        (
-            (one.traffic, one.flow, since(one.posted), since(one.done), one.seconds, one.size)
-            for one in measures.completions.messages
-        ),
-    )
-
-
-def samples(measures: Measures) -> Table:
-    """Goodput by plane in bins of time, as the report draws it."""
-    _with_history(measures, "samples")
-    columns = ("t", "step", "plane", "goodput")
-    if not measures.flows:
-        return Table(columns, ())
-    at = bins(measures)
-    by_plane = {plane: measures.rates.binned(at, Selection(plane=plane)) for plane in measures.rates.by_plane}
-    return Table(
-        columns,
-        (
-            (measures.since_start(begin), end - begin, plane, values[number])
-            for number, (begin, end) in enumerate(pairs(at))
-            for plane, values in by_plane.items()
-        ),
-    )
-
-
-def ev_transitions(measures: Measures) -> Table:
-    """Changes of EV states."""
-    _with_history(measures, "changes of EV states")
-    return Table(
-        ("t", "host", "qp", "ev", "plane", "uplink", "old", "new", "reason"),
-        (
-            (measures.since_start(c.t), c.host, c.qp, c.ev, *c.path, c.old, c.new, c.reason)
-            for c in measures.paths.changes
-        ),
-    )
-
-
-def losses(measures: Measures) -> Table:
-    """Packets declared lost; a row may stand for several `packets`."""
-    _with_history(measures, "losses")
-    since = measures.since_start
-    return Table(
-        ("t", "host", "qp", "psn", "plane", "uplink", "reason", "sent", "packets"),
-        (
-            (since(loss.t), loss.host, loss.qp, loss.psn, *loss.path, loss.reason, since(loss.sent), loss.packets)
-            for loss in measures.paths.losses
-        ),
-    )
-
-
-def queue_depths(measures: Measures) -> Table:
-    """Packets in data queues, port by port."""
-    _with_history(measures, "queue depths")
-    return Table(
-        ("t", "switch", "port", "link", "packets"),
-        (
-            (measures.since_start(t), switch, port, link_at(measures.fabric, switch, port), round(depth))
-            for (switch, port), gauge in measures.switches.depth.items()
-            for t, depth in zip(gauge.times, gauge.values, strict=True)
-        ),
-    )
-
-
-def queues(measures: Measures) -> Table:
-    """Distribution of each port's data queue over the samples, of ports that ever held a packet."""
-    _with_history(measures, "queue depths")
-    rows = []
-    for (switch, port), gauge in measures.switches.depth.items():
-        if not gauge.values:
-            continue
-        depths = [round(depth) for depth in gauge.values]
-        shares = [quantile(depths, share) for share in (0.5, 0.9, 0.99)]
-        tier, plane = switch.split("-")[:2]
-        mean = sum(depths) / len(depths)
-        rows.append(
-            (
-                switch,
-                port,
-                link_at(measures.fabric, switch, port),
-                tier,
-                int(plane[1:]),
-                len(depths),
-                mean,
-                *shares,
-                max(depths),
-            )
-        )
-    names = ("switch", "port", "link", "tier", "plane", "samples", "mean", "p50", "p90", "p99", "most")
-    return Table(names, rows)
-
-
-def faults(measures: Measures) -> Table:
-    """Faults that began, in the order of time."""
-    since = measures.since_start
-    return Table(
-        ("fault", "kind", "text", "begin", "end", "links"),
-        (
-            (s.name, s.kind, s.text, since(s.begin), None if s.end is None else since(s.end), list(s.links))
-            for s in sorted(measures.faults.values(), key=lambda fault: fault.begin)
-        ),
-    )
-
-
-def expectations(verdicts: Iterable[Verdict]) -> Table:
-    """Verdicts, with the figure judged where there is one."""
-    return Table(
-        ("kind", "passed", "expected", "observed", "when", "value", "unit"),
-        ((v.kind, v.ok, v.expected, v.observed, v.when, v.value, v.unit) for v in verdicts),
-    )
-
-
-def steps(measures: Measures) -> Table:
-    """Steps of all jobs; `compute` is the mean of its ranks, None where they do not report it."""
-    since, training = measures.since_start, measures.training
-    return Table(
-        ("job", "step", "began", "ended", "seconds", "compute"),
-        (
-            (job, step.number, since(step.began), since(step.ended), step.seconds, step.compute)
-            for job in training.jobs
-            for step in training.steps(job)
-        ),
-    )
-
-
-def records(measures: Measures, kinds: Collection[str]) -> Table:
-    """Records of a history; `fields` are those of a record except time, node and kind."""
-    from mrclab.events import codec  # noqa: F401, PLC0415 - loads all classes, which few callers need
-
-    for kind in kinds:
-        if kind not in EVENTS and next(measures.history.of(kind), None) is None:
-            raise LabError(f"no record is called {kind!r}; {nearest(str(kind), list(EVENTS))}")
-    found = measures.history.of(*kinds) if kinds else iter(measures.history.records)
-    return Table(
-        ("t", "node", "kind", "fields"),
-        ((measures.since_start(record.t), record.node, record.kind, dict(record.data)) for record in found),
-    )
