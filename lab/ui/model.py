@@ -9,18 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mrclab.lab.history import Record
-from mrclab.lab.ui.phrases import phrase
+from mrclab.lab.ui.phrases import PHRASES, phrase
 from mrclab.topo.model import Fabric, Link, UnknownName
 from mrclab.topo.srv6 import LOCATOR, UsidType, text, usid
 
 _WINDOW = 5  # sampling intervals over which rates are taken
 _MIN_CHANGE = 0.015  # of full rate: a load that changes less is reported unchanged
-_EVENT_KINDS = frozenset({
-    "fault.begin", "fault.end", "fault.edge", "faults.cleared", "traffic.start", "traffic.end", "flow.failed",
-    "ev.state", "port.state", "peer.ports", "qp.state", "qp.stalled", "qp.resumed", "switch.down",
-    "switch.up", "switch.ready", "switch.silent", "switch.answers", "link.failed", "verified", "lab.up", "process.died",
-    "process.stopped", "process.resumed", "verdict", "verdict.over", "denied", "undenied", "drained", "undrained",
-})  # fmt: skip
 _EVENT_FIELDS = {
     "fault.begin": ("fault", "fault_kind", "links"), "fault.end": ("fault",), "ev.state": ("plane", "old", "new"),
 }  # fmt: skip
@@ -203,7 +197,7 @@ class PageModel:
             self._counters(record)
         elif kind == "depths":
             self._depths = {name: ports for name, ports in record["switches"].items() if ports}
-        if kind in _EVENT_KINDS and record.get("state") not in _CONNECTING:
+        if kind in PHRASES and record.get("state") not in _CONNECTING:
             handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
             if handler is not None:
                 handler(record)

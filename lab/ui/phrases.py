@@ -8,12 +8,8 @@ from mrclab.lab.history import Record
 
 
 def phrase(record: Record, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """One line for the event log; `names` are the hosts of addresses."""
-    shape = _PHRASES.get(record.kind)
-    if shape is not None:
-        return " ".join(shape.format_map(_Fields(record.data, names)).split())
-    listed = (f" {name}={value}" for name, value in record.data.items() if not isinstance(value, (dict, list)))
-    return record.kind + "".join(listed)
+    """Return the line of the event log for a record of one of `PHRASES`; `names` are the hosts of addresses."""
+    return " ".join(PHRASES[record.kind].format_map(_Fields(record.data, names)).split())
 
 
 class _Fields(dict[str, Any]):
@@ -35,7 +31,7 @@ class _Fields(dict[str, Any]):
         return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
-_PHRASES = {
+PHRASES = {
     "denied": "{element} is denied by {source} {reason}",
     "drained": "{switch} is drained",
     "ev.state": "EV plane {plane} uplink {uplink}: {old} → {new} ({reason})",
@@ -67,3 +63,4 @@ _PHRASES = {
     "verdict.over": "Clustermapper: {element} is healthy again",
     "verified": "every cable verified in both directions",
 }
+"""Kinds of records in the event log, each with its line."""

@@ -10,7 +10,7 @@ import json
 import secrets
 import shlex
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,8 +40,6 @@ _BEAT = 0.1  # seconds between two looks for new frames
 _FAST = 5  # beats between two looks for packets where time is not slow
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MAX_BYTES = 1 << 20  # of a request
-_UNREADABLE = (LabError, ValueError, KeyError, TypeError, RecursionError)
-"""Exceptions of requests that hold no such object; brackets within brackets are a RecursionError."""
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 _TERMINAL = "use the prompt, or a terminal"
 _OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "speed", "slow"})
@@ -50,6 +48,14 @@ _OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
 T = TypeVar("T")
 
 _MAX_THREADS = 16
+
+
+class RequestRefused(Exception):  # noqa: N818 - the sentence is the error
+    """A request that the page does not carry out, with the HTTP status of its answer."""
+
+    def __init__(self, status: int, text: str, **more: Any) -> None:
+        super().__init__(text)
+        self.answer = JSONResponse({"error": text, **more}, status)
 
 
 class Workers:
@@ -177,7 +183,12 @@ class LivePage:
             refusal = self._refusal(request)
             if refusal:
                 return PlainTextResponse(refusal + "\n", 403)
-            response = await endpoint(request)
+            try:
+                response = await endpoint(request)
+            except RequestRefused as refused_request:
+                response = refused_request.answer
+            except LabError as error:
+                response = JSONResponse({"error": str(error)}, 422)
             response.headers.update({
                 "Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
                 "X-Content-Type-Options": "nosniff",
@@ -262,18 +273,13 @@ class LivePage:
 
     async def _operation(self, request: Request) -> Response:
         if self._operate is None:
-            return JSONResponse({"error": "nothing can be done to a run that is over"}, 409)
-        try:
+            raise RequestRefused(409, "nothing can be done to a run that is over")
+        with _readable("operation and arguments, of a megabyte at most"):
             body = await _object(request)
             operation, arguments = str(body["operation"]), dict(body.get("arguments", {}))
-        except _UNREADABLE:
-            return JSONResponse({"error": "send an object with operation and arguments, of a megabyte at most"}, 400)
         if why := refused_operation(operation, arguments):
-            return JSONResponse({"error": why}, 403)
-        try:
-            return JSONResponse(await self._workers.run(_carry_out, self._operate, operation, arguments))
-        except LabError as error:
-            return JSONResponse({"error": str(error)}, 422)
+            raise RequestRefused(403, why)
+        return JSONResponse(await self._workers.run(_carry_out, self._operate, operation, arguments))
 
     async def _schema(self, _request: Request) -> Response:
         return JSONResponse(await self._workers.run(_schema))
@@ -286,43 +292,26 @@ class LivePage:
 
     async def _run(self, request: Request) -> Response:
         if self._editor is None:
-            return JSONResponse(
-                {"error": "this page shows a run that goes on by itself; `mrclab ui` runs scenarios"}, 409
-            )
-        try:
+            raise RequestRefused(409, "this page shows a run that goes on by itself; `mrclab ui` runs scenarios")
+        with _readable("text and world, of a megabyte at most"):
             body = await _object(request)
             text, world = str(body["text"]), str(body.get("world", ""))
-        except _UNREADABLE:
-            return JSONResponse({"error": "send an object with text and world, of a megabyte at most"}, 400)
-        try:
-            if (answer := await self._workers.run(self._check_text, text))["mistakes"]:
-                return JSONResponse({"error": "it has mistakes", **answer}, 422)
-            if answer["programs"]:
-                raise LabError("this scenario runs programs, which the page does not; `mrclab run` does")
-            self._show(await self._workers.run(self._editor.run, text, answer, world))
-        except LabError as error:
-            return JSONResponse({"error": str(error)}, 422)
+        if (answer := await self._workers.run(self._check_text, text))["mistakes"]:
+            raise RequestRefused(422, "it has mistakes", **answer)
+        if answer["programs"]:
+            raise LabError("this scenario runs programs, which the page does not; `mrclab run` does")
+        self._show(await self._workers.run(self._editor.run, text, answer, world))
         return JSONResponse({"message": f"{answer['name']} runs"})
 
     async def _results(self, _request: Request) -> Response:
-        try:
-            return JSONResponse(await self._workers.run(self._run_index.runs) if self._run_index else [])
-        except LabError as error:
-            return JSONResponse({"error": str(error)}, 422)
+        return JSONResponse(await self._workers.run(self._run_index.runs) if self._run_index else [])
 
     async def _replay(self, request: Request) -> Response:
         if self._run_index is None:
-            return JSONResponse(
-                {"error": "this page has no folder of results; start it with `mrclab ui --results DIR`"}, 409
-            )
-        try:
+            raise RequestRefused(409, "this page has no folder of results; start it with `mrclab ui --results DIR`")
+        with _readable("the name of a finished run"):
             name = str((await _object(request))["name"])
-        except _UNREADABLE:
-            return JSONResponse({"error": "send an object with the name of a finished run"}, 400)
-        try:
-            self._show(await self._workers.run(self._run_index.take, name))
-        except LabError as error:
-            return JSONResponse({"error": str(error)}, 422)
+        self._show(await self._workers.run(self._run_index.take, name))
         return JSONResponse({"message": f"{name} is played again"})
 
     async def _back(self, _request: Request) -> Response:
@@ -377,8 +366,17 @@ def _carry_out(operate: Operate, operation: str, arguments: dict[str, Any]) -> d
         raise LabError(f"wrong arguments of {operation}: {error}") from None
 
 
+@contextlib.contextmanager
+def _readable(content: str) -> Iterator[None]:
+    """Refuse a request that does not hold an object with this content; deeply nested brackets are a RecursionError."""
+    try:
+        yield
+    except (LabError, ValueError, KeyError, TypeError, RecursionError):
+        raise RequestRefused(400, f"send an object with {content}") from None
+
+
 async def _object(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a request holds; one of _UNREADABLE where it holds none."""
+    """Return the JSON object that a request holds; ValueError or TypeError where it holds none."""
     body = json.loads(await _body(request))
     if not isinstance(body, dict):
         raise TypeError
