@@ -2,7 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +57,7 @@ PANELS: dict[str, dict[str, str]] = {
 """Command → module whose `app` has it, in the order of the help."""
 
 
-class _Commands(MutableMapping[str, Any]):
+class _Commands(Mapping[str, Any]):
     """Commands by name; a module is loaded when a command of it is looked up."""
 
     def __init__(self) -> None:
@@ -75,15 +75,6 @@ class _Commands(MutableMapping[str, Any]):
             self._loaded[name].rich_help_panel = panel
         return self._loaded[name]
 
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._modules[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 
@@ -96,7 +87,7 @@ class _CommandGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": None})
-        self.commands = _Commands()
+        self.commands: Any = _Commands()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move `--run-dir DIR` to the front from anywhere before a `--`."""

@@ -60,28 +60,22 @@ def link_map(
     ] = False,
 ) -> None:
     """Show Clustermapper's map: health of every cable by the hosts' probes, and faulty elements."""
-    if forget:
-        _print(_ask(context, "forget"), as_json, lambda _response: "Clustermapper begins again")
-        return
-    _print(_ask(context, "map"), as_json, views.link_map)
+    view = (lambda _response: "Clustermapper begins again") if forget else views.link_map
+    _print(_ask(context, "forget" if forget else "map"), as_json, view)
 
 
 @app.command()
 def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: AsJson = False) -> None:
     """Keep all QPs off a switch, cable, plane or path; returns when every host is notified."""
     response = _ask(context, "deny", what=" ".join(what), reason=reason)
-    _print(response, as_json, views.denied)
-    if response["unnotified"]:
-        raise typer.Exit(1)
+    _print(response, as_json, views.denied, done=not response["unnotified"])
 
 
 @app.command()
 def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
     """Lift all denials of an element, whatever their source."""
     response = _ask(context, "undeny", what=" ".join(what))
-    _print(response, as_json, lambda answer: views.denied(answer, "allowed again"))
-    if response["unnotified"]:
-        raise typer.Exit(1)
+    _print(response, as_json, lambda answer: views.denied(answer, "allowed again"), done=not response["unnotified"])
 
 
 @app.command()
@@ -90,9 +84,7 @@ def drain(
 ) -> None:
     """Take a T0 or T1 out of service without losing a packet: deny it, and wait until no packet crosses it."""
     response = _ask(context, "drain", timeout, switch=switch, reason=reason, timeout=timeout)
-    _print(response, as_json, views.drained)
-    if not response["drained"]:
-        raise typer.Exit(1)
+    _print(response, as_json, views.drained, done=response["drained"])
 
 
 @app.command()
@@ -105,9 +97,7 @@ def undrain(context: typer.Context, switch: SwitchName, timeout: Timeout = 30.0,
 def precheck(context: typer.Context, timeout: Timeout = 10.0, as_json: AsJson = False) -> None:
     """Check whether a job may start: switches, entries, cables, agents, NIC ports. Exit status 1 if not."""
     response = _ask(context, "precheck", timeout, timeout=timeout)
-    _print(response, as_json, views.precheck)
-    if not response["ok"]:
-        raise typer.Exit(1)
+    _print(response, as_json, views.precheck, done=response["ok"])
 
 
 @app.command("p4sh")
@@ -172,12 +162,17 @@ def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: 
         return ask(context.obj, op, seconds, **arguments)
 
 
-def _print(response: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType]) -> None:
+def _print(
+    response: dict[str, Any], as_json: bool, view: Callable[[dict[str, Any]], RenderableType], done: bool = True
+) -> None:
+    """Print a response; end with exit status 1 where what was requested is not done."""
     if as_json:
         sys.stdout.write(json.dumps(response, indent=1) + "\n")
     else:
         shown = view(response)
         out.print(escape(shown) if isinstance(shown, str) else shown, soft_wrap=isinstance(shown, str))
+    if not done:
+        raise typer.Exit(1)
 
 
 @contextmanager
