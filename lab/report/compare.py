@@ -20,7 +20,7 @@ from mrclab.lab.scenario.units import Units, show_number
 from mrclab.topo.input import files
 
 if TYPE_CHECKING:
-    from mrclab.lab.report.plots.compare import Bar, BarGroup
+    from mrclab.lab.report.plots.compare import BarGroup
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ class ComparisonRow:
 
     title: str
     unit: str
-    figures: Mapping[str, Figure]  # by variant
+    values: Mapping[str, Sequence[float]]  # by variant: the figure of each run that has one
     passed: Mapping[str, tuple[int, int]]  # by variant: runs that passed, runs
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Figures over all runs, by variant."""
+        return {label: summary(values) for label, values in self.values.items()}
 
 
 def read(directory: Path, label: str = "") -> Member:
@@ -84,15 +89,12 @@ def rows(members: Sequence[Member]) -> list[ComparisonRow]:
     made = []
     for by_label in groups:
         every = [verdict for verdicts in by_label.values() for verdict in verdicts]
-        figures = {
-            label: summary([v.value for v in verdicts if v.value is not None])
-            for label, verdicts in by_label.items()
-            if any(v.value is not None for v in verdicts)
-        }
+        values = {label: [v.value for v in verdicts if v.value is not None] for label, verdicts in by_label.items()}
+        values = {label: found for label, found in values.items() if found}
         passed = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
         title = next((v.expected for v in every if v.expected), every[0].kind)
         unit = next((v.unit for v in every if v.value is not None), "")
-        made.append(ComparisonRow(title, unit, figures, passed))
+        made.append(ComparisonRow(title, unit, values, passed))
     return made
 
 
@@ -101,14 +103,13 @@ def compare(members: Sequence[Member], directory: Path, title: str, name: str = 
     directory.mkdir(parents=True, exist_ok=True)
     valid = [member for member in members if not member.invalid]
     labels = list(dict.fromkeys(member.label for member in members))
-    table = rows(valid)
     first = {member.label: member for member in reversed(valid)}
     runs = {label: results.load(first[label].directory).measures for label in labels if label in first}
-    pictures = _draw(runs, valid, table, directory / name)
+    pictures = _draw(runs, valid, directory / name)
     invalid = [(member.label, member.directory.name, member.invalid) for member in members if member.invalid]
     context = {
-        "title": title, "rows": table, "labels": labels, "pictures": template.inlined(pictures), "invalid": invalid,
-        "unnamed": unnamed(members), "show": show,
+        "title": title, "rows": rows(valid), "labels": labels, "pictures": template.inlined(pictures),
+        "invalid": invalid, "unnamed": unnamed(members), "show": show,
     }  # fmt: skip
     text = template.fill(template.TEMPLATES / "compare.html.j2", context)
     page = directory / f"{name}.html"
@@ -141,18 +142,16 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     return (100, "%") if unit.startswith("of ") else (1, "")
 
 
-def _draw(
-    runs: Mapping[str, Measures], members: Sequence[Member], table: Sequence[ComparisonRow], stem: Path
-) -> dict[str, Path]:
+def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -> dict[str, Path]:
     """Pictures beside the page, their names beginning with its own: caption → file."""
     from mrclab.lab.report.plots import compare as plots  # noqa: PLC0415 - Matplotlib takes a second to load
 
     made: dict[str, Path] = {}
     groups = []
-    for place, row in enumerate(table):
-        bars = [_bar(label, row.figures[label], members, place) for label in runs if label in row.figures]
-        if len(bars) > 1 and any(bar.value for bar in bars):
-            groups.append(_group(row, bars))
+    for row in rows(members):
+        values = {label: row.values[label] for label in runs if label in row.values}
+        if len(values) > 1 and any(row.figures[label].median for label in values):
+            groups.append(_group(row.title, row.unit, values))
     figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
     if plots.bars(groups, figures):
         made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures
@@ -166,22 +165,14 @@ def _draw(
     return made
 
 
-def _group(row: ComparisonRow, bars: Sequence["Bar"]) -> "BarGroup":
-    """Bars of one expectation; times in the unit that fits the longest."""
+def _group(title: str, unit: str, values: Mapping[str, Sequence[float]]) -> "BarGroup":
+    """Return the bars of one expectation; times in the unit that fits the longest."""
     from mrclab.lab.report.plots.compare import BarGroup  # noqa: PLC0415
 
-    if row.unit != "s":
-        return BarGroup(row.title, bars, row.unit)
-    factor, sign = _scale(max(bar.value for bar in bars), row.unit)
-    return BarGroup(row.title, [bar.times(factor) for bar in bars], sign.strip())
-
-
-def _bar(label: str, figure: Figure, members: Sequence[Member], place: int) -> "Bar":
-    from mrclab.lab.report.plots.compare import Bar  # noqa: PLC0415
-
-    runs = [m.verdicts[place].value for m in members if m.label == label and len(m.verdicts) > place]
-    single = [value for value in runs if value is not None] if figure.count > 1 else []
-    return Bar(label, figure.median, figure.low, figure.high, single)
+    if unit != "s":
+        return BarGroup(title, unit, values)
+    factor, sign = _scale(max(summary(runs).median for runs in values.values()), unit)
+    return BarGroup(title, sign.strip(), {label: [factor * value for value in runs] for label, runs in values.items()})
 
 
 def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:

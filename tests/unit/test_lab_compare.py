@@ -1,6 +1,7 @@
 """Variants side by side: one row per expectation, medians over runs, and what is no result left out."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from lab_history import NIC, RTT, records, scenario
@@ -117,14 +118,26 @@ def test_variants_with_expectations_of_their_own_share_the_rows_of_equal_ones():
     assert found[2].passed == {"mrc": (1, 1), "roce": (2, 2)}
 
 
+def test_bars_of_a_variant_show_the_runs_of_their_own_expectation(tmp_path, monkeypatch):
+    def member(label, **values):
+        return compare.Member(label, None, [Verdict(kind, True, kind, "", "", v, "") for kind, v in values.items()])
+
+    members = [member("mrc", jain=0.9), *[member("roce", drops=5.0, jain=v) for v in (0.7, 0.8)]]
+    drawn = []
+    monkeypatch.setattr(plots, "bars", lambda groups, _path: drawn.extend(groups))
+    monkeypatch.setattr(plots, "over_time", lambda *_: False)
+    compare._draw({"mrc": SimpleNamespace(flows=[]), "roce": SimpleNamespace(flows=[])}, members, tmp_path / "stem")
+    assert [(group.title, group.runs) for group in drawn] == [("jain", {"mrc": [0.9], "roce": [0.7, 0.8]})]
+
+
 def test_a_directory_without_a_result_is_refused(tmp_path):
     with pytest.raises(LabError, match=r"it has no result\.json; name one"):
         compare.read(tmp_path)
 
 
 def test_bars_and_curves_are_drawn_and_nothing_is_without_any(tmp_path):
-    bars = [plots.Bar("mrc", 0.9, 0.85, 0.95, [0.88, 0.92]), plots.Bar("roce", 0.14)]
-    assert plots.bars([plots.BarGroup("retained", bars, "of no loss")], tmp_path / "bars.png")
+    group = plots.BarGroup("retained", "of no loss", {"mrc": [0.88, 0.92], "roce": [0.14]})
+    assert plots.bars([group], tmp_path / "bars.png")
     curves = [
         plots.Curve("mrc", [1, 10], [5, 9], [4, 8], [6, 10]),
         plots.Curve("none", [], []),
@@ -168,6 +181,5 @@ def test_pictures_of_times_name_the_unit_that_fits_them(tmp_path, monkeypatch):
     (axes,) = drawn["times"].axes
     assert axes.get_xlabel() == "flows of jobs, µs"
     assert max(axes.lines[-2].get_xdata()) == pytest.approx(90)
-    row = compare.ComparisonRow("p99", "s", {}, {})
-    group = compare._group(row, [plots.Bar("a", 30e-6), plots.Bar("b", 90e-6, 80e-6, 100e-6, [80e-6, 100e-6])])
-    assert (group.unit, group.bars[1].value, group.bars[1].runs) == ("µs", pytest.approx(90), pytest.approx([80, 100]))
+    group = compare._group("p99", "s", {"a": [30e-6], "b": [80e-6, 100e-6]})
+    assert (group.unit, group.runs) == ("µs", {"a": pytest.approx([30]), "b": pytest.approx([80, 100])})

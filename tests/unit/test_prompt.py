@@ -55,6 +55,14 @@ def test_a_wait_goes_on_in_whole_slices_once_the_machine_is_idle_again(monkeypat
         told(session, "wait 1s")
 
 
+def test_nodes_of_a_fabric_of_pods_are_all_there():
+    fabric = Fabric(FabricSpec(planes=1, pods=2, t0s=2, t1s=1, t2s=1))
+    found = registry.run(SimpleNamespace(world=SimpleNamespace(fabric=fabric)), "nodes").data
+    names = [name for every in found.values() for name in every]
+    assert sorted(names) == sorted(node.name for node in (*fabric.hosts, *fabric.switches))
+    assert found["t2"] == ["t2-p1-1"]
+
+
 def test_paths_name_every_hop_and_their_state(session):
     found = told(session, "paths h1 h2")["paths"]
     assert [(path["plane"], path["uplink"]) for path in found] == [(1, 1), (1, 2), (2, 1), (2, 2)]

@@ -81,12 +81,9 @@ def status(session: LabSession, _arguments: Sequence[str]) -> Answer:
 @command("nodes", "switches and hosts")
 def nodes(session: LabSession, _arguments: Sequence[str]) -> Answer:
     """Every node, by kind."""
-    fabric = session.world.fabric
-    response = {
-        "hosts": [host.name for host in fabric.hosts],
-        "t0": [switch.name for switch in fabric.switches if switch.tier == "t0"],
-        "t1": [switch.name for switch in fabric.switches if switch.tier == "t1"],
-    }
+    response = {"hosts": [host.name for host in session.world.fabric.hosts]}
+    for switch in session.world.fabric.switches:
+        response.setdefault(switch.tier, []).append(switch.name)
     return Answer("\n".join(f"{kind:6}{' '.join(names)}" for kind, names in response.items()), response)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import pairs, quantile
 from mrclab.lab.measure.traffic.flows import Selection
@@ -17,22 +18,6 @@ from mrclab.lab.scenario.units import show_number
 
 _ROW = 0.26  # inches per bar
 _COLUMNS = 2
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A figure of one variant: the value, an interval around it, and single runs."""
-
-    label: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    runs: Sequence[float] = ()
-
-    def times(self, factor: float) -> "Bar":
-        """Return the same in another unit."""
-        low, high = (None if value is None else factor * value for value in (self.low, self.high))
-        return Bar(self.label, factor * self.value, low, high, [factor * value for value in self.runs])
 
 
 @dataclass(frozen=True)
@@ -48,11 +33,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class BarGroup:
-    """Bars that show the same figure."""
+    """Bars that show the same figure, each the median of a variant's runs."""
 
     title: str
-    bars: Sequence[Bar]
-    unit: str = ""
+    unit: str
+    runs: Mapping[str, Sequence[float]]  # by variant
 
 
 def bars(groups: Sequence[BarGroup], path: Path) -> bool:
@@ -60,7 +45,7 @@ def bars(groups: Sequence[BarGroup], path: Path) -> bool:
     if not groups:
         return False
     rows = (len(groups) + _COLUMNS - 1) // _COLUMNS
-    tallest = max(len(group.bars) for group in groups)
+    tallest = max(len(group.runs) for group in groups)
     height = rows * (tallest * _ROW + 0.75) + 0.35
     figure = Figure(figsize=(style.WIDTH, height), layout="constrained", dpi=style.DPI_ON_SCREEN)
     places = figure.subplots(rows, _COLUMNS, squeeze=False)
@@ -75,18 +60,17 @@ def bars(groups: Sequence[BarGroup], path: Path) -> bool:
 def _bar_group(axes: Axes, group: BarGroup) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    top = max([bar.high or bar.value for bar in group.bars] + [1e-12])
-    for row, bar in enumerate(group.bars):
-        axes.barh(row, bar.value, height=0.66, color=style.colour(row), alpha=0.85)
-        if bar.low is not None and bar.high is not None:
-            axes.plot([bar.low, bar.high], [row, row], color=style.INK, linewidth=1.2)
-        axes.plot(bar.runs, [row] * len(bar.runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
-        edge = max(bar.value, bar.high or 0.0, *(bar.runs or (0.0,)))
-        axes.annotate(
-            show_number(bar.value), (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5
-        )
-    axes.set_yticks(range(len(group.bars)), [bar.label for bar in group.bars], fontsize=8.5)
-    axes.set_ylim(len(group.bars) - 0.4, -0.6)
+    figures = [summary(runs) for runs in group.runs.values()]
+    top = max([figure.high or figure.median for figure in figures] + [1e-12])
+    for row, (figure, runs) in enumerate(zip(figures, group.runs.values(), strict=True)):
+        axes.barh(row, figure.median, height=0.66, color=style.colour(row), alpha=0.85)
+        if figure.low is not None and figure.high is not None:
+            axes.plot([figure.low, figure.high], [row, row], color=style.INK, linewidth=1.2)
+            axes.plot(runs, [row] * len(runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
+        edge, text = max(figure.most, figure.high or 0.0), show_number(figure.median)
+        axes.annotate(text, (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
+    axes.set_yticks(range(len(figures)), list(group.runs), fontsize=8.5)
+    axes.set_ylim(len(figures) - 0.4, -0.6)
     axes.set_xlim(0, 1.16 * top)
     axes.set_title(group.title if len(group.title) < 70 else group.title[:68] + "…", fontsize=9)
     axes.set_xlabel(group.unit, fontsize=8.5)
