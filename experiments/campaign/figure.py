@@ -122,7 +122,7 @@ def plotted(
     columns_label: str = "",
 ) -> Plotted:
     """Return the points of a campaign's measures; LabError for a field or measure that it does not have."""
-    rows = [row for row in journal.latest(directory) if row["state"] in VALID]
+    rows = [row for row in journal.Journal(directory, option="").latest() if row["state"] in VALID]
     if not rows:
         raise LabError(f"{directory} holds no finished run; run the campaign first")
     for name in (x, by, *filter(None, [columns])):

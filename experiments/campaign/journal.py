@@ -39,24 +39,23 @@ class Journal(RunStore):
             "digest": plan.digest,
             "fields": sorted(plan.fields),
             "files": {**plan.files},
+            "seeds": seeds.shown(plan.seeds),
+            "settings": [[one.variant, one.values] for one in plan.settings],
         }
-        about["seeds"] = seeds.shown(plan.seeds)
-        about["settings"] = [[one.variant, one.values] for one in plan.settings]
-        path = self.directory / ABOUT
-        if path.exists():
-            known = _read_about(path)
-            if known.get("digest") != plan.digest or known.get("fields") != about["fields"]:
-                fields = ", ".join(map(str, known.get("fields") or ["no field"]))
-                raise self._other(f"a campaign of another {known.get('scenario')}, sweeping {fields}")
+        if known := self.about():
+            if known["digest"] != plan.digest or known["fields"] != about["fields"]:
+                fields = ", ".join(map(str, known["fields"] or ["no field"]))
+                raise self.refused(f"{self.directory} holds a campaign of another {known['scenario']}, sweeping {fields}")
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
-            raise self._other(f"a {ROWS} and no {ABOUT}")
+            raise self.refused(f"{self.directory} holds a {ROWS} and no {ABOUT}")
+        path = self.directory / ABOUT
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
         self.open()
         kept = [row for row in self.of(plan) if row["state"] in VALID]
         if plan.keeps_flows and not all("flows" in row for row in kept):
-            raise self._other("runs that kept no flows")
+            raise self.refused(f"{self.directory} holds runs that kept no flows")
         return self
 
     def of(self, planned: Iterable[Job]) -> list[Row]:
@@ -67,44 +66,41 @@ class Journal(RunStore):
         """Return the digests of the files of all runs, old and new; LabError where a file has changed."""
         for name in known.keys() & files.keys():
             if known[name] != files[name]:
-                raise self._other(f"runs with another {name}")
+                raise self.refused(f"{self.directory} holds runs with another {name}")
         return {**known, **files}
 
-    def _other(self, what: str) -> LabError:
-        return LabError(f"{self.directory} holds {what}; name another directory with {self._option}")
+    def about(self) -> dict[str, Any]:
+        """Return the description of the campaign, empty if there is none; LabError where it is not one."""
+        path = self.directory / ABOUT
+        if not path.exists():
+            return {}
+        try:
+            known = json.loads(files.read_bytes(path, follow=False))
+        except OSError as error:
+            raise self.refused(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise self.refused(f"{path} is damaged ({error})") from None
+        if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
+            raise self.refused(f"{path} does not belong to a campaign")
+        return known
 
-
-def _read_about(path: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(files.read_bytes(path, follow=False))
-    except OSError as error:
-        raise LabError(f"{path} cannot be read: {error.strerror}; name another directory with --output") from None
-    except (ValueError, RecursionError) as error:
-        raise LabError(f"{path} is damaged ({error}); name another directory with --output") from None
-    if not isinstance(known, dict) or not {"digest", "fields", "scenario"} <= known.keys():
-        raise LabError(f"{path} does not belong to a campaign; name another directory with --output")
-    return known
+    def latest(self) -> Iterator[Row]:
+        """Yield the rows of the last command, which page and Parquet file hold; all rows where nothing says which."""
+        about, rows = self.about(), self.read()
+        if "settings" not in about:
+            return rows
+        try:
+            numbers = set(seeds.parse(about["seeds"]))
+            settings = {key(name, values, 0) for name, values in about["settings"]}
+        except (KeyError, TypeError, AttributeError, LabError) as error:
+            path = self.directory / ABOUT
+            raise LabError(f"{path} is damaged ({error!r}); run the campaign's command again") from None
+        return (row for row in rows if row["seed"] in numbers and key(row["variant"], row["values"], 0) in settings)
 
 
 def read(directory: Path) -> Iterator[Row]:
     """Yield the rows of a campaign, each run once; LabError where a line is not a row."""
     return Journal(directory).read()
-
-
-def latest(directory: Path) -> Iterator[Row]:
-    """Yield the rows of the last command, which page and Parquet file hold; all rows where nothing says which."""
-    path, rows = directory / ABOUT, read(directory)
-    about = _read_about(path) if path.exists() else {}
-    if "settings" not in about:
-        return rows
-    try:
-        numbers, settings = (
-            set(seeds.parse(about["seeds"])),
-            {key(name, values, 0) for name, values in about["settings"]},
-        )
-    except (KeyError, TypeError, AttributeError, LabError) as error:
-        raise LabError(f"{path} is damaged ({error!r}); run the campaign's command again") from None
-    return (row for row in rows if row["seed"] in numbers and key(row["variant"], row["values"], 0) in settings)
 
 
 def _checked_key(row: Row) -> str:

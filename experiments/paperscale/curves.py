@@ -165,7 +165,7 @@ def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], Non
     """Run jobs without a row; return all rows."""
     loaded = scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
     planned = plan.make(loaded, sweep.seeds, sweep.swept)
-    table = journal.Journal(directory / sweep.name).begin(planned)
+    table = journal.Journal(directory / sweep.name, "--results").begin(planned)
     with contextlib.closing(work.done(table, planned, workers)) as rows:
         for job, row in rows:
             done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"

@@ -33,7 +33,7 @@ class RunStore:
     """Rows of one file, to read and to append to.
 
     `key` returns the run of a row, and raises ValueError, KeyError or TypeError for anything else; `what` is the noun
-    of that error's message, `option` the one that names the directory.
+    of that error's message, `option` the one that names the directory; empty: an argument does.
     """
 
     def __init__(self, path: Path, key: Callable[[Row], str], what: str, option: str = "--output") -> None:
@@ -41,7 +41,7 @@ class RunStore:
         self.rows: dict[str, Row] = {}  # by key, in the order in which they were done
         self._key = key
         self._what = what
-        self._option = option
+        self._remedy = f"name another directory with {option}" if option else "name another directory"
 
     def open(self) -> "RunStore":
         """Read existing rows, without an incomplete last line; return itself."""
@@ -58,8 +58,11 @@ class RunStore:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            why = f"{self.path} cannot be read: {error.strerror}"
-            raise LabError(f"{why}; name another directory with {self._option}") from None
+            raise self.refused(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def refused(self, why: str) -> LabError:
+        """Return the error of a directory that cannot be used, with the remedy."""
+        return LabError(f"{why}; {self._remedy}")
 
     def read(self) -> Iterator[Row]:
         """Yield the rows that are on the disk, each run once; LabError where a line is not a row."""
@@ -70,10 +73,9 @@ class RunStore:
                 row = json.loads(line)
                 name = self._key(row)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise LabError(
-                    f"{self.path}, line {number} is not a row of {self._what}; remove the line to repeat its run,"
-                    f" or name another directory with {self._option}"
-                ) from None
+                place = f"{self.path}, line {number}"
+                why = f"{place} is not a row of {self._what}; remove the line to repeat its run, or {self._remedy}"
+                raise LabError(why) from None
             if name not in seen:
                 seen.add(name)
                 yield row
@@ -95,8 +97,7 @@ class RunStore:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    other = f"another process adds runs to {place}"
-                    raise LabError(f"{other}; wait for it, or name another directory with {self._option}") from None
+                    raise LabError(f"another process adds runs to {place}; wait for it, or {self._remedy}") from None
             yield
         finally:
             os.close(lock)

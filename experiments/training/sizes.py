@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mrclab import HOME
-from mrclab.experiments.campaign import journal, plan, work
+from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import ROWS, Journal
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.experiments.runs import batch, processes
@@ -145,7 +145,7 @@ def kept(size: JobSize, directory: Path) -> list[Row]:
         return []
     chosen = current if current in there else max(there, key=lambda path: (path / ROWS).stat().st_mtime)
     sources = chosen.name.partition("-")[2]
-    return [{**row, "sources": sources} for row in journal.read(chosen) if row["variant"] in size.variants]
+    return [{**row, "sources": sources} for row in Journal(chosen, "--results").read() if row["variant"] in size.variants]
 
 
 def run(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mrclab.experiments.campaign.journal import _read_about
+from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.paper.comparison import read_runs
 from mrclab.experiments.runs.store import RunStore
 from mrclab.lab import history
@@ -41,7 +41,7 @@ def test_rows_of_earlier_runs_are_read_from_a_regular_file_only(tmp_path, kind):
 def test_what_a_campaign_was_is_read_from_a_regular_file_only(tmp_path, kind):
     hostile(tmp_path / "campaign.json", kind)
     with pytest.raises(LabError, match=r"campaign\.json cannot be read: "):
-        _read_about(tmp_path / "campaign.json")
+        Journal(tmp_path).about()
 
 
 def test_a_suite_that_is_nested_too_deeply_or_a_link_is_refused(tmp_path):

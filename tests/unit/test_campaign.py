@@ -510,7 +510,7 @@ def test_parquet_page_and_figure_hold_the_runs_of_the_command_and_the_journal_th
     assert set(parquet.read_table(tmp_path / "c" / "flows.parquet").to_pydict()["seed"]) == {1, 2}
     html_page = (tmp_path / "c" / "index.html").read_text()
     assert "(measured) in 2 runs" in html_page
-    assert [row["seed"] for row in journal.latest(tmp_path / "c")] == [1, 2]
+    assert [row["seed"] for row in journal.Journal(tmp_path / "c").latest()] == [1, 2]
     ((_, (point,)),) = figure.plotted(tmp_path / "c", "variant", ["completion (ct)"]).curves
     assert point.count == 2
 

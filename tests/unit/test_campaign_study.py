@@ -120,6 +120,12 @@ def test_a_figure_without_a_known_format_or_a_scale_is_refused(tmp_path):
         assert CliRunner().invoke(app, [*words, "--scale", scale]).exit_code == 2
 
 
+def test_a_figure_of_what_is_no_campaign_asks_for_another(tmp_path):
+    (tmp_path / "campaign.json").write_text("{}")
+    with pytest.raises(LabError, match="does not belong to a campaign; name another directory$"):
+        figure.plotted(tmp_path, "x", ["y"])
+
+
 def test_a_figure_of_one_line_without_a_name_has_no_legend(tmp_path):
     pytest.importorskip("matplotlib")
     found = figure.plotted(swept(tmp_path / "c", [1, 2]), "link.delay", ["limit"])

@@ -136,6 +136,9 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
     assert len(said) == 1
+    (tmp_path / sweep.name / "campaign.json").write_text("{}")
+    with pytest.raises(LabError, match="name another directory with --results$"):
+        curves.run(sweep, tmp_path, 1, said.append)
 
 
 def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
