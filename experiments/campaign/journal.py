@@ -45,7 +45,9 @@ class Journal(RunStore):
         if known := self.about():
             if known["digest"] != plan.digest or known["fields"] != about["fields"]:
                 fields = ", ".join(map(str, known["fields"] or ["no field"]))
-                raise self.refused(f"{self.directory} holds a campaign of another {known['scenario']}, sweeping {fields}")
+                raise self.refused(
+                    f"{self.directory} holds a campaign of another {known['scenario']}, sweeping {fields}"
+                )
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
             raise self.refused(f"{self.directory} holds a {ROWS} and no {ABOUT}")

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.paper.figures import Experiment, FigureRow, load
-from mrclab.lab.errors import LabError, error_of
-from mrclab.lab.expectations.base import verdict_row
+from mrclab.lab.errors import LabError
 from mrclab.lab.measure.intervals import Figure, summary, with_range
-from mrclab.lab.report.summary import VALID, state_of
+from mrclab.lab.run.suite import SuiteEntry, entry_of
 from mrclab.lab.scenario.units import show_number
 from mrclab.topo.input import files
 
@@ -19,24 +18,6 @@ SECONDS = "-seconds"
 """Suffix of the name of an expectation in round trips, for its value in seconds."""
 
 _NAMED = re.compile(r"[\w-]+ \(([\w-]+)\)")
-
-
-@dataclass(frozen=True)
-class SuiteRun:
-    """One run of a suite, from its JSON."""
-
-    scenario: str
-    variant: str
-    seed: int
-    state: str  # passed, failed, invalid, aborted
-    directory: Path | None
-    values: dict[str, float]  # named expectation → its figure
-    missed: tuple[str, ...] = ()  # its failed expectations
-
-    @property
-    def counts(self) -> bool:
-        """True if the run is valid: its figures are the network's."""
-        return self.state in VALID
 
 
 ENOUGH = 5
@@ -120,7 +101,7 @@ class Chapter:
     """One experiment with its runs and lines."""
 
     experiment: Experiment
-    runs: tuple[SuiteRun, ...]
+    runs: tuple[SuiteEntry, ...]
     lines: tuple[Line, ...]
 
     @property
@@ -139,17 +120,17 @@ class Chapter:
     @property
     def seeds(self) -> list[int]:
         """Seeds of the runs that count."""
-        return sorted({run.seed for run in self.runs if run.counts})
+        return sorted({run.seed for run in self.runs if run.is_valid})
 
 
 _REMEDY = "make one with `mrclab suite paper`"
 
 
-def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
+def read_runs(directory: Path) -> tuple[list[SuiteEntry], dict[str, Any]]:
     """The runs of a suite's directory, and versions and machine; LabError where it is not one."""
     try:
         suite = json.loads(files.read_bytes(directory / "suite.json", follow=False))
-        runs = [_run(directory, entry) for entry in suite["runs"]]
+        runs = [entry_of(entry, directory) for entry in suite["runs"]]
         about = {"versions": dict(suite["versions"]), "machine": dict(suite["machine"])}
     except OSError as error:
         if (directory / "run.json").is_file():
@@ -162,38 +143,36 @@ def read_runs(directory: Path) -> tuple[list[SuiteRun], dict[str, Any]]:
     return runs, about
 
 
-def _run(directory: Path, entry: dict[str, Any]) -> SuiteRun:
-    named = [(_NAMED.fullmatch(verdict["kind"]), verdict) for verdict in map(verdict_row, entry["verdicts"])]
-    values = {match[1]: float(verdict["value"]) for match, verdict in named if match and verdict["value"] is not None}
-    rtt = entry.get("rtt", 0.0)
-    rtts = [match[1] for match, verdict in named if match and match[1] in values and verdict["unit"] == "RTT"]
-    values.update({f"{name}{SECONDS}": rtt * values[name] for name in rtts if rtt})
-    missed = tuple(f"{v['expected']}: {v['observed']}" for _, v in named if not v["ok"])
-    place = directory / entry["directory"] if entry["directory"] else None
-    reason = (error,) if (error := error_of(entry)) else ()
-    return SuiteRun(
-        entry["name"], entry["variant"], entry["seed"], state_of(entry["state"]), place, values, (*reason, *missed)
-    )
+def values(run: SuiteEntry) -> dict[str, float]:
+    """Return the figures of a run's named expectations, by name; those in round trips also in seconds."""
+    found: dict[str, float] = {}
+    for verdict in run.verdicts:
+        name = _NAMED.fullmatch(verdict.kind)
+        if name and verdict.value is not None:
+            found[name[1]] = float(verdict.value)
+            if verdict.unit == "RTT" and run.rtt:
+                found[f"{name[1]}{SECONDS}"] = run.rtt * verdict.value
+    return found
 
 
 def compare(
-    runs: Sequence[SuiteRun], experiments: Sequence[Experiment] | None = None, by_interval: bool = False
+    runs: Sequence[SuiteEntry], experiments: Sequence[Experiment] | None = None, by_interval: bool = False
 ) -> list[Chapter]:
     """Return every experiment with its runs, perhaps none. A line is judged seed by seed, or `by_interval` of all."""
     chapters = []
     for experiment in experiments if experiments is not None else load():
-        mine = tuple(run for run in runs if run.scenario == experiment.scenario)
+        mine = tuple(run for run in runs if run.name == experiment.scenario)
         chapters.append(Chapter(experiment, mine, tuple(_line(row, mine, by_interval) for row in experiment.rows)))
     return chapters
 
 
-def _line(row: FigureRow, runs: Sequence[SuiteRun], by_interval: bool) -> Line:
+def _line(row: FigureRow, runs: Sequence[SuiteEntry], by_interval: bool) -> Line:
     by_seed: dict[int, dict[tuple[str, str], float]] = {}
     for run in runs:
-        if run.counts:
-            values = by_seed.setdefault(run.seed, {})
-            values.update({(run.variant, name): value for name, value in run.values.items()})
-    found = [value for values in by_seed.values() if (value := row.value(values)) is not None]
+        if run.is_valid:
+            figures = by_seed.setdefault(run.seed, {})
+            figures.update({(run.variant, name): value for name, value in values(run).items()})
+    found = [value for figures in by_seed.values() if (value := row.value(figures)) is not None]
     if not found:
         return Line(row, None, (), by_interval)
     figure = summary(found)

@@ -62,7 +62,7 @@ def write(
     runs, facts = read_runs(directory)
     for other in more:
         runs += read_runs(other)[0]
-    layout = page_of(run.scenario for run in runs) or MINIATURE
+    layout = page_of(run.name for run in runs) or MINIATURE
     chapters = compare(runs, load(layout.figures), layout.by_interval)
     place = directory / layout.name
     place.mkdir(exist_ok=True)

@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from mrclab.experiments.paper.comparison import Chapter, Line, SuiteRun, number
+from mrclab.experiments.paper.comparison import Chapter, Line, number, values
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results
 from mrclab.lab.report.plots import compare, goodput, style
+from mrclab.lab.run.suite import SuiteEntry
 
 _ROW = 0.27  # inches per row of the picture of figures
 _COLOUR = {"pass": "#4C9A6A", "fail": "#C4452F", "open": "#D9A441", "shown": "#8FA3B5"}
@@ -107,22 +108,19 @@ def _collective(chapter: Chapter, variant: str) -> compare.Curve:
     if run is None:
         return compare.Curve(variant, (), ())
     sizes = {entry.name: entry.size for entry in _measures(run).scenario.traffic if hasattr(entry, "size")}
+    figures = [values(other) for other in chapter.runs if other.variant == variant and other.is_valid]
     points = []
     for line_name, size in sizes.items():
-        seconds = sorted(
-            other.values[f"{line_name}-time"]
-            for other in chapter.runs
-            if other.variant == variant and other.counts and f"{line_name}-time" in other.values
-        )
+        seconds = sorted(found[f"{line_name}-time"] for found in figures if f"{line_name}-time" in found)
         if seconds and size:
             points.append((float(size), size / seconds[len(seconds) // 2] / 1e6))
     return compare.Curve(variant, [x for x, _ in points], [y for _, y in points])
 
 
-def _first(runs: Sequence[SuiteRun], variant: str) -> SuiteRun | None:
-    return next((run for run in runs if run.variant == variant and run.counts and run.directory is not None), None)
+def _first(runs: Sequence[SuiteEntry], variant: str) -> SuiteEntry | None:
+    return next((run for run in runs if run.variant == variant and run.is_valid and run.directory is not None), None)
 
 
-def _measures(run: SuiteRun) -> Measures:
+def _measures(run: SuiteEntry) -> Measures:
     assert run.directory is not None
     return results.load(run.directory).measures

@@ -8,12 +8,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mrclab.experiments.runs.store import Row, RunStore
-from mrclab.lab.errors import error_of
-from mrclab.lab.expectations import Verdict
-from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.run import suite
@@ -75,14 +71,7 @@ def store(directory: Path) -> RunStore:
 def _entries(rows: Mapping[str, Row], directory: Path, runs: Sequence[Loaded]) -> list[SuiteEntry]:
     """Return the entries of these runs, without those that are not done."""
     found = (rows.get(digest(loaded)) for loaded in runs)
-    return [_entry(row["entry"], directory) for row in found if row is not None]
-
-
-def _entry(fields: dict[str, Any], directory: Path) -> SuiteEntry:
-    verdicts = tuple(Verdict(**verdict_row(verdict)) for verdict in fields["verdicts"])
-    error = error_of(fields)
-    fields = {name: value for name, value in fields.items() if name != "trouble"}
-    return SuiteEntry(**{**fields, "verdicts": verdicts, "directory": directory / fields["directory"], "error": error})
+    return [suite.entry_of(row["entry"], directory) for row in found if row is not None]
 
 
 def texts_of(name: str) -> tuple[str, str]:

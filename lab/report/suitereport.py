@@ -117,10 +117,7 @@ def show(result: SuiteResult, console: Console) -> None:
 
 def why(entry: SuiteEntry) -> str:
     """The first reason for which a run did not pass."""
-    if entry.error:
-        return entry.error
-    missed = [verdict for verdict in entry.verdicts if not verdict.ok]
-    return f"{missed[0].expected}: {missed[0].observed}" if missed else ""
+    return next(iter(entry.reasons), "")
 
 
 def _numbers(row: Repeated) -> tuple[str, str]:

@@ -1,14 +1,17 @@
 """Suites: runs scenarios in order, and summarizes repeated runs."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from mrclab.lab.errors import Interrupted, NoResult, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, NoResult, RunError, ScenarioError, error_of
 from mrclab.lab.expectations import Verdict
+from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.report import results
+from mrclab.lab.report.summary import VALID, state_of
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.world import Progress
 from mrclab.lab.scenario import scenario
@@ -36,6 +39,28 @@ class SuiteEntry:
     def label(self) -> str:
         """Name and variant."""
         return f"{self.name} [{self.variant}]" if self.variant else self.name
+
+    @property
+    def is_valid(self) -> bool:
+        """True if its figures are the network's: it passed or failed."""
+        return self.state in VALID
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons for which it did not pass: its error, and each expectation that failed."""
+        missed = [f"{verdict.expected}: {verdict.observed}" for verdict in self.verdicts if not verdict.ok]
+        return [self.error, *missed] if self.error else missed
+
+
+def entry_of(fields: Mapping[str, Any], directory: Path) -> SuiteEntry:
+    """Return a run as its JSON has it, its directory relative to `directory`; an exception where it is none."""
+    read = {
+        "state": state_of(fields["state"]),
+        "verdicts": tuple(Verdict(**verdict_row(verdict)) for verdict in fields["verdicts"]),
+        "directory": directory / fields["directory"] if fields["directory"] else None,
+        "error": error_of(fields),
+    }
+    return SuiteEntry(**{name: value for name, value in fields.items() if name != "trouble"} | read)
 
 
 @dataclass(frozen=True)
@@ -73,7 +98,7 @@ class SuiteResult:
         """Every expectation of every scenario and variant over its valid runs."""
         groups: dict[str, list[SuiteEntry]] = {}
         for entry in self.entries:
-            if entry.state in {"passed", "failed"}:
+            if entry.is_valid:
                 groups.setdefault(entry.label, []).append(entry)
         return [row for label, entries in groups.items() for row in _outcomes(label, entries)]
 

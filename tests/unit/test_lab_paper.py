@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from mrclab.experiments.paper import pictures
-from mrclab.experiments.paper.comparison import SECONDS, SuiteRun, compare
+from mrclab.experiments.paper.comparison import SECONDS, compare
 from mrclab.experiments.paper.figures import AT_SPEED, FILE, Experiment, FigureRow, load
+from mrclab.lab.expectations import Verdict
+from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
 
 ROOT = Path(__file__).parents[2] / "scenarios"
@@ -92,10 +94,14 @@ def experiment() -> Experiment:
     return Experiment(scenario="e", title="", mirrors="", paper_says="", rows=rows)
 
 
-def runs(seed: int, storm: float, state: str = "passed") -> list[SuiteRun]:
+def runs(seed: int, storm: float, state: str = "passed") -> list[SuiteEntry]:
+    calm, stormy, lost = (
+        Verdict(f"completion ({name})", True, "", "", value=value)
+        for name, value in (("time", 1.0), ("time", storm), ("lost", 7.0))
+    )
     return [
-        SuiteRun("e", "calm", seed, "passed", None, {"time": 1.0}),
-        SuiteRun("e", "storm", seed, state, None, {"time": storm, "lost": 7.0}),
+        SuiteEntry("e", "calm", seed, "passed", 0.0, verdicts=(calm,)),
+        SuiteEntry("e", "storm", seed, state, 0.0, verdicts=(stormy, lost)),
     ]
 
 
