@@ -122,7 +122,7 @@ def test_a_figure_without_a_known_format_or_a_scale_is_refused(tmp_path):
 
 def test_a_figure_of_what_is_no_campaign_asks_for_another(tmp_path):
     (tmp_path / "campaign.json").write_text("{}")
-    with pytest.raises(LabError, match="does not belong to a campaign; name another directory$"):
+    with pytest.raises(LabError, match=r"does not belong to a campaign; name another directory$"):
         figure.plotted(tmp_path, "x", ["y"])
 
 

@@ -137,7 +137,7 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
     assert len(said) == 1
     (tmp_path / sweep.name / "campaign.json").write_text("{}")
-    with pytest.raises(LabError, match="name another directory with --results$"):
+    with pytest.raises(LabError, match=r"name another directory with --results$"):
         curves.run(sweep, tmp_path, 1, said.append)
 
 
