@@ -34,8 +34,12 @@ class Draws(random.Random):
     def shuffle(self, x: Any, *_: Any) -> None:
         """Leave the sequence in its order."""
 
-    def copied(self) -> Draws:
-        """Return a generator that draws the same from here on."""
-        made = Draws()
-        made.turn = self.turn
-        return made
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how a copy is made, which draws the same from here on."""
+        return _drawn, (self.turn,)
+
+
+def _drawn(turn: int) -> Draws:
+    made = Draws()
+    made.turn = turn
+    return made

@@ -18,7 +18,7 @@ from math import inf
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from mrclab.experiments.explore.copying import SHARED, fields_of
+from mrclab.experiments.explore.copying import SHARED
 from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight
 from mrclab.experiments.explore.system import System
@@ -420,11 +420,20 @@ def _plan(kind: str, names: tuple[str, ...]) -> list[tuple[str, _Rule | None]]:
     return found
 
 
+def _slots_of(kind: type) -> tuple[str, ...]:
+    """Names of the slots of a class and of those above it."""
+    found: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else slots
+    return tuple(name for name in found if name not in {"__dict__", "__weakref__"})
+
+
 def _adder(kind: type) -> Callable[[Fingerprint, Any], None]:
     for bases, adder in _KINDS:
         if issubclass(kind, bases):
             return adder
-    names = fields_of(kind)
+    names = _slots_of(kind)
     return lambda fingerprint, item: fingerprint.object(item, names)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mrclab.experiments.explore import fingerprint
+from mrclab.experiments.explore.copying import Snapshot
 from mrclab.experiments.explore.system import BEGAN, FAULTS, OPTIONAL, Action, Broken, System
 from mrclab.experiments.explore.worlds import Space
 from mrclab.lab.errors import Refused
@@ -55,6 +56,14 @@ class _Frame:
     system: System
     number: int
     left: list[Action]
+    snapshot: Snapshot[System] | None = None
+
+    def take(self) -> System:
+        """Return the system to try an action on: a copy while others are left."""
+        if not self.left:
+            return self.system
+        self.snapshot = self.snapshot or Snapshot(self.system)
+        return self.snapshot.copy()
 
 
 class Search:
@@ -104,7 +113,7 @@ class Search:
             self._step(stack, frame, frame.left.pop(0))
 
     def _step(self, stack: list[_Frame], frame: _Frame, action: Action) -> None:
-        system = frame.system.copy() if frame.left else frame.system
+        system = frame.take()
         before = system.now, system.sent_data, system.sent_frames
         self.result.steps += 1
         if broken := _broken(system, action):
@@ -222,8 +231,9 @@ class Search:
         known = {step.to for step in self._steps[number]}
         if len(self._steps[number]) < len(system.actions()):
             return  # not all were tried there so far
+        snapshot = Snapshot(system)
         for action in system.actions():
-            other = system.copy()
+            other = snapshot.copy()
             try:
                 other.do(action)
             except Broken:

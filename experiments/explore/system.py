@@ -15,7 +15,7 @@ from typing import Any, Final
 from mrclab.controller import nodefiles
 from mrclab.experiments import invariants
 from mrclab.experiments.explore import packets
-from mrclab.experiments.explore.copying import clone
+from mrclab.experiments.explore.copying import Snapshot
 from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight, flight
 from mrclab.experiments.explore.worlds import MTU, Space
@@ -119,8 +119,7 @@ class System:
 
     def copy(self) -> System:
         """Return a copy in the same state."""
-        made: System = clone(self, {})
-        return made
+        return Snapshot(self).copy()
 
     def _host(self, index: int) -> MrcEndpoint:
         made = MrcEndpoint(self.configs[index], Draws(), keep_nothing, random.Random(index))
