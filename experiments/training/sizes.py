@@ -144,8 +144,8 @@ def kept(size: JobSize, directory: Path) -> list[Row]:
     if not there:
         return []
     chosen = current if current in there else max(there, key=lambda path: (path / ROWS).stat().st_mtime)
-    sources = chosen.name.partition("-")[2]
-    return [{**row, "sources": sources} for row in Journal(chosen, "--results").read() if row["variant"] in size.variants]
+    sources, rows = chosen.name.partition("-")[2], Journal(chosen, "--results").read()
+    return [{**row, "sources": sources} for row in rows if row["variant"] in size.variants]
 
 
 def run(
